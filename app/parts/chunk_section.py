@@ -1,18 +1,25 @@
 """The chunk map of a table, and the details of the selected chunk."""
 
 import time
+from collections.abc import Sequence
 
 import streamlit as st
 
 from app.parts import access, focus, home, messages, places, selection
 from app.parts.autorefresh import autorefresh
-from app.parts.chunk_map import chunk_map
-from app.view import chunk_counts, chunk_details, words
+from app.parts.chunk_map import Brush, chunk_map
+from app.view import chunk_counts, chunk_details, heat, words
+from app.view.redump_form import MOST_CHUNKS
 from app.view.status_style import CHUNK
-from app.view.tiles import legend, note, opened, tiles
-from engine.history import chunk_queries, table_queries
+from app.view.tiles import MOST_TILES, legend, note, numbers_text, opened, tiles, within
+from engine import clock
+from engine.history import chunk_queries, chunk_splits, table_queries
+from engine.history.chunk_queries import ChunkState
 
 _OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
+_BRUSHED = "brushed tiles"
+_SHOWN = 60
+"""The most characters of the brushed chunks' numbers to show."""
 _LATE_S = 4.0
 """For this long after a pick, an autorefresh may still arrive with the previous chunk number."""
 
@@ -57,17 +64,20 @@ def show(name: str) -> None:
         st.rerun()
     with right.container(horizontal_alignment="right"):
         places.link_to_table(name, table)
-    _map(name, table, window, chosen)
+    selection.default("colour", "State")
+    st.segmented_control("Colour by", list(heat.COLOURINGS), key="colour", bind="query-params", required=True)
+    operator = access.operator()
+    _map(name, table, window, chosen, operator=operator)
     if chosen is not None:
         with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
-            if access.operator():
+            if operator:
                 st.button(
                     "Redump this chunk",
                     icon=":material/sync:",
                     type="tertiary",
                     key="redump-chunk",
                     on_click=_redump,
-                    args=(name, table),
+                    args=(name, table, str(chosen)),
                 )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
@@ -80,32 +90,40 @@ def _open_tile(name: str, table: str) -> str:
     return str((_OPEN, name, table))
 
 
-def _redump(name: str, table: str) -> None:
-    """Make the next run of the page switch to the redump form, with the selected chunk.
+def _brushed(name: str, table: str) -> str:
+    """The session key of the brushed tiles of a table."""
+    return str((_BRUSHED, name, table))
+
+
+def _redump(name: str, table: str, chunks: str) -> None:
+    """Make the next run of the page switch to the redump form, with these chunks.
 
     A link does not work: the page of a chunk that was just picked is still running, and would overwrite the URL of the link. Nor
     does the return value of a button, which is lost in the rerun that the pick causes.
     """
-    chosen = str(st.session_state["chunk"])
-    st.session_state[places.REDUMP_REQUEST] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chosen}
+    st.session_state[places.REDUMP_REQUEST] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chunks}
 
 
 @autorefresh()
-def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None) -> None:
+def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | None, *, operator: bool) -> None:
     if st.session_state.pop(_MOVED, False):
         st.rerun()
-    states = home.ask(chunk_queries.chunk_states, name, table)
+    colouring = heat.COLOURINGS.get(st.session_state.get("colour") or "State")
+    measure = colouring.measure if colouring else None
+    states = home.ask(chunk_queries.chunk_states, name, table, measure, bounds=window, few=MOST_TILES)
     if window and not opened(states, window):
         st.session_state.pop(_open_tile(name, table), None)
         st.rerun()
     window = opened(states, window)
-    with st.container(horizontal=True, gap="small"):
-        for state, number in legend(states):
-            style = CHUNK[state]
-            st.badge(f"{style.letter} {style.label} {number:,}", color=style.colour, help=style.meaning)
-    shown = tiles(states, window)
+    scale = heat.scale(states, colouring, clock.utc_now()) if colouring else None
+    _badges(states, scale)
+    plan = next(iter(home.ask(table_queries.plans, name, table)), None)
+    split = {one.chunk for one in home.ask(chunk_splits.splits, name, table)}
+    shown = tiles(states, window, scale=scale, split=split, key=(plan.chunk_key if plan else "") or "key")
+    brush = st.session_state.get(_brushed(name, table), Brush())
 
-    def pick(first: int, last: int) -> None:
+    def pick(first: int, last: int, serial: int) -> None:
+        st.session_state[_brushed(name, table)] = Brush((), serial)
         if first == last:
             st.session_state[_PICKED] = (st.session_state.get("chunk"), first, time.monotonic())
             st.session_state["chunk"] = first
@@ -113,14 +131,74 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
             st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True
 
-    chunk_map(shown, None if chosen is None else (chosen, chosen), key="map", on_pick=pick)
-    plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    st.caption(" ".join(part for part in (chunk_counts.more_note(plan), note(states, window)) if part))
+    def keep(found: Brush) -> None:
+        st.session_state[_brushed(name, table)] = found
+
+    chunk_map(
+        shown,
+        None if chosen is None else (chosen, chosen),
+        key="map",
+        of=f"{name} {table}",
+        on_pick=pick,
+        on_brush=keep if operator else None,
+        brush=brush,
+        scale=scale,
+    )
+    usage = note(states, window, heat=scale is not None)
+    if operator and states:
+        usage += " Drag, or hold Shift, to select several for a redump."
+    about = " ".join(
+        part for part in (chunk_counts.more_note(plan), usage, scale.colouring.note if scale else "") if part
+    )
+    for line in filter(None, (about, chunk_counts.changed_note(plan, len(split)))):
+        st.caption(line)
+    if brush.tiles and operator:
+        _act(name, table, states, brush)
+
+
+def _badges(states: Sequence[ChunkState], scale: heat.Scale | None) -> None:
+    """The chunks in each state. The legend of a heat map is a part of the map."""
+    if scale is not None:
+        return
+    with st.container(horizontal=True, gap="small"):
+        for state, number in legend(states):
+            style = CHUNK[state]
+            st.badge(f"{style.letter} {style.label} {number:,}", color=style.colour, help=style.meaning)
+
+
+def _act(name: str, table: str, states: list[ChunkState], brush: Brush) -> None:
+    """What can be done with the brushed chunks."""
+    numbers = within(states, brush.tiles)
+    if not numbers:
+        return
+    text = numbers_text(numbers)
+
+    def redump() -> None:
+        _redump(name, table, text)
+        st.session_state[_MOVED] = True  # only a run of the whole page can switch to another
+
+    def clear() -> None:
+        st.session_state[_brushed(name, table)] = Brush((), brush.serial + 1)
+
+    short = text if len(text) <= _SHOWN else f"{text[:_SHOWN].rpartition(',')[0]}, …"
+    with st.container(horizontal=True, gap="medium", vertical_alignment="center"):
+        st.markdown(f"**{words.plural(len(numbers), 'chunk')} selected** &ensp;{words.escape(short)}")
+        st.button(
+            "Redump these chunks",
+            icon=":material/sync:",
+            type="tertiary",
+            key="redump-chunks",
+            on_click=redump,
+            disabled=len(numbers) > MOST_CHUNKS,
+            help=f"At most {MOST_CHUNKS:,} chunks at a time" if len(numbers) > MOST_CHUNKS else None,
+        )
+        st.button("Clear selection", icon=":material/close:", type="tertiary", key="clear-chunks", on_click=clear)
 
 
 @autorefresh()
 def _facts(name: str, table: str, chosen: int, key: str) -> None:
     found = chunk_queries.chunk(home.fresh(), name, table, chosen)
+    split = next((one for one in home.ask(chunk_splits.splits, name, table) if one.chunk == chosen), None)
     with st.container(border=True):
         if found is None:
             st.markdown(f"**There is no chunk {chosen:,}**")
@@ -137,7 +215,9 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
             messages.three_parts(
                 found.error, "The chunk is not published, nor is any of its rows.", retry or "", amber=bool(retry)
             )
-        for column, (title, facts) in zip(st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found), strict=True):
+        for column, (title, facts) in zip(
+            st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, split), strict=True
+        ):
             with column:
                 st.markdown(f"**{title}**")
-                st.table(dict(facts), border="horizontal", hide_header=True)
+                st.table({label: words.escape(value) for label, value in facts}, border="horizontal", hide_header=True)

@@ -16,6 +16,25 @@ def more_note(plan: Plan | None) -> str:
     return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
 
 
+def changed_note(plan: Plan | None, split: int) -> str:
+    """Why a completely planned table has more or fewer chunks than at first; empty if it has as many.
+
+    split: how many chunks were split. Even chunks are counted when a table is planned. For others there is only an estimate, from
+    the server's statistics.
+    """
+    if plan is None or not (plan.complete or split):
+        return ""
+    were, they = ("was", "it") if split == 1 else ("were", "they")
+    cause = f"{split:,} {were} split because {they} had more than twice the planned rows."
+    first = plan.estimated_chunks
+    if not plan.complete or first is None or first == plan.chunks:
+        return cause if split else ""
+    if plan.strategy == "even":
+        return f"{words.plural(first, 'chunk')} planned, {plan.chunks:,} now{f': {cause}' if split else '.'}"
+    expected = f"About {words.plural(first, 'chunk')} expected from the server's statistics, {plan.chunks:,} now."
+    return f"{expected} {cause}" if split else expected
+
+
 def _chunks(plan: Plan) -> str:
     if plan.expected_chunks > plan.chunks:
         return f"{plan.chunks:,} of about {words.plural(plan.expected_chunks, 'chunk')}"

@@ -2,14 +2,15 @@
 
 from app.view import words
 from engine.history.chunk_queries import Chunk
+from engine.history.chunk_splits import Split
 
 Group = tuple[str, list[tuple[str, str]]]
 
 
-def facts(chunk: Chunk) -> list[Group]:
-    """Groups of (label, value); values are plain text, unknown ones are `—`."""
+def facts(chunk: Chunk, split: Split | None = None) -> list[Group]:
+    """Groups of (label, value); values are plain text, unknown ones are `—`. split: if the chunk was larger than planned."""
     return [
-        ("Read", _read(chunk)),
+        ("Read", _read(chunk) + ([("Split", _split(split))] if split else [])),
         ("Watermarks and backfill", _watermarks(chunk)),
         ("Where", _where(chunk)),
     ]
@@ -26,6 +27,11 @@ def _read(chunk: Chunk) -> list[tuple[str, str]]:
         ("of it backfill", words.duration(chunk.backfill_s)),
         ("of it writing", words.duration(chunk.write_s)),
     ]
+
+
+def _split(split: Split) -> str:
+    before = "the table's end" if split.planned_upper is None else split.planned_upper
+    return f"at {split.upper}, planned up to {before}"
 
 
 def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:
@@ -45,7 +51,7 @@ def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:
 def _where(chunk: Chunk) -> list[tuple[str, str]]:
     return [
         ("Reader", chunk.reader or words.NOTHING),
-        ("Attempt", words.NOTHING if chunk.attempt is None else str(chunk.attempt + 1)),
+        ("Attempts", words.NOTHING if chunk.attempts is None else f"{chunk.attempts:,}"),
         ("Started", words.date_time(chunk.started)),
         ("Published", words.NOTHING if chunk.epoch is None else f"in epoch {chunk.epoch}"),
         ("File", chunk.file or words.NOTHING),

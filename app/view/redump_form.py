@@ -15,7 +15,7 @@ NOT_READ = ("refused", "left alone")
 """How a table is redumped when it is not."""
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
 _NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
-_MOST_CHUNKS = 10_000
+MOST_CHUNKS = 10_000
 _TONES = {"under way": "blue", "done": "green", "refused": "orange"}
 
 
@@ -44,10 +44,8 @@ def numbers(text: str) -> list[int]:
         if match is None:
             raise ValueError(f"{part.strip() or 'Nothing'!r} is not a chunk number: 3, 7–9")
         first, last = int(match[1]), int(match[2] or match[1])
-        if last < first or last - first + len(found) >= _MOST_CHUNKS:
-            raise ValueError(
-                f"{part.strip()!r} is not a range of chunks, or too many chunks (at most {_MOST_CHUNKS:,})"
-            )
+        if last < first or last - first + len(found) >= MOST_CHUNKS:
+            raise ValueError(f"{part.strip()!r} is not a range of chunks, or too many chunks (at most {MOST_CHUNKS:,})")
         found += range(first, last + 1)
     return list(dict.fromkeys(found))
 

@@ -12,21 +12,25 @@ again has its newest bounds. Reads before the newest plan, or of another range, 
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
+from engine.history.chunk_values import ATTEMPTS, MEASURES, READ, Measure
 from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 STATES = ("waiting", "reading", "failed", "parked", "finished", "published")
 """The states of a chunk, in order of progress."""
 
 
-@dataclass(frozen=True)
-class ChunkState:
-    """One tile of the chunk map."""
+class ChunkState(NamedTuple):
+    """A chunk of the chunk map. A tuple: a table may have 100 000 of them, and they are read every two seconds."""
 
     chunk: int
     state: str
-    rows: int | None
-    attempt: int | None
+    value: float | None = None
+    """Of the measure that was asked for (`chunk_values.MEASURES`); None if the journals have none."""
+    lower: str | None = None
+    upper: str | None = None
+    """The bounds; left out where no single chunks are shown."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Chunk:
     host: str | None
     pid: int | None
     attempt: int | None
+    attempts: int | None
+    """With those that failed, since the table was planned."""
     group: str | None
     epoch: int | None
     error: str | None
@@ -166,18 +172,23 @@ progress AS (
 )
 """`PLAN` and more, ending with `progress`: a row per chunk with its state."""
 
-_STATES = PROGRESS + "SELECT chunk, state, d.rows, coalesce(b.attempt, d.attempt) FROM progress ORDER BY chunk"
+_STATES = """
+SELECT p.chunk, p.state, {value}, CASE WHEN {single} THEN p.lower END, CASE WHEN {single} THEN p.upper END
+FROM progress p {joins} ORDER BY p.chunk
+"""
+_SINGLE = "($first <= p.chunk AND p.chunk <= $last OR count(*) OVER () <= $few)"
+_STATE = Measure("NULL")
 
 _CHUNK = (
     PROGRESS
-    + """
+    + ATTEMPTS.tables
+    + f"""
 SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_bytes, f.rows, f.backfill_changes, f.backfill_deleted,
        f.backfill_upserted, f.file, f.bytes, f.low_s, f.read_s, f.high_s, f.backfill_s, f.write_s, f.started, f.ended,
-       f.reader, f.host, f.pid, f.attempt, f.grp,
+       f.reader, f.host, f.pid, f.attempt, {ATTEMPTS.value}, f.grp,
        (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq AND e.to_at >= f.high_at),
        CASE WHEN b.ts > coalesce(d.ts, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
-FROM progress p LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.d.run AND f.seq = p.d.seq AND f.tbl = p.tbl
-    AND f.chunk = p.chunk
+FROM progress p {READ} {ATTEMPTS.joins}
 WHERE p.chunk = $chunk
 """
 )
@@ -197,9 +208,25 @@ ORDER BY gap_bytes DESC NULLS FIRST, coalesce(backfill_changes, 0) DESC, tbl, ch
 """
 
 
-def chunk_states(cursor: Cursor, pipeline: str, table: str) -> list[ChunkState]:
-    """A tile for each known chunk of the table, by number."""
-    return fetch(cursor, ChunkState, _STATES, {"pipeline": pipeline, "table": table})
+def chunk_states(
+    cursor: Cursor,
+    pipeline: str,
+    table: str,
+    measure: str | None = None,
+    *,
+    bounds: tuple[int, int] | None = None,
+    few: int = 0,
+) -> list[ChunkState]:
+    """The known chunks of the table, by number.
+
+    measure: one of `MEASURES`, or no values. bounds: the first and the last chunk whose bounds are wanted; all have theirs if there
+    are at most `few`.
+    """
+    wanted = MEASURES[measure] if measure else _STATE
+    sql = PROGRESS + wanted.tables + _STATES.format(value=wanted.value, joins=wanted.joins, single=_SINGLE)
+    first, last = bounds or (0, -1)
+    asked = {"pipeline": pipeline, "table": table, "first": first, "last": last, "few": few}
+    return list(map(ChunkState._make, cursor.execute(sql, asked).fetchall()))
 
 
 def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | None:

@@ -31,6 +31,22 @@ FLAGS = (
 )
 CHROMIUM = os.environ.get("TIDEMARK_CHROMIUM", "/usr/bin/chromium-headless-shell")
 
+# The contrast of each element's text with its background, by WCAG 2. A canvas resolves mixed colours.
+CONTRASTS = """all => {
+    const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true })
+    const light = colour => {
+        pen.fillStyle = colour
+        pen.fillRect(0, 0, 1, 1)
+        const [r, g, b] = [...pen.getImageData(0, 0, 1, 1).data].map(
+            part => part <= 10 ? part / 3295 : ((part / 255 + 0.055) / 1.055) ** 2.4)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+    }
+    return all.map(getComputedStyle).map(style => {
+        const [dark, bright] = [light(style.color), light(style.backgroundColor)].sort((a, b) => a - b)
+        return (bright + 0.05) / (dark + 0.05)
+    })
+}"""
+
 # An autorefresh comes every two seconds, and the machine may be busy with servers.
 expect.set_options(timeout=20_000)
 

@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Console, OpenPage
+from tests.browser.conftest import CONTRASTS, Console, OpenPage
 from tests.browser.hands import HANDS, Keyboard, open_from_navigation
 from tests.support.depth import depth
 from tests.tools.demo import console
@@ -225,6 +225,52 @@ def test_a_chunk_is_chosen_by_mouse_keyboard_and_number(simulated: Console, open
     again = open_page(page.url)
     expect(again.get_by_text("Chunk 7", exact=True)).to_be_visible()
     healthy(again)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_map_shows_numbers_and_several_chunks_are_redumped(
+    simulated: Console, open_page: OpenPage, theme: str
+) -> None:
+    """Each tile names its value and can be read in both themes; tiles are brushed by mouse and keyboard."""
+    page = open_page(f"{simulated.url}/live?pipeline=archive&section=Chunks&colour=Duration", 1280, theme)
+    tiles = page.get_by_role("group", name="Chunk map").get_by_role("button")
+    expect(tiles).to_have_count(60)
+    expect(tiles.nth(3)).to_have_accessible_name(re.compile(r"^Chunk 3: published, \d[\d.]* m?s$"))
+    expect(tiles.nth(3)).to_have_attribute("title", re.compile(r"\n150001 ≤ id < 200001$"))
+    stops = page.get_by_role("list", name="Duration, logarithmic scale").get_by_role("listitem")
+    assert 3 <= stops.count() <= 5
+    for shade in range(6):
+        stops.locator("b").first.evaluate(f"swatch => swatch.className = 'heat shade{shade}'")
+        assert min(stops.locator("b").evaluate_all(CONTRASTS)) >= 4.5, shade
+    page.get_by_role("radio", name="Age").click()
+    expect(page).to_have_url(re.compile("colour=Age"))
+    expect(tiles.nth(3)).to_have_accessible_name(re.compile(r"^Chunk 3: published, \d+ h .*old$"))
+    tiles.nth(7).click(modifiers=["Control"])
+    tiles.nth(9).click(modifiers=["Shift"])
+    tiles.nth(3).click(modifiers=["Control"])
+    expect(page.get_by_text("4 chunks selected")).to_be_visible()
+    tiles.nth(4).click()
+    expect(page).to_have_url(re.compile("chunk=4"))
+    expect(page.get_by_text("Watermarks and backfill")).to_be_visible()
+    expect(page.get_by_text("chunks selected")).to_have_count(0)
+    page.keyboard.press("Shift+ArrowRight")
+    page.keyboard.press("Shift+ArrowRight")
+    expect(page.get_by_text("3 chunks selected")).to_be_visible()
+    expect(page.locator("p").filter(has_text="3 chunks selected")).to_contain_text("4–6")
+    page.keyboard.press("Escape")
+    expect(page.get_by_text("chunks selected")).to_have_count(0)
+    tiles.nth(12).hover()
+    page.mouse.down()
+    tiles.nth(10).hover()
+    page.mouse.up()
+    expect(page.get_by_text("3 chunks selected")).to_be_visible()
+    healthy(page)
+    tiles.nth(20).click(modifiers=["Control"])
+    expect(page.get_by_text("4 chunks selected")).to_be_visible()
+    page.get_by_role("button", name="Redump these chunks").click()
+    expect(page).to_have_url(re.compile("/redump"))
+    expect(page.get_by_label("Chunks", exact=True)).to_have_value("10–12, 20")
+    expect(page.get_by_role("combobox", name="Table")).to_have_value("archive.events")
 
 
 @pytest.mark.parametrize("way", ["mouse", "keyboard"])

@@ -2,10 +2,19 @@
 
 from app.view import chunk_details
 from engine.history.chunk_queries import Chunk
+from engine.history.chunk_splits import Split
 
 
 def test_the_facts_of_a_waiting_chunk_are_unknown() -> None:
     """The chunk details show `—`, not 0."""
-    chunk = Chunk("d.t", 3, "1", None, "waiting", *([None] * 25))
+    chunk = Chunk("d.t", 3, "1", None, "waiting", *([None] * 26))
     values = {label: value for _, group in chunk_details.facts(chunk) for label, value in group}
     assert set(values.values()) == {"—"}
+
+
+def test_a_split_chunk_says_so() -> None:
+    """With the bound at which its reader stopped, and the one that was planned."""
+    chunk = Chunk("d.t", 3, "1", "7", "waiting", *([None] * 26))
+    assert dict(chunk_details.facts(chunk, Split(3, "7", "9"))[0][1])["Split"] == "at 7, planned up to 9"
+    last = dict(chunk_details.facts(chunk, Split(3, "7", None))[0][1])["Split"]
+    assert last == "at 7, planned up to the table's end"

@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.view.redump_form import numbers
 from app.view.status_style import CHUNK
-from app.view.tiles import Tile, legend, note, opened, payload, tile_size, tiles
+from app.view.tiles import Tile, legend, note, numbers_text, opened, payload, tile_size, tiles, within
 from engine.history.chunk_queries import STATES, ChunkState
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
@@ -66,7 +67,9 @@ def test_a_tile_has_a_tooltip() -> None:
     """Also for screen readers, never colour alone."""
     assert Tile(7, 7, "failed", 0.0).title == "Chunk 7: retrying"
     assert Tile(0, 9, "reading", 0.5).title == "Chunks 0–9: 50.0% read, reading"
-    assert payload([Tile(0, 9, "reading", 0.51234)]) == [[0, 9, STATES.index("reading"), 0.512]]
+    assert payload([Tile(0, 9, "reading", 0.51234)]) == [
+        [0, 9, STATES.index("reading"), 0.512, "Chunks 0–9: 51.2% read, reading", ""]
+    ]
     assert len({style.letter for style in CHUNK.values()}) == len(CHUNK)
     assert set(CHUNK) == set(STATES)
 
@@ -87,3 +90,28 @@ def test_numbers_may_be_missing_while_a_table_is_split() -> None:
     assert (last.first, last.last, last.state) == (598, 12_000, "waiting")
     assert [tile.first for tile in tiles(some, (last.first, last.last))] == [598, 12_000]
     assert note(some, (last.first, last.last)) == "Chunks 598 to 12,000."
+
+
+def test_a_tile_says_bounds_and_splits_when_it_is_hovered() -> None:
+    """The bounds of a single chunk, in words; in a tile of several, how many were split."""
+    some = [ChunkState(n, "published", None, str(n), str(n + 1)) for n in range(4)]
+    assert [tile.more for tile in tiles(some, split={1}, key="id")] == [
+        "0 ≤ id < 1",
+        "1 ≤ id < 2\nsplit: larger than planned",
+        "2 ≤ id < 3",
+        "3 ≤ id < 4",
+    ]
+    assert [tile.more for tile in tiles(some, most=2, split={1, 3})] == ["1 was split", "1 was split"]
+    assert [tile.more for tile in tiles(some, most=1, split={1, 3})] == ["2 were split"]
+    assert note(some * 200, heat=True).startswith("A tile has 2 chunks and shows the highest value.")
+
+
+def test_brushed_tiles_become_the_chunks_of_a_redump() -> None:
+    """Each chunk once, as the form reads them; numbers that no chunk has are left out."""
+    some = states(["published"] * 12)
+    chosen = within(some, [(7, 9), (3, 3), (9, 9)])
+    assert chosen == [3, 7, 8, 9]
+    assert numbers_text(chosen) == "3, 7–9"
+    assert numbers(numbers_text(chosen)) == chosen
+    assert within([*some, ChunkState(900, "published")], [(10, 950)]) == [10, 11, 900]
+    assert (within(some, []), numbers_text([])) == ([], "")
