@@ -29,7 +29,7 @@ st.html(
     # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
     # Components without a visible part.
-    ".st-key-times-kept, .st-key-title-kept {display: none}"
+    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")
@@ -40,6 +40,7 @@ with st.container(key="header", horizontal=True, horizontal_alignment="right", v
     copy_link.draw()
     times.choose()
 screen.run()
+copy_link.complete(screen.url_path)
 if screen.url_path not in _frozen():
     gc.collect()  # what is garbage now would stay for ever
     gc.freeze()

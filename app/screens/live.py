@@ -89,7 +89,12 @@ def body(where: Directory) -> None:
     """The sections. Only the open one runs."""
     name = where.root.name
     sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
-    tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
+    if unknown := selection.unbound("section", sections_shown):
+        st.info(words.escape(f"There is no section {unknown} here. Choose one below."), icon=":material/info:")
+    place, chunk = st.empty(), selection.whole_number("chunk")
+    # Bound to the URL, tabs would keep the first one out of it.
+    drawn = st.tabs(sections_shown, key="section", on_change=selection.forget, args=("section",))
+    tabs = dict(zip(sections_shown, drawn, strict=True))
     draw = {
         "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
@@ -106,6 +111,8 @@ def body(where: Directory) -> None:
         if tab.open:
             with tab:
                 draw[title]()
+    if chunk and tabs["Chunks"].open and str(st.session_state.get("chunk")) != chunk.lstrip("0").rjust(1, "0"):
+        place.info(words.escape(f"The table has no chunk {chunk}."), icon=":material/info:")
 
 
 def page() -> None:
