@@ -27,10 +27,10 @@ def waiting() -> int:
 
 
 @autorefresh(width="content")
-def draw() -> None:
-    """A link to the alerts, with their number; nothing if there is none."""
+def draw(page: str) -> None:
+    """A link to the alerts, with their number; nothing if there is none. page: its title, for the browser's."""
     count = waiting()
     if count:
         label = f":red-badge[{words.plural(count, 'alert')}]"
         st.page_link(places.ALERTS, label=label, width="content")
-    _TITLE(key="title-kept", data=page_title(count), height=1)
+    _TITLE(key="title-kept", data=page_title(count, page), height=1)

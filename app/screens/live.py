@@ -18,6 +18,7 @@ from app.parts import (
     runner_notice,
     sections,
     selection,
+    spoken,
 )
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
@@ -117,6 +118,7 @@ def body(where: Directory) -> None:
 
 def page() -> None:
     """The page."""
+    spoken.heading("Live")
     found = {where.root.name: where for where in home.directories()}
     if not found:
         messages.nothing("No pipelines yet", "Create a pipeline to watch it here.")
@@ -132,6 +134,7 @@ def page() -> None:
     runner = home.runner(where)
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
+    spoken.state(f"{where.root.name}: {runner.style.label}")
     controls.refusal(where.root.name)
     top(where, runner.shown)
     status(where)

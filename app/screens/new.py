@@ -39,6 +39,7 @@ def page() -> None:
     try:
         draft = drafts.load(identity)
     except TidemarkError as problem:
+        st.title("New pipeline", anchor=False)
         messages.error(problem)
         return
     step = st.query_params.get("step") or draft.step
