@@ -26,6 +26,11 @@ def waiting() -> int:
     return sum(one.waits for where in home.directories() for one in home.firing(where))
 
 
+def title(page: str) -> str:
+    """The browser's title when the page is opened; `draw` keeps it current."""
+    return page_title(waiting(), page)
+
+
 @autorefresh(width="content")
 def draw(page: str) -> None:
     """A link to the alerts, with their number; nothing if there is none. page: its title, for the browser's."""
