@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import access, badge, copy_link, places, selection, times
+from app.parts import access, badge, cell_links, copy_link, places, selection, times
 
 
 @st.cache_resource
@@ -28,18 +28,26 @@ st.html(
     f"@media (min-width: 1680px) {{{_HEADER} {{{_BESIDE}}}}}"
     # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
+    # In the dark theme, white has too little contrast with the primary colour.
+    "[data-testid^=stBaseButton-primary]:not(:disabled), [data-testid^=stBaseButton-primary]:not(:disabled) *"
+    "{color: light-dark(#ffffff, #0d171e)}"
+    # Only a screen reader has these.
+    ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.
-    ".st-key-times-kept, .st-key-title-kept {display: none}"
+    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")
 screen = st.navigation(places.pages(operator=access.operator()), position="top")
+st.set_page_config(page_title=badge.title(screen.title))
 with st.container(key="header", horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
-    badge.draw()
+    badge.draw(screen.title)
     access.who()
     copy_link.draw()
     times.choose()
+    cell_links.draw()
 screen.run()
+copy_link.complete(screen.url_path)
 if screen.url_path not in _frozen():
     gc.collect()  # what is garbage now would stay for ever
     gc.freeze()

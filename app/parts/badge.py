@@ -26,11 +26,16 @@ def waiting() -> int:
     return sum(one.waits for where in home.directories() for one in home.firing(where))
 
 
+def title(page: str) -> str:
+    """The browser's title when the page is opened; `draw` keeps it current."""
+    return page_title(waiting(), page)
+
+
 @autorefresh(width="content")
-def draw() -> None:
-    """A link to the alerts, with their number; nothing if there is none."""
+def draw(page: str) -> None:
+    """A link to the alerts, with their number; nothing if there is none. page: its title, for the browser's."""
     count = waiting()
     if count:
         label = f":red-badge[{words.plural(count, 'alert')}]"
         st.page_link(places.ALERTS, label=label, width="content")
-    _TITLE(key="title-kept", data=page_title(count), height=1)
+    _TITLE(key="title-kept", data=page_title(count, page), height=1)

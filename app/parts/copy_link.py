@@ -1,6 +1,8 @@
-"""The button that copies the page's address, which opens the same pipeline, table, filters and query for everybody else."""
+"""The page's address, which opens the same pipeline, table, filters and query for everybody else, and the button that copies it."""
 
 import streamlit as st
+
+from app.parts import selection
 
 _COMPONENT = st.components.v2.component(
     "tidemark_copy_link",
@@ -37,3 +39,33 @@ button:hover, button:focus-visible { border-color: var(--st-primary-color); colo
 def draw() -> None:
     """The button."""
     _COMPONENT(key="copy-link", width="content", height="content")
+
+
+# Streamlit would add an entry to the browser's history for each change.
+_ADDRESS = st.components.v2.component(
+    "tidemark_address",
+    html="<span hidden></span>\n",
+    js="""export default function ({ data }) {
+  const url = new URL(window.location.href)
+  if (url.pathname.split("/").pop() !== data.page) return  // another page was opened meanwhile
+  for (const [name, values] of Object.entries(data.values)) {
+    if (url.searchParams.getAll(name).join("\\n") === values.join("\\n") && url.searchParams.has(name)) continue
+    url.searchParams.delete(name)
+    for (const value of values) url.searchParams.append(name, value)
+  }
+  if (url.href !== window.location.href) window.history.replaceState(window.history.state, "", url)
+}
+""",
+)
+_RUNS = "runs of the script"
+
+
+def complete(page: str) -> None:
+    """Add the values that nobody has chosen to the address: it must keep its meaning if a default changes. Call it last.
+
+    page: its path.
+    """
+    number = st.session_state[_RUNS] = (
+        st.session_state.get(_RUNS, 0) + 1
+    )  # the browser runs it again if the data differ
+    _ADDRESS(key="address-kept", data={"page": page, "values": selection.noted(), "run": number}, height=1)

@@ -16,10 +16,16 @@ REDUMP_REQUEST = "redump request"
 """The session key of the values for the redump form, until the form takes them."""
 
 
+def _to_pipelines() -> None:
+    """Switch from `/pipelines` to the list, which Streamlit shows at `/` only, with its filters."""
+    st.switch_page(PIPELINES, query_params={name: st.query_params.get_all(name) for name in st.query_params})
+
+
 def pages(*, operator: bool) -> list[StreamlitPage]:
     """The screens in the order of the navigation. A viewer gets none that change something or show rows."""
     usual = [
-        st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="pipelines", default=True),
+        st.Page(PIPELINES, title="Pipelines", icon=":material/lan:", url_path="list", default=True),
+        st.Page(_to_pipelines, title="Pipelines", url_path="pipelines", visibility="hidden"),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
         st.Page(TABLE, title="Table", icon=":material/table:", url_path="table"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
@@ -27,9 +33,10 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
     ]
     if not operator:
         return usual
-    pipelines, live, table, history, alerts = usual
+    pipelines, to_pipelines, live, table, history, alerts = usual
     return [
         pipelines,
+        to_pipelines,
         alerts,
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         live,

@@ -209,15 +209,15 @@ def timeline_end(now: datetime, last: datetime) -> datetime:
 def watermarks(name: str, names: list[str]) -> None:
     """The watermark windows of chunks over the binlog, widest first."""
     left, right = st.columns([2, 1], vertical_alignment="bottom")
-    selection.default("windows-table", "all tables")
+    with left:
+        table = selection.named("Table", "windows-table", "all tables", names)
     selection.default("windows-shown", 20)
-    table = left.selectbox("Table", ["all tables", *names], key="windows-table", bind="query-params")
     most = right.segmented_control(
         "Windows shown", [20, 40, 80], key="windows-shown", bind="query-params", required=True
     )
-    if table in names:
+    if table is not None:
         places.link_to_table(name, table)
-    _windows(name, None if table == "all tables" else table, most or 20)
+    _windows(name, table, most or 20)
 
 
 @autorefresh(5 * INTERVAL_S)

@@ -5,7 +5,7 @@ tables may have the same names. Who comes from another page of the same tab keep
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import parse_qs
 
 import streamlit as st
@@ -15,7 +15,7 @@ from app.parts import messages
 from engine.directory import Directory
 
 _PIPELINE, _LAST, _TABLE, _UNKNOWN = "pipeline", "last pipeline", "table", "unknown in the address"
-_PAGE = "page of the last run"
+_PAGE, _OPENED, _NOTED = "page of the last run", "page was just opened", "values for the address"
 
 
 def keep_address() -> None:
@@ -27,14 +27,49 @@ def keep_address() -> None:
     not take.
     """
     run, state = get_script_run_ctx(), st.session_state
-    if run is None or state.get(_PAGE) == run.page_script_hash:
+    state[_NOTED] = {}
+    state[_OPENED] = run is not None and state.get(_PAGE) != run.page_script_hash
+    if run is None or not state[_OPENED]:
         return
     state[_PAGE] = run.page_script_hash
+    _unknown().clear()
     asked = parse_qs(run.query_string)
     for name in (_PIPELINE, _TABLE):
-        state.pop(name, None)
-        if len(values := asked.get(name, [])) > 1 and name not in st.query_params:
+        before, values = state.pop(name, None), asked.get(name, [])
+        # One value may be that of the page before, which stays behind: its table is not the one to redump.
+        if name not in st.query_params and values and (len(values) > 1 or values[0] != before):
             st.query_params[name] = values[-1]
+    _seed()
+
+
+def _seed() -> None:
+    """Make the URL as it is now the one that new fields take their values from, instead of the URL as the page was opened."""
+    run = get_script_run_ctx()
+    if run is not None:
+        with run.session_state.query_params() as found:
+            found.set_initial_query_params_from_current()
+
+
+def opened() -> bool:
+    """Whether this is the first run of the page, so that the URL has the values and the session has none."""
+    return bool(st.session_state.get(_OPENED))
+
+
+def note(key: str, value: object = None) -> None:
+    """Keep a value in the URL (`copy_link.complete`). value: by default that of the field with this key, at the end of the run."""
+    st.session_state.setdefault(_NOTED, {})[key] = value
+
+
+def noted() -> dict[str, list[str]]:
+    """The values to keep in the URL."""
+    found: dict[str, Any] = {}
+    for key, value in st.session_state.get(_NOTED, {}).items():
+        found[key] = st.session_state.get(key) if value is None else value
+    return {
+        key: [str(one) for one in value] or [""] if isinstance(value, list | tuple) else [str(value)]
+        for key, value in found.items()
+        if value is not None
+    }
 
 
 def pipeline(found: Mapping[str, Directory]) -> Directory | None:
@@ -44,7 +79,7 @@ def pipeline(found: Mapping[str, Directory]) -> Directory | None:
     name = _chosen("Pipeline", _PIPELINE, list(found), usual, label_visibility="collapsed")
     if name is None:
         return None
-    if before not in (None, name):  # the table was one of the pipeline before
+    if before not in (None, name) and not opened():  # the table was one of the pipeline before
         st.session_state[_TABLE] = None
         _unknown().pop(_TABLE, None)
     st.session_state[_LAST] = name
@@ -63,13 +98,61 @@ def table(names: Sequence[str], *, usual: str | None) -> str | None:
     return _chosen("Table", _TABLE, names, usual)
 
 
+def named(
+    label: str, key: str, everything: str, names: Sequence[str], *, width: int | Literal["stretch"] = "stretch"
+) -> str | None:
+    """A filter by name; None means everything. If the URL has a name that does not exist, the page says so until one is chosen.
+
+    everything: the choice that stands for all names.
+    """
+    asked = st.query_params.get(key) if opened() or key not in st.session_state else None
+    if asked:
+        known = asked in (everything, *names)
+        st.session_state[key] = asked if known else everything
+        _unknown().update({} if known else {key: asked})
+    default(key, everything)
+    choices = [everything, *names]
+    chosen = st.selectbox(label, choices, key=key, bind="query-params", on_change=forget, args=(key,), width=width)
+    if unknown := _unknown().get(key):
+        messages.nothing(f"There is no {label.lower()} {unknown}", f"It may have been removed. This is {everything}.")
+    return None if chosen == everything else chosen
+
+
+def forget(key: str) -> None:
+    """Forget the unknown value that the URL had for a field. Call it when another value is chosen."""
+    _unknown().pop(key, None)
+
+
 def default(key: str, value: Any) -> None:
     """Set the value of a field that is bound to the URL, unless the session or the URL has one. Call it before the field.
 
-    Not as the field's own default: Streamlit keeps a value equal to it out of the URL, also one that was chosen.
+    Not as the field's own default: Streamlit keeps a value equal to it out of the URL, also one that was chosen. `note` adds a
+    value that nobody has chosen, which Streamlit keeps out too: a link must keep its meaning if the default changes.
     """
+    note(key)
     if key not in st.session_state and key not in st.query_params:
         st.session_state[key] = value
+
+
+def unbound(key: str, names: Sequence[str]) -> str | None:
+    """Set the value of a field that cannot be bound to the URL, by default the first name. Returns an unknown value of the URL."""
+    state = st.session_state
+    if key not in state:
+        asked = st.query_params.get(key)
+        if asked and asked not in names:
+            _unknown()[key] = asked
+        state[key] = asked if asked in names else names[0]
+    note(key)
+    return _unknown().get(key)
+
+
+def whole_number(key: str) -> str | None:
+    """Remove a value of the URL that is not a whole number, which Streamlit would round. Returns the value of the URL as opened."""
+    asked = st.query_params.get(key) if opened() else None
+    if asked and not asked.isdecimal():
+        st.query_params.pop(key)
+        _seed()
+    return asked or None
 
 
 def no_table() -> None:
@@ -81,6 +164,7 @@ def no_table() -> None:
 
 def _chosen(label: str, key: str, names: Sequence[str], usual: str | None, **options: Any) -> str | None:
     """A field that is bound to the URL. It has no default, because Streamlit keeps a default out of the URL."""
+    note(key)
     state, unknown = st.session_state, _unknown()
     if state.get(key) in names:
         unknown.pop(key, None)
@@ -108,10 +192,15 @@ def reset_form(empty: Mapping[str, str | None], names: Sequence[str]) -> None:
 
     Call it before anything is drawn. empty: the values of the empty fields. names: all pipelines.
     """
-    selected = st.session_state.get(_PIPELINE) or st.query_params.get(_PIPELINE)
+    state, query = st.session_state, st.query_params
+    selected = state.get(_PIPELINE) or query.get(_PIPELINE)
     nowhere = selected not in names
-    if nowhere or st.session_state.get(_LAST, selected) != selected:
-        for field, value in empty.items():
-            if nowhere:  # otherwise the URL follows the field
-                st.query_params.pop(field, None)
-            st.session_state[field] = value
+    if not nowhere and state.get(_LAST, selected) == selected:
+        return
+    for field, value in empty.items():
+        if nowhere:
+            query.pop(field, None)
+        if not (opened() and field in query):  # otherwise the URL follows the field
+            state[field] = value
+    if nowhere:
+        _seed()

@@ -226,7 +226,12 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
     """The time chosen for this table. The instant stays the same in another time zone. Raises ValueError as `zone.read`."""
-    key = str((_AT, *of))
+    key, asked = str((_AT, *of)), st.query_params.get("at") if selection.opened() else None
+    if asked:
+        try:
+            st.session_state[key] = clock.parse_utc(asked)
+        except ValueError:
+            st.warning(words.escape(f"The time in the address, {asked}, is not a time."), icon=":material/warning:")
     kept: datetime = st.session_state.setdefault(key, usual.replace(microsecond=0))
     shown, fields = zone.local(kept), f"{' '.join(of)} {zone.name()}"
     left, right, _ = st.columns([1, 1, 2])
@@ -234,6 +239,7 @@ def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
     text = right.text_input(zone.heading("Time"), f"{shown:%H:%M:%S}", key=f"at-time {fields}", placeholder="15:30:17")
     if (day, text) != (shown.date(), f"{shown:%H:%M:%S}"):  # an unchanged time is not parsed, since it may exist twice
         kept = st.session_state[key] = zone.read(str(day), text or "")
+    selection.note("at", clock.utc_text(kept))
     return kept
 
 

@@ -29,9 +29,7 @@ def page() -> None:
     if not names:
         messages.nothing("No runs yet", "Each run of a pipeline appears here, with its totals and its outcome.")
         return
-    selection.default("runs-of", "all pipelines")
-    chosen = st.selectbox("Pipeline", ["all pipelines", *names], key="runs-of", bind="query-params", width=320)
-    only = None if chosen == "all pipelines" else chosen
+    only = selection.named("Pipeline", "runs-of", "all pipelines", names, width=320)
     alive = {where.root.name for where in home.directories() if (home.record_of(where) or {}).get("alive")}
     lines = past(runs.runs(cursor, only), runs.run_totals(cursor, only), alive, clock.utc_now())
     rows = [

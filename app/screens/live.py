@@ -18,6 +18,7 @@ from app.parts import (
     runner_notice,
     sections,
     selection,
+    spoken,
 )
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
@@ -89,7 +90,12 @@ def body(where: Directory) -> None:
     """The sections. Only the open one runs."""
     name = where.root.name
     sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
-    tabs = dict(zip(sections_shown, st.tabs(sections_shown, key="section", bind="query-params"), strict=True))
+    if unknown := selection.unbound("section", sections_shown):
+        st.info(words.escape(f"There is no section {unknown} here. Choose one below."), icon=":material/info:")
+    place, chunk = st.empty(), selection.whole_number("chunk")
+    # Bound to the URL, tabs would keep the first one out of it.
+    drawn = st.tabs(sections_shown, key="section", on_change=selection.forget, args=("section",))
+    tabs = dict(zip(sections_shown, drawn, strict=True))
     draw = {
         "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
@@ -106,10 +112,13 @@ def body(where: Directory) -> None:
         if tab.open:
             with tab:
                 draw[title]()
+    if chunk and tabs["Chunks"].open and str(st.session_state.get("chunk")) != chunk.lstrip("0").rjust(1, "0"):
+        place.info(words.escape(f"The table has no chunk {chunk}."), icon=":material/info:")
 
 
 def page() -> None:
     """The page."""
+    spoken.heading("Live")
     found = {where.root.name: where for where in home.directories()}
     if not found:
         messages.nothing("No pipelines yet", "Create a pipeline to watch it here.")
@@ -125,6 +134,7 @@ def page() -> None:
     runner = home.runner(where)
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
+    spoken.state(f"{where.root.name}: {runner.style.label}")
     controls.refusal(where.root.name)
     top(where, runner.shown)
     status(where)

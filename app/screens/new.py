@@ -27,20 +27,27 @@ _TOML = "TOML"
 def page() -> None:
     """The step and the draft in the URL."""
     identity = st.query_params.get("draft")
-    if identity is None:
+    if not identity:
         saved = drafts.saved_drafts()
         if saved:
             _resume(saved)
             return
         identity = st.session_state.setdefault("fresh draft", drafts.new_id())
+    elif not drafts.is_id(identity):
+        _resume(drafts.saved_drafts(), unknown=identity)
+        return
     try:
         draft = drafts.load(identity)
     except TidemarkError as problem:
+        st.title("New pipeline", anchor=False)
         messages.error(problem)
         return
-    step = st.query_params.get("step", draft.step)
+    step = st.query_params.get("step") or draft.step
     if step not in (*STEPS, _TOML):
-        step = STEPS[0]
+        _title(draft, step)
+        frame.way(draft, step)
+        messages.nothing(f"There is no step {step}", "Choose a step above.")
+        return
     st.query_params.update({"draft": draft.id, "step": step})
     if draft.changed and step in STEPS and draft.step != step:
         draft = drafts.change(draft.id, lambda now: replace(now, step=step))
@@ -75,12 +82,14 @@ def _title(draft: Draft, step: str) -> None:
                 frame.go(draft, to)
 
 
-def _resume(saved: list[Draft]) -> None:
-    """The list of drafts."""
+def _resume(saved: list[Draft], unknown: str = "") -> None:
+    """The list of drafts. unknown: the draft of the address, if there can be none of this name."""
     with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
         st.title("New pipeline", anchor=False, width="content")
         if st.button("Start a new draft", type="primary", icon=":material/add:", key="begin"):
             st.switch_page(places.NEW, query_params={"draft": drafts.new_id(), "step": STEPS[0]})
+    if unknown:
+        messages.nothing(f"There is no draft {unknown}", "Choose a draft, or start a new one.")
     st.markdown("**Drafts** :gray[not launched yet; continue where you stopped]")
     for draft in saved:
         with st.container(border=True, key=f"draft-{draft.id}"):

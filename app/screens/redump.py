@@ -204,13 +204,18 @@ def page() -> None:
     if where is None:
         selection.unselected()
         return
-    plans = home.ask(table_queries.plans, where.root.name)
+    removed = {one.table for one in home.ask(table_queries.progress, where.root.name) if one.state == "removed"}
+    plans = [plan for plan in home.ask(table_queries.plans, where.root.name) if plan.table not in removed]
     if not plans:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
     request = request_form(plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)
+    elif request.part != "Everything":
+        selection.no_table()
+        commands(where)
+        return
     plan = next((plan for plan in plans if plan.table == request.table), None)
     answer = dry_run(where, request, plan)
     if answer is not None:

@@ -155,9 +155,9 @@ def alert_lines(found: Iterable[Firing]) -> list[tuple[str, str]]:
     return lines
 
 
-def page_title(waiting: int) -> str:
-    """The title of the browser's tab: `(2) Tidemark`."""
-    return f"({waiting}) Tidemark" if waiting else "Tidemark"
+def page_title(waiting: int, page: str) -> str:
+    """The title of the browser's tab: `(2) Live · Tidemark`."""
+    return f"({waiting}) {page} · Tidemark" if waiting else f"{page} · Tidemark"
 
 
 def resolved_rows(

@@ -83,7 +83,7 @@ def test_every_section_has_content(simulated: Console, open_page: OpenPage, widt
         )
         expect(content.first).to_be_visible()
         healthy(page)
-    assert "section=Spec" in page.url
+    expect(page).to_have_url(re.compile("section=Spec"))
 
 
 def test_the_numbers_refresh_automatically(simulated: Console, open_page: OpenPage) -> None:

@@ -40,9 +40,14 @@ def new_id() -> str:
     return uuid.uuid4().hex[:8]
 
 
+def is_id(identity: str) -> bool:
+    """Whether this is the form of an id."""
+    return bool(_ID.fullmatch(identity))
+
+
 def load(identity: str) -> Draft:
     """The draft with that id; a new one if there is none, or it cannot be read. Raises NewerFormatError."""
-    if not _ID.fullmatch(identity):
+    if not is_id(identity):
         identity = new_id()
     path = folder() / f"{identity}.json"
     try:
@@ -58,7 +63,7 @@ def saved_drafts() -> list[Draft]:
     found = []
     for path in folder().glob("*.json"):
         with suppress(NewerFormatError):
-            found += [load(path.stem)] if _ID.fullmatch(path.stem) else []
+            found += [load(path.stem)] if is_id(path.stem) else []
     return sorted((draft for draft in found if draft.changed), key=lambda d: d.changed, reverse=True)
 
 
@@ -76,7 +81,7 @@ def change(identity: str, how: Callable[[Draft], Draft]) -> Draft:
 
 def discard(identity: str) -> None:
     """Delete a draft."""
-    if _ID.fullmatch(identity):
+    if is_id(identity):
         with suppress(FileNotFoundError):
             (folder() / f"{identity}.json").unlink()
 

@@ -100,10 +100,8 @@ def test_only_what_nobody_has_acknowledged_needs_attention() -> None:
     """In the list, and in the title of the browser's tab."""
     found = listed(LOST, LAG, STOPPED, seen=lambda one: ADA if one["kind"] == "lag" else None)
     assert [one.title for one in sorted(found, key=alert_list.order)] == ["Table stopped", "Runner lost", "Lag"]
-    assert [alert_list.page_title(sum(one.waits for one in found)), alert_list.page_title(0)] == [
-        "(2) Tidemark",
-        "Tidemark",
-    ]
+    assert alert_list.page_title(sum(one.waits for one in found), "Live") == "(2) Live · Tidemark"
+    assert alert_list.page_title(0, "Live") == "Live · Tidemark"
     assert alert_list.acknowledged_words(ADA) == "Acknowledged by ada at 2026-01-31 15:31:00 UTC: index rebuild"
 
 
