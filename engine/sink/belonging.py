@@ -97,6 +97,7 @@ def _published(table: TableState) -> bool:
 
 def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Look:
     tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.projection))
+    tables.hold(held=True)
     try:
         if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
             return Look(fault=fault)

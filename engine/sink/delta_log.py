@@ -110,6 +110,10 @@ class DeltaLog:
         """Whether a table exists."""
         return DeltaTable.is_deltatable(str(self.folder))
 
+    def forget(self) -> None:
+        """Drop the newest version from memory."""
+        self._delta = self._files = None
+
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
         """The newest version; one that is kept and still the newest is not read again, and may have an older version number.
 

@@ -5,6 +5,7 @@ ledger file: a data file is complete before the ledger file of its epoch is crea
 destination may have them.
 """
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -29,9 +30,10 @@ def delete_unpublished(published: set[str], state: State, spared: Collection[str
             mirror_folder(root, table.database, table.name),
             changes_folder(root, table.database, table.name),
         ):
-            for path in folder.glob("*.parquet"):
-                ours = path.name.startswith(_PREFIXES) and path.name not in published
-                if ours and path.stat().st_mtime_ns > committed:
+            names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
+            for name in names:
+                ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in published
+                if ours and (path := folder / name).stat().st_mtime_ns > committed:
                     path.unlink()
                     deleted += 1
     return deleted

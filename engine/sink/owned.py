@@ -140,6 +140,13 @@ class OwnedTables:
             if self._lacks(delta, folder, wanted):
                 self._add_columns(log, wanted)
 
+    def hold(self, *, held: bool) -> None:
+        """Whether the change log's newest version stays in memory too, which a start needs several times."""
+        log = self._logs[self.changes]
+        log.keeps = held
+        if not held:
+            log.forget()
+
     def recall(self, known: KnownTables) -> bool:
         """Take the tables as the last run left them. Returns False if one has changed, or was checked for something else."""
         found = {folder: known.unchanged(folder, self._checked(folder, schema)) for folder, schema in self._folders()}

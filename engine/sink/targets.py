@@ -83,7 +83,7 @@ class Targets:
             # During a resnapshot, the mirror of a table that just got a key may not exist yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.projection)
-            self._open(shown, plan_from_dict(table.plan), expected, known)
+            self._open(shown, plan_from_dict(table.plan), expected, known or KnownTables())
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
@@ -157,6 +157,7 @@ class Targets:
         delta.index = KeyIndex(notes_folder(self._notes, delta) / "keys")
         target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
         self._targets[table.full_name] = target
+        delta.hold(held=known is not None)
         try:
             if known is not None and target.delta.recall(known):
                 self.unchanged.add(table.full_name)
@@ -222,6 +223,8 @@ class Targets:
 
     def _apply_kept(self) -> int:
         """Apply what earlier runs committed but did not apply. Returns the number of epochs checked."""
+        for target in self._targets.values():
+            target.delta.hold(held=False)
         kept = list(self._ledger.kept_epochs())
         records = list(kept)
         for n, part in enumerate(self._parts_of_targets(kept)):

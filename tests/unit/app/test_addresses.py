@@ -21,10 +21,11 @@ from app.view import words
 from engine.decode.schema import Table
 from engine.directory import Directory
 from engine.explore import queries
+from tests.support.depth import depth
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 
 MAIN = Path(__file__).parents[3] / "app" / "main.py"
-CASES, SEED = 300, 17
+CASES, SEED = depth(120, 1000), 17
 TABLES = {"east": ["d.t", "d.u"], "west": ["d.t", "d.v", "d.w"]}
 """The tables of each pipeline that are captured."""
 LAST_CHUNK = {"east": {"d.t": 5, "d.u": 0}, "west": {"d.t": 2, "d.v": 0, "d.w": 0}}
