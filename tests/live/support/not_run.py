@@ -25,6 +25,10 @@ NOT_RUN = {
 SHORTENED = {
     "python -m tests.tools.bench.steady": ("--rows", "2000", "--minutes", "0.1"),
     "python -m tests.tools.bench.mirror --rows 10000000 --key uuid": ("--rows", "2000", "--merges", "3"),
+    "python -m tests.tools.bench.console": (
+        *("--rounds", "1", "--tables", "20", "--chunks", "50", "--runs", "2", "--pipelines", "2"),
+        *("--only", "Overview", "pipelines"),
+    ),
     "python -m tests.tools.bench.year": ("--epochs", "100", "--days", "2", "--tables", "3", "--months", "1"),
 }
 """Benchmarks that take long, and the arguments with which they take seconds."""

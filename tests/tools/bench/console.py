@@ -189,13 +189,17 @@ class Parts:
         return decorate
 
 
-def measure(newest: Path, others: Sequence[Path], rounds: int) -> Iterator[tuple[str, dict[str, list[float]]]]:
+def measure(
+    newest: Path, others: Sequence[Path], rounds: int, only: Sequence[str]
+) -> Iterator[tuple[str, dict[str, list[float]]]]:
     """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
     config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
     parts, seq = Parts(), 10_000_000
     streamlit.page_link = lambda *_, **__: None  # type: ignore[assignment]  # a page alone has no links
     live = {section: ("live", {"pipeline": "big", "section": section}) for section in SECTIONS}
     for section, (screen, address) in {**live, **{name: (name, address) for name, address in PAGES.items()}}.items():
+        if only and section not in only:
+            continue
         page = AppTest.from_file(str(ROOT / "app" / "screens" / f"{screen}.py"), default_timeout=600)
         for name, value in address.items():
             page.query_params[name] = value
@@ -240,6 +244,7 @@ def main() -> None:
     parser.add_argument("--chunks", type=int, default=10_000, help="of the largest table; the others have 20")
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--pipelines", type=int, default=1)
+    parser.add_argument("--only", nargs="*", default=(), help="names of sections and pages; default: all")
     options = parser.parse_args()
     size, rounds = Size(options.tables, options.chunks, options.runs, options.pipelines), options.rounds
     random.seed(1)
@@ -248,7 +253,7 @@ def main() -> None:
         began = time.perf_counter()
         *others, newest = journals(Path(folder), size)
         print(f"journals written in {time.perf_counter() - began:.0f} s; the first page builds the index", flush=True)
-        for section, parts in measure(newest, others, rounds):
+        for section, parts in measure(newest, others, rounds, options.only):
             for part, took in parts.items():
                 print(
                     f"{section:12} {part:16} {statistics.median(took):7.0f} ms   most {max(took):7.0f} ms", flush=True
