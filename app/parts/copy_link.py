@@ -65,6 +65,7 @@ def complete(page: str) -> None:
 
     page: its path.
     """
+    selection.keep_noted()
     number = st.session_state[_RUNS] = (
         st.session_state.get(_RUNS, 0) + 1
     )  # the browser runs it again if the data differ

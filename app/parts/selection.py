@@ -58,6 +58,20 @@ def opened() -> bool:
 def note(key: str, value: object = None) -> None:
     """Keep a value in the URL (`copy_link.complete`). value: by default that of the field with this key, at the end of the run."""
     st.session_state.setdefault(_NOTED, {})[key] = value
+    _keep(key)
+
+
+def keep_noted() -> None:
+    """Let Streamlit know the values too: it replaces the whole URL when it changes a part of it."""
+    for key in st.session_state.get(_NOTED, {}):
+        _keep(key)
+
+
+def _keep(key: str) -> None:
+    run, values = get_script_run_ctx(), noted().get(key)
+    if run is not None and values is not None:
+        with run.session_state.query_params() as found:
+            found.set_with_no_forward_msg(key, values[0] if len(values) == 1 else values)
 
 
 def noted() -> dict[str, list[str]]:
