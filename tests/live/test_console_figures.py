@@ -292,7 +292,7 @@ def check_chunks(live: Any, server: Server, pipeline: Pipeline) -> None:
         lasts(facts["Time"], sum(chosen["timings"].values()))
         for label, part in (("reading", "read"), ("backfill", "backfill"), ("writing", "write")):
             lasts(facts[f"of it {label}"], chosen["timings"][part])
-        assert (facts["Reader"], facts["Attempt"]) == (chosen["reader"], str(chosen["attempt"] + 1))
+        assert (facts["Reader"], facts["Attempts"]) == (chosen["reader"], str(chosen["attempt"] + 1))
         epochs = {
             c["chunk"]: e["epoch"] for e in pipeline.epochs() for c in e["tables"].get(name, {}).get("chunks", [])
         }

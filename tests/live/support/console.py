@@ -67,8 +67,10 @@ class Screen:
         return data
 
     def facts(self) -> dict[str, str]:
-        """The contents of all tables of labels and values."""
-        return {str(key): str(value) for one in self.page.table for key, value in _pairs(one.value)}
+        """The contents of all tables of labels and values, as a browser shows their Markdown."""
+        return {
+            str(key): re.sub(r"\\(.)", r"\1", str(value)) for one in self.page.table for key, value in _pairs(one.value)
+        }
 
     def press(self, key: str) -> None:
         """Press the button with this key and wait for the next rendering."""
