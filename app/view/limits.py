@@ -62,7 +62,7 @@ def presets(rows_s: float | None) -> list[Preset]:
 
 
 def effect(pace: Pace, rows_s: float | None) -> str:
-    """What is read now, and what of the limit that is; "" if nothing is read. rows_s: rows a second."""
+    """How fast rows are read, and the share of the limit; "" if none are read. rows_s: rows a second."""
     if rows_s is None:
         return ""
     most = pace.settings.get("max_rows_per_s")

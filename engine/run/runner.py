@@ -284,8 +284,8 @@ class _Run:
             self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
         first = self._spec.first_server_id()
-        told = self._away, self._control.helpers, publisher.oldest_mirror
-        with closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *told)):
+        shared = self._away, self._control.helpers, publisher.oldest_mirror
+        with closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)):
             return coordinator.run(self._until)
 
     def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:

@@ -4,7 +4,7 @@ Merge on read leaves small files with new rows, and deleted rows in large files.
 
 * merges small files of about the same size into one in key order, so that each row moves through few sizes: with a step after each
   ten merges, merging all small files would write a row of a quiet table up to a hundred times, or
-* takes a file of which a fifth is deleted, together with all rows in its range of keys that are in other files: from files within
+* takes a file with a fifth of its rows deleted, together with all rows in its key range that are in other files: from files within
   the range all rows, from others the rows in the range, which a deletion vector then deletes there. So the mirror's files keep
   narrow ranges of keys, and later merges read few of them. Where that would move too much, the file is rewritten alone.
 
