@@ -1,7 +1,8 @@
 """Finds the rows of a mirror's large files by key, without reading their key columns at each merge.
 
 For each file, the index has a code of every row's key, sorted, with the row's position; it is mapped into memory, and a merge only
-touches the pages that its keys need. A single integer key is its own code. Other keys have two hashes of 64 bits, so that two keys
+touches the pages that its keys need. (Page faults are most of a search's cost. So a file in the order of its codes, as copies and
+rewrites leave it, needs no positions.) A single integer key is its own code. Other keys have two hashes of 64 bits, so that two keys
 of a billion rows share a code with a probability of less than 10⁻¹⁸.
 
 The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be read is built
@@ -26,7 +27,7 @@ from engine.durable import sync_file
 LEAST_ROWS = 1 << 16
 """The key columns of smaller files are read instead."""
 _GATHER_ROWS = 1 << 16
-_MAGIC, _HEADER = b"TMKEYS02", struct.Struct("<8s??6xQ")
+_MAGIC, _HEADER = b"TMKEYS03", struct.Struct("<8s???5xQQ")
 _SUFFIX = ".keys"
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 U64 = npt.NDArray[np.uint64]
@@ -47,7 +48,7 @@ class Codes:
 
     def between(self, low: np.uint64, high: np.uint64) -> "Codes":
         """Of ordered codes, those with a first one from `low` to `high`."""
-        part = slice(np.searchsorted(self.first, low), np.searchsorted(self.first, high, side="right"))
+        part = slice(self.first.searchsorted(low), self.first.searchsorted(high, side="right"))
         return Codes(self.first[part], None if self.second is None else self.second[part])
 
 
@@ -138,16 +139,20 @@ class KeyIndex:
         codes = entry.codes
         if not len(codes):
             return np.empty(0, np.int64)
-        wanted = wanted.between(codes[0], codes[-1])
-        begins = np.searchsorted(codes, wanted.first)
+        wanted = wanted.between(codes[0], entry.last)
         if entry.unique:
-            counts = (codes[begins] == wanted.first).astype(np.int64)
+            begins = _places(codes, entry.last, wanted.first)
+            found = codes[begins] == wanted.first
+            if entry.rows is None and wanted.second is None:
+                return begins[found]
+            counts = found.astype(np.int64)
         else:
-            counts = np.searchsorted(codes, wanted.first, side="right") - begins
+            begins = codes.searchsorted(wanted.first)
+            counts = codes.searchsorted(wanted.first, side="right") - begins
         places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
         if wanted.second is not None and entry.checks is not None:
             places = places[entry.checks[places] == np.repeat(wanted.second, counts)]
-        return np.unique(entry.rows[places].astype(np.int64))
+        return np.unique(places if entry.rows is None else entry.rows[places].astype(np.int64))
 
     def keep_only(self, names: Collection[str]) -> None:
         """Delete the entries of all other files."""
@@ -174,8 +179,10 @@ class KeyIndex:
             return None
         order = np.argsort(codes.first, kind="stable")
         checks = None if codes.second is None else codes.second[order]
-        first = codes.first[order]
-        entry = _Entry(first, checks, order.astype(np.uint32), bool((first[1:] != first[:-1]).all()))
+        first, rows = codes.first[order], order.astype(np.uint32)
+        in_order = bool((rows[1:] > rows[:-1]).all())
+        last, unique = first[-1] if len(first) else np.uint64(0), bool((first[1:] != first[:-1]).all())
+        entry = _Entry(first, last, checks, None if in_order else rows, unique)
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._folder / f".{uuid.uuid4().hex}"
         with suppress(OSError):  # without room for it, the next merge builds it again
@@ -193,21 +200,39 @@ class KeyIndex:
         return self._folder / f"{name}{_SUFFIX}"
 
 
+def _places(codes: U64, last: np.uint64, wanted: U64) -> npt.NDArray[np.int64]:
+    """As `searchsorted`: where unique codes have the wanted ones, which are between the first and the last.
+
+    Ascending numbers are close to a straight line, so most are where the line says, on one page. A binary search touches several.
+    """
+    slope = (len(codes) - 1) / max(int(last - codes[0]), 1)
+    places = np.rint((wanted - codes[0]).astype(np.float64) * slope).astype(np.int64)
+    np.minimum(places, len(codes) - 1, out=places)
+    wrong = codes[places] != wanted
+    if wrong.any():
+        places[wrong] = codes.searchsorted(wanted[wrong])
+    return places
+
+
 @dataclass(frozen=True)
 class _Entry:
-    """The index of one file. Its file has a header, the codes, the checks if there are any, and the rows."""
+    """The index of one file. Its file has a header, the codes, the checks if there are any, and the rows if they are needed."""
 
     codes: U64
     """Sorted."""
+    last: np.uint64
+    """The last code."""
     checks: U64 | None
     """The second codes, if the first are not unique."""
-    rows: npt.NDArray[np.uint32]
+    rows: npt.NDArray[np.uint32] | None
+    """The rows' positions in the order of the codes; None if that is the file's order."""
     unique: bool
     """Whether no code is there twice."""
 
     def parts(self) -> Iterator[bytes | memoryview]:
         """The parts of the file."""
-        yield _HEADER.pack(_MAGIC, self.checks is not None, self.unique, len(self.codes))
+        has = self.checks is not None, self.rows is not None
+        yield _HEADER.pack(_MAGIC, *has, self.unique, len(self.codes), int(self.last))
         for part in (self.codes, self.checks, self.rows):
             if part is not None:
                 yield np.ascontiguousarray(part).data.cast("B")
@@ -217,12 +242,12 @@ class _Entry:
         """The content of a file. Raises ValueError when it is not whole, or of another version."""
         if len(data) < _HEADER.size:
             raise ValueError("no header")
-        magic, has_checks, unique, count = _HEADER.unpack_from(data)
+        magic, has_checks, has_rows, unique, count, last = _HEADER.unpack_from(data)
         width = count * 8
-        if magic != _MAGIC or len(data) != _HEADER.size + width * (1 + has_checks) + count * 4:
+        if magic != _MAGIC or len(data) != _HEADER.size + width * (1 + has_checks) + count * 4 * has_rows:
             raise ValueError("not an index")
         begin = _HEADER.size
         codes = np.frombuffer(data, np.uint64, count, begin)
         checks = np.frombuffer(data, np.uint64, count, begin + width) if has_checks else None
-        rows = np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks))
-        return _Entry(codes, checks, rows, unique)
+        rows = np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks)) if has_rows else None
+        return _Entry(codes, np.uint64(last), checks, rows, unique)

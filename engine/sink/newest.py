@@ -65,7 +65,7 @@ class Newest:
 
     def _any_between(self, low: int, high: int) -> bool:
         assert self.first is not None
-        return bool(np.searchsorted(self.first, low) < np.searchsorted(self.first, high, side="right"))
+        return bool(self.first.searchsorted(low) < self.first.searchsorted(high, side="right"))
 
 
 def newest_images(paths: Sequence[Path], table: Table) -> Newest:

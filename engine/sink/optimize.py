@@ -2,8 +2,9 @@
 
 Merge on read leaves small files with new rows, and deleted rows in large files. A rewrite
 
-* merges small files of about the same size into one in key order, so that each row moves through few sizes: with a step after each
-  ten merges, merging all small files would write a row of a quiet table up to a hundred times, or
+* merges small files of about the same size, neighbours by key, into one in key order. So each row moves through few sizes (with a
+  step after each ten merges, merging all small files would write a row of a quiet table up to a hundred times), and the file has a
+  narrow range of keys, or
 * takes a file with a fifth of its rows deleted, together with all rows in its key range that are in other files: from files within
   the range all rows, from others the rows in the range, which a deletion vector then deletes there. So the mirror's files keep
   narrow ranges of keys, and later merges read few of them. Where that would move too much, the file is rewritten alone.
@@ -67,12 +68,13 @@ def next_rewrite(
     if worst is not None and garbage(worst) >= GARBAGE:
         return _range_of(worst, files, key, live_range) if on_read else Rewrite((worst.name,))
     times = 1 if on_read else COPIED
-    small = sorted((file for file in files if _is_small(file, SMALL_BYTES / times, file_rows)), key=live_bytes)
+    small = [file for file in files if _is_small(file, SMALL_BYTES / times, file_rows)]
     full = [size for size, count in Counter(map(_size_class, small)).items() if count >= FEWEST_FILES]
     if not full:
         return None
+    mergeable = [file for file in small if _size_class(file) <= min(full)]
     chosen, rows, size = list[str](), 0, 0.0
-    for file in [file for file in small if _size_class(file) <= min(full)][:MOST_FILES]:
+    for file in sorted(mergeable, key=lambda file: (file.low.get(key, 0), live_bytes(file)))[:MOST_FILES]:
         rows, size = rows + max(file.rows, 0) - file.deleted, size + live_bytes(file)
         if len(chosen) >= 2 and (rows > MOST_ROWS or size > MOST_BYTES / times):
             break
