@@ -31,6 +31,8 @@ _MIN_WAIT_S = 300.0
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
 _PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
+MEASURE_PATIENCE_S = 3.0
+"""The same for a measurement, whose queries take longer on a source with many binlog files."""
 _ATTEMPTS = 10
 """Tries of an epoch that fails although the source answers."""
 
@@ -66,6 +68,7 @@ class OutageTracker:
         self._stopping = False
         self._failures = 0
         self._asked_s: float | None = None  # since when a question has been unanswered
+        self._patience_s = _PATIENCE_S
         self._shows_silence = False
         self._requests = 0
         journal.listeners.append(self._hear)
@@ -118,10 +121,10 @@ class OutageTracker:
     def _begin(self, since_s: float, now_s: float) -> None:
         self._since_s, self._since = since_s, clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
 
-    def asks(self) -> None:
-        """Record that the monitor asks the source something that it answers at once if it can."""
+    def asks(self, patience_s: float = _PATIENCE_S) -> None:
+        """Record that the monitor asks the source something that it answers within `patience_s` if it can."""
         with self._lock:
-            self._asked_s = clock.monotonic_s()
+            self._asked_s, self._patience_s = clock.monotonic_s(), patience_s
 
     def answered(self) -> None:
         """Record the answer."""
@@ -135,7 +138,7 @@ class OutageTracker:
         """Show a source that does not answer; called several times a second, by a thread that never waits for the source."""
         with self._lock:
             now_s = clock.monotonic_s()
-            if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < _PATIENCE_S:
+            if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < self._patience_s:
                 return
             self._shows_silence = True
             self._begin(self._asked_s, now_s)

@@ -465,6 +465,7 @@ class Control:
             self.activity,
             state="paused" if self.disk.reason and self.state == "running" else self.state,
             disk_full=self.disk.reason or None,
+            disk_full_since=self.disk.since if self.disk.reason else None,
             helpers=self.helpers.as_list(),
             controls=self.controls.as_dict(),
             commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],

@@ -19,7 +19,7 @@ from engine.events import LagMeasured
 from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
-from engine.run.outage import MONITOR, OutageTracker
+from engine.run.outage import MEASURE_PATIENCE_S, MONITOR, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
@@ -105,7 +105,9 @@ class LagMonitor:
                 connection = self._pinged(connection)
                 if began >= due_s:
                     due_s = began + INTERVAL_S
+                    self._away.asks(MEASURE_PATIENCE_S)  # the source may freeze here too
                     measured = self.measure(connection)
+                    self._away.answered()
                     self._journal.write(measured)
                     self._helpers.succeeded("monitor")
                 self._away.back(MONITOR)
