@@ -88,7 +88,7 @@ class Runner:
 
     @property
     def shown(self) -> str:
-        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source, "full" without room on a disk."""
+        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source, "full" if a disk is."""
         if self.away is not None:
             return "away"
         return "full" if self.disk_full else self.state
@@ -308,7 +308,9 @@ def keeping_up_layer(
     stale, mirrors = stale_since(runner, lag, now), ""
     numbers = f"lag {lag_words(runner, lag, now)}"
     headline, colour, detail = _verdict(runner, lag, recent, stale)
-    if stopped and stale is None and runner.works:
+    if stale is None and runner.disk_full:
+        headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
+    elif stale is None and stopped and runner.works:
         headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
@@ -321,8 +323,6 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     if stale is not None:
         colour = "orange" if runner.away is not None else "gray"
         return "No longer measured", colour, f"last measured at {words.time_of_day(stale)}"
-    if runner.disk_full:
-        return "Waits for room", "red", "the lag grows until there is room on the disk"
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
     if lag.lag_s is None:

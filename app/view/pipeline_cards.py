@@ -14,7 +14,19 @@ from engine.history.table_queries import Progress
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
-_FIRST = ("failed", "lost", "full", "table_stopped", "away", "stopping", "starting", "running", "paused", "new", "ended")
+_FIRST = (
+    "failed",
+    "lost",
+    "full",
+    "table_stopped",
+    "away",
+    "stopping",
+    "starting",
+    "running",
+    "paused",
+    "new",
+    "ended",
+)
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,8 @@ def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
     last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
     if runner.away is not None:
         return "Not current", "orange", ("the source is unreachable", last)
+    if runner.disk_full:
+        return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")
     if runner.state == "paused":
         return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
     if runner.alive:

@@ -19,7 +19,7 @@ from engine.errors import DiskFullError, is_disk_full
 from engine.events import DiskFreed, ErrorReported
 from engine.journal import Journal
 
-RETRY_S = 3.0
+RETRY_S = 1.0
 """Seconds between two probes, and between two tries."""
 PROBE_BYTES = 1 << 20
 _EXPIRES_S = 60.0

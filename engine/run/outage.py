@@ -29,7 +29,7 @@ REFUSED_S = 300.0
 _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
-_PATIENCE_S = 1.0
+PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
 MEASURE_PATIENCE_S = 3.0
 """The same for a measurement, whose queries take longer on a source with many binlog files."""
@@ -68,7 +68,7 @@ class OutageTracker:
         self._stopping = False
         self._failures = 0
         self._asked_s: float | None = None  # since when a question has been unanswered
-        self._patience_s = _PATIENCE_S
+        self._patience_s = PATIENCE_S
         self._shows_silence = False
         self._requests = 0
         journal.listeners.append(self._hear)
@@ -121,7 +121,7 @@ class OutageTracker:
     def _begin(self, since_s: float, now_s: float) -> None:
         self._since_s, self._since = since_s, clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
 
-    def asks(self, patience_s: float = _PATIENCE_S) -> None:
+    def asks(self, patience_s: float = PATIENCE_S) -> None:
         """Record that the monitor asks the source something that it answers within `patience_s` if it can."""
         with self._lock:
             self._asked_s, self._patience_s = clock.monotonic_s(), patience_s

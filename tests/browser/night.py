@@ -128,9 +128,10 @@ class Night:
 
         wanted: by page. since_s: when the fact began. Time in which processes waited for a processor does not count.
         """
-        starved_s, lacking = _starved_s(), [""]
+        starved_s, last = _starved_s(), [""]
         while True:
             lacking = [*self._lacking(wanted), *self.lies()]
+            last = lacking or last
             now_s = time.monotonic()
             if not lacking:
                 break
@@ -138,7 +139,7 @@ class Night:
             next(iter(self.pages.values())).wait_for_timeout(30)
         took_s = now_s - since_s - (_starved_s() - starved_s)
         self.delays[what] = round(now_s - since_s, 2)
-        assert took_s <= bound_s, f"{what}: shown after {now_s - since_s:.1f} s"
+        assert took_s <= bound_s, f"{what}: shown after {now_s - since_s:.1f} s; last came {last}"
 
     def _lacking(self, wanted: dict[str, dict[str, str]]) -> Iterator[str]:
         for name, texts in wanted.items():

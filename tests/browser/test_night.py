@@ -103,7 +103,9 @@ def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_p
         stack.callback(lambda: disk.free() if disk.free_bytes == 0 else None)
         night = Night(source, tmp_path, disk, pages)
         pages["Live"].get_by_role("button", name="Start", exact=True).click()
-        night.wait_for(lambda: len([e for e in night.events("table.state") if e["state"] == "streaming"]) >= len(TABLES))
+        night.wait_for(
+            lambda: len([e for e in night.events("table.state") if e["state"] == "streaming"]) >= len(TABLES)
+        )
         yield night
 
 

@@ -91,6 +91,7 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
         (runner("new", alive=False), ("Not measured yet", "gray", "the pipeline is not started")),
         (runner("starting", alive=False), ("Not measured yet", "gray", "the pipeline is starting")),
         (runner("paused"), ("Paused", "violet", "lag 0.4 s")),
+        (replace(runner("paused"), disk_full="disk full (log)"), ("Waits for room", "red", "lag 0.4 s")),
         (
             replace(runner(), away=Away(ago(48), 5, ago(-30), "m", None)),
             ("Not current", "orange", "the source is unreachable"),
