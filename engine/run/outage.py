@@ -29,6 +29,8 @@ REFUSED_S = 300.0
 _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
+_MONITOR_PAUSE_S = 5.0
+"""The monitor asks at least this often while the epochs report the outage: its questions are cheap, and no try is journaled."""
 PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
 MEASURE_PATIENCE_S = 3.0
@@ -60,6 +62,8 @@ class OutageTracker:
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
         self._journal, self._show = journal, show
         self.abort_waits: Callable[[], None] | None = None
+        self.answers: Callable[[], None] | None = None
+        """Called when the monitor reaches the source while the epochs still wait."""
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
         self._since_s, self._refused_s = 0.0, 0.0
@@ -115,6 +119,8 @@ class OutageTracker:
                 pause_s = min(pause_s, max(until_s - now_s, 0.1))
             if by == EPOCHS or EPOCHS not in self._tries:
                 self._report(attempt, pause_s, error, None if until_s is None else until_s - now_s)
+            else:
+                pause_s = min(pause_s, _MONITOR_PAUSE_S)
         self._release()
         return pause_s
 
@@ -199,7 +205,11 @@ class OutageTracker:
     def back(self, by: str) -> None:
         """Record that a try succeeded, or that this thread stops trying."""
         with self._lock:
-            if self._tries.pop(by, None) is None or self._tries:
+            if self._tries.pop(by, None) is None:
+                return
+            if self._tries:
+                if by == MONITOR and self.answers is not None:
+                    self.answers()
                 return
             self._show(None)
             seconds = round(clock.monotonic_s() - self._since_s, 3)

@@ -5,7 +5,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ class Truth:
     @property
     def green(self) -> tuple[str, ...]:
         """The lights that may be green."""
-        found = ["done in"] if self.runner else []
+        found = ["done in"]  # the last command, which is over
         if self.runner and self.source:
             found.append("Safe")
             if self.room:
@@ -79,7 +79,6 @@ class Night:
     disk: Small
     pages: dict[str, Page]
     """Pipelines and Live."""
-    delays: dict[str, float] = field(default_factory=dict)
 
     @property
     def where(self) -> Directory:
@@ -101,14 +100,14 @@ class Night:
     def truth(self) -> Truth:
         """The facts of this instant."""
         states = {event["table"]: event["state"] for event in self.events("table.state")}
-        with suppress(psutil.NoSuchProcess):
-            return Truth(
-                _runs(self.server.process.pid if self.server.process else None),
-                _runs(self.runner.pid),
-                self.disk.free_bytes > 0,
-                frozenset(table for table, state in states.items() if state == "stopped"),
-            )
-        return Truth(_runs(self.server.process.pid if self.server.process else None), False, True, frozenset())
+        stopped = frozenset(table for table, state in states.items() if state == "stopped")
+        source, record = self.server.process, read_runner(self.where)
+        return Truth(
+            _runs(source.pid if source else None),
+            _runs(int(record["pid"]) if record else None),
+            self.disk.free_bytes > 0,
+            stopped,
+        )
 
     def texts(self, name: str) -> list[tuple[str, str]]:
         """The colour and the text of everything on a page that concerns the pipeline."""
@@ -119,9 +118,10 @@ class Night:
     def lies(self) -> Iterator[str]:
         """The green lights whose fact is red."""
         for name in self.pages:
-            for colour, text in self.texts(name):
-                if colour == "green" and not any(word in text for word in self.truth().green):
-                    yield f"{name}: {text!r} is green, but {self.truth()}"
+            shown, truth = self.texts(name), self.truth()
+            for colour, text in shown:
+                if colour == "green" and not any(word in text for word in truth.green):
+                    yield f"{name}: {text!r} is green, but {truth}"
 
     def shows(self, what: str, wanted: dict[str, dict[str, str]], since_s: float, bound_s: float = SHOWN_S) -> None:
         """Both pages show texts (regular expressions) in colours ("" for any), and no green light is a lie.
@@ -138,7 +138,7 @@ class Night:
             assert now_s - since_s < _GIVE_UP_S, (what, lacking, {name: self.texts(name) for name in self.pages})
             next(iter(self.pages.values())).wait_for_timeout(30)
         took_s = now_s - since_s - (_starved_s() - starved_s)
-        self.delays[what] = round(now_s - since_s, 2)
+        print(f"{what}: {now_s - since_s:.2f} s, {took_s:.2f} s without waits for a processor; last came {last}")
         assert took_s <= bound_s, f"{what}: shown after {now_s - since_s:.1f} s; last came {last}"
 
     def _lacking(self, wanted: dict[str, dict[str, str]]) -> Iterator[str]:

@@ -237,6 +237,10 @@ class Control:
         self._wake.wait(seconds)
         self._wake.clear()
 
+    def wake(self) -> None:
+        """End the current `wait`."""
+        self._wake.set()
+
     @property
     def stopping(self) -> bool:
         return self.state == "stopping"

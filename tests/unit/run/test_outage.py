@@ -306,3 +306,18 @@ def test_a_measurement_has_more_time_than_a_ping(waiting: Waiting) -> None:
     waiting.now_s += 0.2
     waiting.away.look()
     assert waiting.is_shown()
+
+
+def test_the_epochs_try_as_soon_as_the_monitor_reaches_the_source(waiting: Waiting) -> None:
+    """The monitor asks every five seconds, and nobody waits for the end of a long pause. It journals none of its tries."""
+    woken = list[bool]()
+    waiting.away.answers = lambda: woken.append(True)
+    pauses = [(waiting.away.failed(EPOCHS, GONE), waiting.away.failed(MONITOR, GONE)) for _ in range(7)]
+    assert pauses[-1] == (30.0, 5.0)
+    assert len(waiting.events("source.away")) == 7
+    waiting.away.back(MONITOR)
+    waiting.away.back(MONITOR)
+    assert woken == [True]
+    assert waiting.is_shown()
+    waiting.away.back(EPOCHS)
+    assert not waiting.is_shown()
