@@ -9,7 +9,7 @@ from app.parts import access, controls, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import layers
-from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages
+from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages, stopped_tables
 from app.view.progress import current_reads
 from app.view.status_style import PIPELINE
 from engine import clock
@@ -73,7 +73,7 @@ def _card_of(where: Directory, recent: Sequence[series.Lag], epochs: Sequence[se
     runner, lag = home.glance(where), home.ask(series.latest_lag, name)
     tables = home.ask(table_queries.progress, name)
     reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
-    shown = layers(runner, lag, recent, now)
+    shown = layers(runner, lag, recent, now, stopped_tables(tables))
     return card_of(name, runner, shown, lag, tables, reads, epochs, now, home.source_of(where))
 
 
@@ -81,7 +81,7 @@ _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1, 1.1, 1.25, 2.5]
 
 
 def _card(where: Directory, one: Card) -> None:
-    style = one.runner.style
+    style = one.style
     with st.container(border=True, key=f"card-{one.name}", gap="xsmall"):
         name, *facts, buttons = st.columns(_WIDTHS, vertical_alignment="center")
         with name, st.container(gap=None):

@@ -23,6 +23,13 @@ def away(where: Directory, runner: Runner) -> None:
             controls.try_now(where)
 
 
+def problems(where: Directory, runner: Runner) -> None:
+    """A panel for each problem that a live runner reports. It comes and goes with its cause."""
+    if runner.alive:
+        for what, meaning, do in troubles(home.record_of(where) or {}):
+            messages.three_parts(what, meaning, do)
+
+
 def starting(runner: Runner) -> None:
     """The steps of a start, as they happen."""
     if line := startup_line(runner, clock.utc_now()):
@@ -36,9 +43,6 @@ def show(where: Directory, runner: Runner) -> None:
         st.caption(
             f"Process {standby['pid']} on {words.escape(standby['host'])} is on standby since {since} and takes over if needed."
         )
-    if runner.alive:
-        for what, meaning, do in troubles(home.record_of(where) or {}):
-            messages.three_parts(what, meaning, do)
     if runner.state == "new":
         st.info(
             "This pipeline has never run. Start it with the button above. Reading begins when Spark is up, "

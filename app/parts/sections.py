@@ -13,6 +13,7 @@ from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import chunk_queries, event_queries, runs, series, table_queries
+from engine.sentences import remedy
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
 _CHANGE = "A change is an entry of the change log. An update has two; redumped rows have their own."
@@ -62,7 +63,11 @@ def _tables(where: Directory) -> None:
     for one in found:
         if one.state == "stopped":
             first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
-            messages.three_parts(f"{one.table} stopped: {first}", f"The other tables continue. {rest}")
+            messages.three_parts(
+                f"{one.table} stopped: {first}",
+                f"The other tables continue. {rest}",
+                remedy("table_stopped", one.table),
+            )
     run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}

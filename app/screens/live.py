@@ -24,6 +24,7 @@ from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.alert_list import alert_lines
 from app.view.health import lag_words, layers, stale_since
+from app.view.pipeline_cards import stopped_tables
 from app.view.progress import copy_of, copying, current_reads, status_line
 from engine import clock
 from engine.directory import Directory
@@ -42,12 +43,14 @@ def top(where: Directory, drawn_state: str) -> None:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    health_strip.draw(layers(runner, lag, recent, now))
+    stopped = stopped_tables(home.ask(table_queries.progress, name))
+    health_strip.draw(layers(runner, lag, recent, now, stopped))
     raised = home.firing(where, runner)
     # `runner_notice` has a panel for a failed or lost runner.
     noticed = ("run_failed", "runner_lost") if runner.problem else ()
     health_strip.alerts(alert_lines(one for one in raised if one.kind not in noticed))
     runner_notice.away(where, runner)
+    runner_notice.problems(where, runner)
     runner_notice.starting(runner)
     pacing.notices(where)
 

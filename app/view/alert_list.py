@@ -56,18 +56,26 @@ class Firing:
 
 
 def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing]:
-    """The alerts of a pipeline. A runner that is lost, or failed without raising an alert, is one too."""
+    """The alerts of a pipeline.
+
+    A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not fit.
+    """
+    if runner.disk_full and all(one.get("kind") != "disk_full" for one in raised):
+        message = f"The pipeline waits: {runner.disk_full}. Nothing is lost."
+        since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
+        full: Standing = {"kind": "disk_full", "table": None, "message": message, "since": since}
+        raised = [full, *raised]
     if not runner.problem or (runner.state == "failed" and any(one.get("kind") == "run_failed" for one in raised)):
         return list(raised)
     lost = runner.state == "lost"
-    since = words.date_time(runner.last_seen)
+    seen = words.date_time(runner.last_seen)
     error = (runner.error or {}).get("message") or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own: Standing = {
         "kind": "runner_lost" if lost else "run_failed",
         "table": None,
         "value": None,
         "threshold": None,
-        "message": f"The runner has sent no heartbeat since {since}." if lost else f"The run failed: {error}",
+        "message": f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
         "hint": "" if lost else (runner.error or {}).get("hint", ""),
         "since": at.isoformat() if (at := runner.last_seen or runner.started) else "",
     }

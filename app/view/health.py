@@ -82,11 +82,16 @@ class Runner:
     """An outage of the source; None if the source is reachable."""
     startup: tuple[Step, ...] = ()
     """The steps of its start."""
+    disk_full: str = ""
+    """Why a live runner waits for room on a disk; empty if it does not."""
+    disk_full_since: datetime | None = None
 
     @property
     def shown(self) -> str:
-        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source."""
-        return "away" if self.away is not None else self.state
+        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source, "full" if a disk is."""
+        if self.away is not None:
+            return "away"
+        return "full" if self.disk_full else self.state
 
     @property
     def style(self) -> Style:
@@ -96,7 +101,7 @@ class Runner:
     @property
     def problem(self) -> bool:
         """Whether an operator must act on the runner itself: it failed, or it is lost."""
-        return self.style.colour == "red"
+        return self.state in ("failed", "lost")
 
     @property
     def works(self) -> bool:
@@ -148,6 +153,8 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         exit_code=exit_code,
         away=away_of(record.get("away")) if alive else None,
         startup=_startup_of(record.get("startup")),
+        disk_full=str(record.get("disk_full") or "") if alive else "",
+        disk_full_since=_time(record.get("disk_full_since")),
     )
 
 
@@ -211,9 +218,12 @@ def error_of(value: object) -> dict[str, str] | None:
     return None
 
 
-def layers(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime) -> tuple[Layer, Layer, Layer]:
-    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first."""
-    return engine_layer(runner, now), keeping_up_layer(runner, lag, recent, now), source_layer(runner, lag, now)
+def layers(
+    runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
+) -> tuple[Layer, Layer, Layer]:
+    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first. stopped: the stopped tables."""
+    keeping_up = keeping_up_layer(runner, lag, recent, now, stopped)
+    return engine_layer(runner, now), keeping_up, source_layer(runner, lag, now)
 
 
 def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
@@ -280,8 +290,10 @@ def phase_words(runner: Runner) -> str:
     }.get(runner.phase or "", runner.phase or "")
 
 
-def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime) -> Layer:
-    """The lag behind the source, by the source's clock. An idle source is no lag."""
+def keeping_up_layer(
+    runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
+) -> Layer:
+    """The lag behind the source, by the source's clock. An idle source is no lag. A stopped table does not keep up."""
     tip = (
         "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size of the "
         "binlog from there on. An idle source is no lag."
@@ -296,6 +308,10 @@ def keeping_up_layer(runner: Runner, lag: Lag | None, recent: Sequence[Lag], now
     stale, mirrors = stale_since(runner, lag, now), ""
     numbers = f"lag {lag_words(runner, lag, now)}"
     headline, colour, detail = _verdict(runner, lag, recent, stale)
+    if stale is None and runner.disk_full:
+        headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
+    elif stale is None and stopped and runner.works:
+        headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""

@@ -81,7 +81,7 @@ def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> li
         else ""
     )
     found = [f"Tables are read no faster than {most}"] if most else []
-    if waiting_for and not most:
+    if waiting_for and not most and not waiting_for.startswith("disk full"):  # the disk has a panel of its own
         found.append(f"The snapshot waits: {waiting_for}")
     if pace.snapshot and not waiting_for:
         found.append("The snapshot is paused; the binlog is still read")

@@ -7,13 +7,26 @@ from datetime import datetime, timedelta
 from app.view import words
 from app.view.health import Layer, Runner, away_line, lag_words, phase_words, retention_left_s
 from app.view.progress import copying, rows_per_s, share
+from app.view.status_style import PIPELINE, Style
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import Progress
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
-_FIRST = ("failed", "lost", "away", "stopping", "starting", "running", "paused", "new", "ended")
+_FIRST = (
+    "failed",
+    "lost",
+    "full",
+    "table_stopped",
+    "away",
+    "stopping",
+    "starting",
+    "running",
+    "paused",
+    "new",
+    "ended",
+)
 
 
 @dataclass(frozen=True)
@@ -39,6 +52,18 @@ class Card:
     """The most urgent problem; empty if there is none."""
     source: str = ""
     """The source's host and port; empty if the spec cannot be read."""
+    stopped: tuple[str, ...] = ()
+    """The stopped tables."""
+
+    @property
+    def shown(self) -> str:
+        """The key of `status_style.PIPELINE`: the runner's, or "table_stopped" if it works but does not follow every table."""
+        return "table_stopped" if self.stopped and self.runner.works else self.runner.shown
+
+    @property
+    def style(self) -> Style:
+        """How the state is shown."""
+        return PIPELINE[self.shown]
 
     @property
     def trouble_colour(self) -> str:
@@ -48,13 +73,13 @@ class Card:
 
 def order(one: Card) -> tuple[int, str]:
     """The sort key: pipelines that need attention come first."""
-    return _FIRST.index(one.runner.shown), one.name
+    return _FIRST.index(one.shown), one.name
 
 
 def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
     """Whether a card has all words of a text, in its name, source or state, and one of some labels of states (empty: any)."""
-    known = f"{one.name} {one.source} {one.runner.style.label}".casefold()
-    return all(word in known for word in text.casefold().split()) and (not labels or one.runner.style.label in labels)
+    known = f"{one.name} {one.source} {one.style.label}".casefold()
+    return all(word in known for word in text.casefold().split()) and (not labels or one.style.label in labels)
 
 
 def outages(cards: Iterable[Card]) -> list[str]:
@@ -101,7 +126,13 @@ def card_of(
         facts,
         _trouble(runner, tables, now, keeping_up, retention),
         source,
+        stopped_tables(tables),
     )
+
+
+def stopped_tables(tables: Iterable[Progress]) -> tuple[str, ...]:
+    """The names of the stopped tables."""
+    return tuple(table.table for table in tables if table.state == "stopped")
 
 
 def _changes_per_s(epochs: Sequence[Epoch], runner: Runner, now: datetime) -> float:
@@ -131,8 +162,9 @@ def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers:
         return runner.error["message"]
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
-    stopped = [table.table for table in tables if table.state == "stopped"]
-    if stopped:
+    if runner.disk_full:
+        return f"The pipeline waits: {runner.disk_full}. Free space on the disk; it then continues by itself."
+    if stopped := stopped_tables(tables):
         return f"Stopped, while the others continue: {', '.join(stopped)}"
     red = [layer for layer in layers if layer.colour == "red"]
     return f"{red[0].headline}: {', '.join(red[0].details)}" if red else ""

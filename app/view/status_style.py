@@ -41,6 +41,12 @@ PIPELINE = {
         ":material/cloud_off:",
         "the source does not answer; the runner keeps trying",
     ),
+    "full": Style(
+        "disk full", "D", "red", ":material/disc_full:", "the runner waits for room on a disk, then continues by itself"
+    ),
+    "table_stopped": Style(
+        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is followed"
+    ),
     "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
     "stopping": Style(
         "stopping", "S", "blue", ":material/hourglass_bottom:", "the runner commits what it has and ends"

@@ -87,6 +87,9 @@ def state_layer(facts: Facts, now: datetime) -> Layer:
         elif facts.runner.away is not None:
             colour = "orange"
             details.insert(0, "waits for the source")
+        elif facts.runner.disk_full:
+            colour = "red"
+            details.insert(0, "waits for room on the disk")
         elif facts.runner.state == "paused" or (facts.paused and facts.state.state == "copying"):
             colour = "violet"
             details.insert(0, "the pipeline is paused" if facts.runner.state == "paused" else "its copy is paused")
@@ -120,6 +123,8 @@ def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
     last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
     if runner.away is not None:
         return "Not current", "orange", ("the source is unreachable", last)
+    if runner.disk_full:
+        return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")
     if runner.state == "paused":
         return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
     if runner.alive:
@@ -218,6 +223,8 @@ def _copy(facts: Facts, now: datetime) -> Verdict:
     headline, colour = "Copying", "blue"
     if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.alive:
         headline, colour = "Incomplete", "gray"
+    elif facts.runner.disk_full:
+        headline, colour = "Waits for room", "red"
     elif facts.runner.state == "paused" or facts.paused:
         headline, colour = "Paused", "violet"
     elif progress.failed:

@@ -19,7 +19,7 @@ from engine.errors import DiskFullError, is_disk_full
 from engine.events import DiskFreed, ErrorReported
 from engine.journal import Journal
 
-RETRY_S = 3.0
+RETRY_S = 1.0
 """Seconds between two probes, and between two tries."""
 PROBE_BYTES = 1 << 20
 _EXPIRES_S = 60.0
@@ -48,6 +48,8 @@ class Disk:
         self._attempts = 0
         self.reason = ""
         """Why the pipeline waits; empty while there is room."""
+        self.since = ""
+        """Since when: UTC text."""
 
     def failed(self, name: str, error: BaseException) -> None:
         """Record that `name` failed because a disk is full."""
@@ -57,7 +59,7 @@ class Disk:
             self._failed_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
             self._attempts += 1
             if first:
-                self._since_s, self._attempts = now_s, 1
+                self._since_s, self._attempts, self.since = now_s, 1, clock.utc_text()
                 self.reason = f"disk full ({name}: {_reason(error)})"
             reason, attempt = self.reason, self._attempts
         if first:

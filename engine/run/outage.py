@@ -29,8 +29,12 @@ REFUSED_S = 300.0
 _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
-_PATIENCE_S = 1.0
+_MONITOR_PAUSE_S = 5.0
+"""The monitor asks at least this often while the epochs report the outage: its questions are cheap, and no try is journaled."""
+PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
+MEASURE_PATIENCE_S = 3.0
+"""The same for a measurement, whose queries take longer on a source with many binlog files."""
 _ATTEMPTS = 10
 """Tries of an epoch that fails although the source answers."""
 
@@ -58,6 +62,8 @@ class OutageTracker:
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
         self._journal, self._show = journal, show
         self.abort_waits: Callable[[], None] | None = None
+        self.answers: Callable[[], None] | None = None
+        """Called when the monitor reaches the source while the epochs still wait."""
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
         self._since_s, self._refused_s = 0.0, 0.0
@@ -66,6 +72,7 @@ class OutageTracker:
         self._stopping = False
         self._failures = 0
         self._asked_s: float | None = None  # since when a question has been unanswered
+        self._patience_s = PATIENCE_S
         self._shows_silence = False
         self._requests = 0
         journal.listeners.append(self._hear)
@@ -112,16 +119,18 @@ class OutageTracker:
                 pause_s = min(pause_s, max(until_s - now_s, 0.1))
             if by == EPOCHS or EPOCHS not in self._tries:
                 self._report(attempt, pause_s, error, None if until_s is None else until_s - now_s)
+            else:
+                pause_s = min(pause_s, _MONITOR_PAUSE_S)
         self._release()
         return pause_s
 
     def _begin(self, since_s: float, now_s: float) -> None:
         self._since_s, self._since = since_s, clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
 
-    def asks(self) -> None:
-        """Record that the monitor asks the source something that it answers at once if it can."""
+    def asks(self, patience_s: float = PATIENCE_S) -> None:
+        """Record that the monitor asks the source something that it answers within `patience_s` if it can."""
         with self._lock:
-            self._asked_s = clock.monotonic_s()
+            self._asked_s, self._patience_s = clock.monotonic_s(), patience_s
 
     def answered(self) -> None:
         """Record the answer."""
@@ -135,7 +144,7 @@ class OutageTracker:
         """Show a source that does not answer; called several times a second, by a thread that never waits for the source."""
         with self._lock:
             now_s = clock.monotonic_s()
-            if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < _PATIENCE_S:
+            if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < self._patience_s:
                 return
             self._shows_silence = True
             self._begin(self._asked_s, now_s)
@@ -196,7 +205,11 @@ class OutageTracker:
     def back(self, by: str) -> None:
         """Record that a try succeeded, or that this thread stops trying."""
         with self._lock:
-            if self._tries.pop(by, None) is None or self._tries:
+            if self._tries.pop(by, None) is None:
+                return
+            if self._tries:
+                if by == MONITOR and self.answers is not None:
+                    self.answers()
                 return
             self._show(None)
             seconds = round(clock.monotonic_s() - self._since_s, 3)

@@ -137,7 +137,7 @@ class _Run:
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
-        self._control.source = self._away
+        self._control.source, self._away.answers = self._away, self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
         self._startup = Startup(self._control.activity)
 

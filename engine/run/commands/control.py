@@ -237,6 +237,10 @@ class Control:
         self._wake.wait(seconds)
         self._wake.clear()
 
+    def wake(self) -> None:
+        """End the current `wait`."""
+        self._wake.set()
+
     @property
     def stopping(self) -> bool:
         return self.state == "stopping"
@@ -465,6 +469,7 @@ class Control:
             self.activity,
             state="paused" if self.disk.reason and self.state == "running" else self.state,
             disk_full=self.disk.reason or None,
+            disk_full_since=self.disk.since if self.disk.reason else None,
             helpers=self.helpers.as_list(),
             controls=self.controls.as_dict(),
             commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],

@@ -8,18 +8,19 @@ outstanding, because no traffic is not lag. `run.observe.retention` computes the
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from engine import clock
-from engine.errors import SourceAwayError, TidemarkError
+from engine.errors import SourceAwayError, SourceChangedError, TidemarkError
 from engine.events import LagMeasured
 from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
-from engine.run.outage import MONITOR, OutageTracker
+from engine.run.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
@@ -105,7 +106,8 @@ class LagMonitor:
                 connection = self._pinged(connection)
                 if began >= due_s:
                     due_s = began + INTERVAL_S
-                    measured = self.measure(connection)
+                    with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
+                        measured = self.measure(connection)
                     self._journal.write(measured)
                     self._helpers.succeeded("monitor")
                 self._away.back(MONITOR)
@@ -113,6 +115,8 @@ class LagMonitor:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
                     pause_s = self._away.failed(MONITOR, error)
+                elif isinstance(error, SourceChangedError):
+                    self._away.back(MONITOR)  # another server answers; the coordinator decides whether it will do
             except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported
                 self._helpers.failed("monitor", error)
                 connection = None
@@ -122,17 +126,23 @@ class LagMonitor:
 
     def _pinged(self, connection: "Connection | None") -> Connection:
         """A connection on which the source has just answered."""
-        self._away.asks()
-        try:
+        with self._question(PATIENCE_S):
             connection = connection or open_connection(self._endpoint)
             query(connection, "SELECT 1")
+        return connection
+
+    @contextmanager
+    def _question(self, patience_s: float) -> Iterator[None]:
+        """What the source answers within `patience_s` if it can."""
+        self._away.asks(patience_s)
+        try:
+            yield
         except SourceAwayError:
             raise  # since the question, for the tracker
         except BaseException:
             self._away.answered()
             raise
         self._away.answered()
-        return connection
 
     def measure(self, connection: Connection) -> LagMeasured:
         """One measurement. It takes the committed position first, so that the lag is never too small."""

@@ -156,3 +156,14 @@ def test_the_rules_are_in_plain_words() -> None:
     rows = alert_list.kind_rows()
     assert len(rows) == len(ALERTS)
     assert all(all(row.values()) for row in rows)
+
+
+def test_a_full_disk_is_an_alert_although_the_alert_cannot_be_saved() -> None:
+    """The runner cannot write its file of alerts then. It is listed once."""
+    full = replace(runner("paused"), disk_full="disk full (log: no space)", disk_full_since=NOW)
+    (one,) = listed(full)
+    assert (one.kind, one.since, one.known_at) == ("disk_full", NOW, None)
+    assert "disk full (log: no space)" in one.message
+    assert one.do == ALERTS["disk_full"].do
+    saved: Standing = {"kind": "disk_full", "table": None, "message": "A disk is full.", "since": AT}
+    assert [one.message for one in listed(full, saved)] == ["A disk is full."]

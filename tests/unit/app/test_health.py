@@ -21,7 +21,7 @@ from app.view.health import (
 from app.view.status_style import HEX, PIPELINE
 from engine.clock import utc_text
 from engine.history.runs import Run
-from tests.unit.app.support import NOW, ago, lag, runner
+from tests.unit.app.support import AT, NOW, ago, lag, runner
 
 
 def run(*, ended: bool = False, exit_code: int | None = None, error: str | None = None) -> Run:
@@ -214,3 +214,24 @@ def test_a_start_shows_its_steps() -> None:
     assert startup_line(runner_of(record("running", 1, alive=True) | {"startup": steps}, None), NOW) == ""
     for broken in (None, "x", [None], [{"step": "plan"}]):
         assert runner_of(record("starting", 1, alive=True) | {"startup": broken}, None).startup == ()
+
+
+def test_a_stopped_table_does_not_keep_up() -> None:
+    """The lag of the pipeline says nothing of it. The engine runs, and the source is safe."""
+    engine, keeping_up, source = layers(runner(), lag(0.4), [], NOW, ["d.t"])
+    assert (keeping_up.headline, keeping_up.colour) == ("1 table stopped", "red")
+    assert (engine.colour, source.colour) == ("green", "green")
+    away = layers(unreachable(), lag(0.4), [], NOW, ["d.t"])
+    assert [one.colour for one in away] == ["orange"] * 3
+
+
+def test_a_full_disk_is_a_state_of_its_own() -> None:
+    """It is no pause that an operator could end, and not a failed runner."""
+    found = {**record("paused", 0.5, alive=True), "disk_full": "disk full (log)", "disk_full_since": AT}
+    waits = runner_of(found, None)
+    assert (waits.shown, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
+    assert waits.disk_full_since == NOW
+    engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
+    assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
+    assert (engine.colour, keeping_up.colour) == ("red", "red")
+    assert runner_of({**found, "alive": False}, None).shown == "lost"

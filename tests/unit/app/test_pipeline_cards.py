@@ -116,3 +116,19 @@ def test_an_outage_names_all_pipelines_of_its_source() -> None:
         )
     ]  # fmt: skip
     assert outages(cards) == ["db:1 is unreachable: affects 2 pipelines: a, b"]
+
+
+def test_no_card_is_green_beside_a_problem() -> None:
+    """A stopped table and a full disk have states of their own, before everything that works."""
+    stops = replace(table(10, 10), state="stopped")
+    full = replace(runner("paused"), disk_full="disk full (log: no space)")
+    cards = [
+        card_of(name, who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
+        for name, who, tables in (("a", runner(), []), ("b", runner(), [stops]), ("c", full, [stops]))
+    ]
+    assert [one.name for one in sorted(cards, key=order)] == ["c", "b", "a"]
+    assert [one.style.colour for one in cards] == ["green", "red", "red"]
+    assert [one.style.label for one in cards] == ["running", "table stopped", "disk full"]
+    assert "disk full (log: no space)" in cards[2].trouble
+    assert matches(cards[1], "table stopped")
+    assert matches(cards[1], "", ["table stopped"])

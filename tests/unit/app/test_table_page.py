@@ -91,6 +91,7 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
         (runner("new", alive=False), ("Not measured yet", "gray", "the pipeline is not started")),
         (runner("starting", alive=False), ("Not measured yet", "gray", "the pipeline is starting")),
         (runner("paused"), ("Paused", "violet", "lag 0.4 s")),
+        (replace(runner("paused"), disk_full="disk full (log)"), ("Waits for room", "red", "lag 0.4 s")),
         (
             replace(runner(), away=Away(ago(48), 5, ago(-30), "m", None)),
             ("Not current", "orange", "the source is unreachable"),
@@ -227,3 +228,12 @@ def test_changes_of_unknown_kinds_are_not_zero() -> None:
         "Entries": "1,500",
     }
     assert table_page.change_row("Last hour", Changes(4, None, None, None))["Inserts"] == "—"
+
+
+def test_a_table_waits_for_room_on_a_full_disk() -> None:
+    """Nobody paused it, so nobody is told to resume it."""
+    full = replace(runner("paused"), disk_full="disk full (log: no space)")
+    state = state_layer(facts(by=full), NOW)
+    assert (state.colour, state.details[0]) == ("red", "waits for room on the disk")
+    copying = facts(by=full, state=TableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
+    assert (copy_layer(copying, NOW).headline, copy_layer(copying, NOW).colour) == ("Waits for room", "red")

@@ -18,7 +18,7 @@ from engine.journal.parts import parts_in
 from engine.run.commands.heartbeat import Activity
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
-from engine.run.outage import EPOCHS, MONITOR, OutageTracker
+from engine.run.outage import EPOCHS, MEASURE_PATIENCE_S, MONITOR, OutageTracker
 from engine.run.spark_sessions import PATIENCE_S, SparkSessions
 from engine.settings import Alerts as Settings
 from tests.support.entries import entry_of
@@ -295,3 +295,29 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
     control.stopping = True
     assert SparkSessions(start, control, waiting.journal).replace_lost(lost) is None  # type: ignore[arg-type]
+
+
+def test_a_measurement_has_more_time_than_a_ping(waiting: Waiting) -> None:
+    """A source that freezes in a measurement is shown too, after three seconds."""
+    waiting.away.asks(MEASURE_PATIENCE_S)
+    waiting.now_s += MEASURE_PATIENCE_S - 0.1
+    waiting.away.look()
+    assert not waiting.is_shown()
+    waiting.now_s += 0.2
+    waiting.away.look()
+    assert waiting.is_shown()
+
+
+def test_the_epochs_try_as_soon_as_the_monitor_reaches_the_source(waiting: Waiting) -> None:
+    """The monitor asks every five seconds, and nobody waits for the end of a long pause. It journals none of its tries."""
+    woken = list[bool]()
+    waiting.away.answers = lambda: woken.append(True)
+    pauses = [(waiting.away.failed(EPOCHS, GONE), waiting.away.failed(MONITOR, GONE)) for _ in range(7)]
+    assert pauses[-1] == (30.0, 5.0)
+    assert len(waiting.events("source.away")) == 7
+    waiting.away.back(MONITOR)
+    waiting.away.back(MONITOR)
+    assert woken == [True]
+    assert waiting.is_shown()
+    waiting.away.back(EPOCHS)
+    assert not waiting.is_shown()

@@ -15,6 +15,7 @@ from engine.run.observe.notifier import Notifier
 from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
 from tests.support.entries import entry_of
+from tests.support.mounts import Small
 from tests.support.receiver import Receiver
 
 SPEC = """
@@ -145,3 +146,16 @@ def test_the_address_may_be_in_a_file_beside_the_spec(tmp_path: Path) -> None:
     made.connect()
     made.close()
     journal.close()
+
+
+def test_an_alert_that_does_not_fit_on_the_disk_is_saved_later(small: Small) -> None:
+    """With the first event after there is room."""
+    spec = parse(SPEC.replace("webhook_env", "# webhook_env"), small.folder / "shop.toml")
+    journal, _ = open_notifier(small.folder, spec)
+    journal.write(TableStateChanged(table="d.t", state="copying"))
+    small.fill()
+    journal.write(TableStateChanged(table="d.t", state="stopped", reason="no date"))
+    assert read_alerts(Directory(small.folder)) == []
+    small.free()
+    journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=0.0, lag_bytes=0))
+    assert [alert["table"] for alert in read_alerts(Directory(small.folder))] == ["d.t"]

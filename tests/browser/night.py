@@ -1,0 +1,179 @@
+"""The setting of the night test: a pipeline, its truth as seen from outside, and what two pages of the console show."""
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from playwright.sync_api import Page
+
+from engine.directory import Directory, read_alerts, read_runner
+from tests.servers import Server
+from tests.support.mounts import Small
+
+PIPELINE = "night"
+SHOWN_S = 3.0
+"""A fact is on both pages after so long."""
+_GIVE_UP_S = 15.0
+_PRESSURE = Path("/proc/pressure/cpu")
+
+# Every visible text with its colour, by hue. An icon is a text too; it is left out.
+_TEXTS = """root => {
+    const pen = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true })
+    const named = colour => {
+        pen.clearRect(0, 0, 1, 1)
+        pen.fillStyle = colour
+        pen.fillRect(0, 0, 1, 1)
+        const [r, g, b] = pen.getImageData(0, 0, 1, 1).data
+        const high = Math.max(r, g, b), span = high - Math.min(r, g, b)
+        if (span < 0.35 * high) return "gray"
+        const hue = 60 * (high === r ? (6 + (g - b) / span) % 6 : high === g ? 2 + (b - r) / span : 4 + (r - g) / span)
+        return hue < 20 || hue > 330 ? "red" : hue < 65 ? "orange" : hue < 175 ? "green" : hue < 240 ? "blue" : "violet"
+    }
+    const found = [], walk = document.createTreeWalker(root, NodeFilter.SHOW_TEXT)
+    while (walk.nextNode()) {
+        const text = walk.currentNode.data.trim(), of = walk.currentNode.parentElement
+        if (!text || of.closest("[role=img], style, script, canvas, pre, svg") || !of.checkVisibility()) continue
+        found.push([named(getComputedStyle(of).color), text])
+    }
+    return found
+}"""
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The facts of an instant, from processes, the disk and the journal."""
+
+    source: bool
+    """Whether the server can answer."""
+    runner: bool
+    room: bool
+    """Whether the pipeline's disk has room."""
+    stopped: frozenset[str]
+    """The tables that have stopped."""
+
+    @property
+    def green(self) -> tuple[str, ...]:
+        """The lights that may be green."""
+        found = ["done in"]  # the last command, which is over
+        if self.runner and self.source:
+            found.append("Safe")
+            if self.room:
+                found.append("Running")
+                if not self.stopped:
+                    found += ["running", "Keeping up"]
+        return tuple(found)
+
+
+@dataclass
+class Night:
+    """The state of a night."""
+
+    server: Server
+    home: Path
+    disk: Small
+    pages: dict[str, Page]
+    """Pipelines and Live."""
+
+    @property
+    def where(self) -> Directory:
+        """The pipeline's folder."""
+        return Directory(self.home / PIPELINE)
+
+    @property
+    def runner(self) -> psutil.Process:
+        """The runner's process."""
+        record = read_runner(self.where)
+        assert record is not None
+        return psutil.Process(int(record["pid"]))
+
+    def events(self, *kinds: str) -> list[dict[str, Any]]:
+        """The journal's lines of some kinds, oldest first."""
+        lines = [line for p in sorted(self.where.journals.glob("*.jsonl")) for line in p.read_text().split("\n")[:-1]]
+        return [event for line in lines if (event := json.loads(line))["event"] in kinds]
+
+    def truth(self) -> Truth:
+        """The facts of this instant."""
+        states = {event["table"]: event["state"] for event in self.events("table.state")}
+        stopped = frozenset(table for table, state in states.items() if state == "stopped")
+        source, record = self.server.process, read_runner(self.where)
+        return Truth(
+            _runs(source.pid if source else None),
+            _runs(int(record["pid"]) if record else None),
+            self.disk.free_bytes > 0,
+            stopped,
+        )
+
+    def texts(self, name: str) -> list[tuple[str, str]]:
+        """The colour and the text of everything on a page that concerns the pipeline."""
+        chosen = f".st-key-card-{PIPELINE}" if name == "Pipelines" else "[data-testid=stMain]"
+        found = self.pages[name].locator(chosen).first.evaluate(_TEXTS)
+        return [(colour, text) for colour, text in found]
+
+    def lies(self) -> Iterator[str]:
+        """The green lights whose fact is red."""
+        for name in self.pages:
+            shown, truth = self.texts(name), self.truth()
+            for colour, text in shown:
+                if colour == "green" and not any(word in text for word in truth.green):
+                    yield f"{name}: {text!r} is green, but {truth}"
+
+    def shows(self, what: str, wanted: dict[str, dict[str, str]], since_s: float, bound_s: float = SHOWN_S) -> None:
+        """Both pages show texts (regular expressions) in colours ("" for any), and no green light is a lie.
+
+        wanted: by page. since_s: when the fact began. Time in which processes waited for a processor does not count.
+        """
+        starved_s, last = _starved_s(), [""]
+        while True:
+            lacking = [*self._lacking(wanted), *self.lies()]
+            last = lacking or last
+            now_s = time.monotonic()
+            if not lacking:
+                break
+            assert now_s - since_s < _GIVE_UP_S, (what, lacking, {name: self.texts(name) for name in self.pages})
+            next(iter(self.pages.values())).wait_for_timeout(30)
+        took_s = now_s - since_s - (_starved_s() - starved_s)
+        print(f"{what}: {now_s - since_s:.2f} s, {took_s:.2f} s without waits for a processor; last came {last}")
+        assert took_s <= bound_s, f"{what}: shown after {now_s - since_s:.1f} s; last came {last}"
+
+    def _lacking(self, wanted: dict[str, dict[str, str]]) -> Iterator[str]:
+        for name, texts in wanted.items():
+            found = self.texts(name)
+            for text, colour in texts.items():
+                if not any(re.search(text, shown) and colour in ("", seen) for seen, shown in found):
+                    yield f"{name} lacks {text!r} in {colour or 'any colour'}"
+
+    def alerts(self) -> set[str]:
+        """The kinds of the standing alerts."""
+        return {alert["kind"] for alert in read_alerts(self.where)}
+
+    def wait_for(self, found: Callable[[], Any], timeout_s: float = 60.0) -> float:
+        """Wait until `found` returns true. Returns the time."""
+        deadline = time.monotonic() + timeout_s
+        while not found():
+            assert time.monotonic() < deadline, (self.where.log.read_text()[-3000:], self.truth())
+            next(iter(self.pages.values())).wait_for_timeout(50)
+        return time.monotonic()
+
+
+def _runs(pid: int | None) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return pid is not None and psutil.Process(pid).status() not in (
+            psutil.STATUS_STOPPED,
+            psutil.STATUS_ZOMBIE,
+            psutil.STATUS_DEAD,
+        )
+    return False
+
+
+def _starved_s() -> float:
+    """How long any process has waited for a processor since the machine started; 0 if the kernel does not say."""
+    with suppress(OSError):
+        some = _PRESSURE.read_text().splitlines()[0]
+        return int(some.rpartition("total=")[2]) / 1e6
+    return 0.0

@@ -1,0 +1,246 @@
+"""The console at three in the morning: everything that can break breaks, and both pages tell the truth within three seconds."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from engine.directory import send_command
+from tests.browser.conftest import OpenPage
+from tests.browser.night import PIPELINE, Night
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.servers import USER, Server
+from tests.servers.drivers import Driver, Drivers
+from tests.servers.replica import await_executed, executed, promote, replicate
+from tests.support.mounts import mounted
+from tests.tools.demo import PASSWORD_VARIABLE, console, stop_runners
+
+ServerFactory = Callable[..., Server]
+TABLES = ("orders", "audit")
+SPEC = """
+name = "night"
+poll_interval_s = 0.2
+[source]
+host = "127.0.0.1"
+port = {port}
+user = "{user}"
+password_env = "{variable}"
+tables = ["d.*"]
+schema_changes = "stop"
+[sink]
+type = "delta"
+path = "lake"
+merge_interval_s = 0.5
+[spark]
+master = "local[2]"
+[alerts]
+for_s = 2
+"""
+HEALTHY = {
+    "Pipelines": {"^running$": "green", "^Lag$": "", "ago$": ""},
+    "Live": {"^Running$": "green", "^Keeping up$": "green", "^Safe$": "green"},
+}
+AWAY = {
+    "Pipelines": {"^source unreachable$": "orange", r"Source unreachable for .* · (attempt \d+|no answer yet) · ": ""},
+    "Live": {
+        "^Source unreachable$": "orange",
+        "^No longer measured$": "orange",
+        "^lag up to ": "",
+        r"Source unreachable for .* · (attempt \d+|no answer yet) · ": "",
+    },
+}
+STOPPED = {
+    "Pipelines": {"^table stopped$": "red", "d.audit": ""},
+    "Live": {"^1 table stopped$": "red", "Table stopped since .* d.audit stopped": "red", "^d.audit stopped": ""},
+}
+FULL = {
+    "Pipelines": {"^disk full$": "red", "A disk is full|disk full \\(": ""},
+    "Live": {"^Disk full$": "red", "Disk full since ": "red", "disk full \\(": ""},
+}
+LOST = {
+    "Pipelines": {"^runner lost$": "red", "The heartbeat stopped at": ""},
+    "Live": {"^Runner lost$": "red", "The runner has sent no heartbeat since": "", "^No longer measured$": "gray"},
+}
+
+
+@pytest.fixture
+def driver(drivers: Drivers) -> Iterator[Driver]:
+    """The JVM of the night's runners."""
+    lent = drivers.lend()
+    yield lent
+    drivers.back(lent)
+
+
+@pytest.fixture
+def replica(flavor: str, private_server: ServerFactory) -> tuple[Server, Server]:
+    """A source with two small tables, and its replica."""
+    options = {"binlog_expire_logs_seconds": 864_000} | ({"log_slave_updates": 1} if flavor == "mariadb" else {})
+    first, second = private_server(flavor, **options), private_server(flavor, **options)
+    replicate(second, first)
+    first.execute("CREATE DATABASE d")
+    for name in TABLES:
+        first.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT)")
+        first.execute(f"INSERT INTO d.{name} VALUES (1, 1), (2, 2)")
+    return first, second
+
+
+@pytest.fixture
+def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_page: OpenPage) -> Iterator[Night]:
+    """A pipeline that streams, on a small disk, with two pages open."""
+    source, _ = replica
+    with ExitStack() as stack:
+        disk = stack.enter_context(mounted(tmp_path / PIPELINE, 48 << 20))
+        spec = SPEC.format(port=source.port, user=USER, variable=PASSWORD_VARIABLE)
+        (disk.folder / "pipeline.toml").write_text(spec)
+        url = stack.enter_context(console(tmp_path, environment=driver.environment))
+        stack.callback(stop_runners, tmp_path)
+        pages = {"Pipelines": open_page(url), "Live": open_page(f"{url}/live?pipeline={PIPELINE}")}
+        stack.callback(lambda: disk.free() if disk.free_bytes == 0 else None)
+        night = Night(source, tmp_path, disk, pages)
+        pages["Live"].get_by_role("button", name="Start", exact=True).click()
+        night.wait_for(
+            lambda: len([e for e in night.events("table.state") if e["state"] == "streaming"]) >= len(TABLES)
+        )
+        yield night
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_night(night: Night, replica: tuple[Server, Server], driver: Driver) -> None:
+    """At each instant the pages agree with the truth, and no light is green whose fact is red."""
+    night.shows("healthy", HEALTHY, time.monotonic() + 3)
+    kill_the_source(night)
+    freeze_the_source(night)
+    stop_a_table(night)
+    fill_the_disk(night)
+    kill_the_runner(night, driver)
+    conflict(night)
+    fail_over(night, replica[1])
+    for name in TABLES:
+        equal(night, name)
+    assert not night.alerts()
+    raised, cleared = (sorted(e["kind"] for e in night.events(f"alert.{kind}")) for kind in ("raised", "cleared"))
+    assert raised == cleared
+    assert {"source_away", "table_stopped", "disk_full"} <= set(raised)
+
+
+def photograph(night: Night, name: str) -> None:
+    """Save both pages if TIDEMARK_SCREENSHOTS is set."""
+    if folder := os.environ.get("TIDEMARK_SCREENSHOTS"):
+        for page in night.pages:
+            night.pages[page].screenshot(path=Path(folder) / f"night-{night.server.flavor}-{name}-{page}.png")
+
+
+def kill_the_source(night: Night) -> None:
+    """A source that is killed is unreachable; its alert is raised, and cleared when it is back."""
+    night.server.kill()
+    night.shows("source killed", AWAY, time.monotonic())
+    night.wait_for(lambda: "source_away" in night.alerts(), 20)
+    wanted = {"Live": {"Source unreachable since ": "red"}}
+    night.shows("source killed: alert", wanted, time.monotonic())
+    photograph(night, "killed")
+    night.server.launch()
+    night.pages["Live"].get_by_role("button", name="Try now").click()
+    night.shows("source back", HEALTHY, time.monotonic())
+    night.wait_for(lambda: not night.alerts(), 3)
+
+
+def freeze_the_source(night: Night) -> None:
+    """A source that answers nothing is noticed by a question that stays open for a second."""
+    assert night.server.process is not None
+    night.server.process.send_signal(signal.SIGSTOP)
+    try:
+        night.shows("source frozen", AWAY, time.monotonic())
+        photograph(night, "frozen")
+    finally:
+        night.server.process.send_signal(signal.SIGCONT)
+    night.shows("source thawed", HEALTHY, time.monotonic())
+
+
+def stop_a_table(night: Night) -> None:
+    """An unsupported change stops a table; a redump brings it back."""
+    night.server.execute("ALTER TABLE d.audit ADD COLUMN w INT NOT NULL DEFAULT 7")
+    night.shows("table stopped", STOPPED, time.monotonic())
+    photograph(night, "stopped")
+    streaming = len(night.events("table.state"))
+    send_command(night.where, "redump", arguments={"tables": ["d.audit"]})
+    since_s = night.wait_for(
+        lambda: any(
+            e["state"] == "streaming" and e["table"] == "d.audit" for e in night.events("table.state")[streaming:]
+        )
+    )
+    night.shows("table streams again", HEALTHY, since_s)
+    night.wait_for(lambda: not night.alerts(), 3)
+
+
+def fill_the_disk(night: Night) -> None:
+    """The pipeline waits for room, and says so."""
+    night.disk.fill()
+    night.server.execute("INSERT INTO d.orders VALUES (3, 3)")
+    night.shows("disk full", FULL, time.monotonic())
+    photograph(night, "full")
+    night.disk.free()
+    night.shows("disk has room", HEALTHY, time.monotonic(), 5.0)
+    night.wait_for(lambda: not night.alerts(), 3)
+
+
+def kill_the_runner(night: Night, driver: Driver) -> None:
+    """A killed runner is lost; Restart continues."""
+    runner = night.runner
+    runner.kill()
+    night.shows("runner killed", LOST, time.monotonic())
+    photograph(night, "lost")
+    driver.clear()
+    started = len(night.events("run.connected"))
+    night.pages["Live"].get_by_role("button", name="Restart").click()
+    since_s = night.wait_for(lambda: len(night.events("run.connected")) > started)
+    night.shows("runner restarted", HEALTHY, since_s, 5.0)
+
+
+def conflict(night: Night) -> None:
+    """Another writer commits to a mirror: the merge is tried again on top of it, and nothing is wrong."""
+    for number in range(3):
+        mirror = DeltaTable(str(night.where.root / "lake" / "d" / "orders"))
+        version = mirror.version()
+        mirror.create_write_transaction([], mode="append", schema=mirror.schema())
+        night.server.execute(f"UPDATE d.orders SET v = v + 10 WHERE id = {number + 1}")
+        equal(night, "orders")
+        assert DeltaTable(str(mirror.table_uri)).version() > version + 1
+        assert not list(night.lies())
+    night.shows("merge conflicted", HEALTHY, time.monotonic())
+    assert not night.alerts()
+
+
+def fail_over(night: Night, second: Server) -> None:
+    """The source dies, and its replica takes over its address."""
+    await_executed(second, executed(night.server))
+    first, failovers = night.server, len(night.events("source.failover"))
+    first.kill()
+    night.shows("source killed again", AWAY, time.monotonic())
+    promote(second)
+    second.stop()
+    second.port = first.port
+    second.launch()
+    night.server = second
+    second.execute("INSERT INTO d.orders VALUES (4, 4)")
+    since_s = night.wait_for(lambda: len(night.events("source.failover")) > failovers)
+    night.shows("failed over", HEALTHY, since_s, 5.0)
+    photograph(night, "failed-over")
+
+
+def equal(night: Night, name: str) -> None:
+    """The mirror has the source's rows within seconds."""
+
+    def same() -> bool:
+        try:
+            assert_equal(source_table(night.server, "d", name), lake_table(night.where.root / "lake" / "d" / name))
+        except AssertionError:
+            return False
+        return True
+
+    night.wait_for(same, 20)
