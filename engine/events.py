@@ -155,6 +155,8 @@ class ChunkPlanned(Event, name="chunk.planned"):
     """[[number, lower, upper], …]"""
     complete: bool
     """Whether no chunks of the table follow, apart from splits of large ones."""
+    parent: int | None = None
+    """The chunk whose rest became these; null if they are no rest of a chunk."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from app.parts import access, focus, home, messages, places, selection
 from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import Brush, chunk_map
 from app.view import chunk_counts, chunk_details, heat, words
+from app.view.lineage import lineage
 from app.view.redump_form import MOST_CHUNKS
 from app.view.status_style import CHUNK
 from app.view.tiles import MOST_TILES, legend, note, numbers_text, opened, tiles, within
@@ -118,8 +119,8 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     scale = heat.scale(states, colouring, clock.utc_now()) if colouring else None
     _badges(states, scale)
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
-    split = {one.chunk for one in home.ask(chunk_splits.splits, name, table)}
-    shown = tiles(states, window, scale=scale, split=split, key=(plan.chunk_key if plan else "") or "key")
+    splits = home.ask(chunk_splits.splits, name, table)
+    shown = tiles(states, window, scale=scale, lineage=lineage(splits), key=(plan.chunk_key if plan else "") or "key")
     brush = st.session_state.get(_brushed(name, table), Brush())
 
     def pick(first: int, last: int, serial: int) -> None:
@@ -150,7 +151,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     about = " ".join(
         part for part in (chunk_counts.more_note(plan), usage, scale.colouring.note if scale else "") if part
     )
-    for line in filter(None, (about, chunk_counts.changed_note(plan, len(split)))):
+    for line in filter(None, (about, chunk_counts.changed_note(plan, splits))):
         st.caption(line)
     if brush.tiles and operator:
         _act(name, table, states, brush)
@@ -198,7 +199,7 @@ def _act(name: str, table: str, states: list[ChunkState], brush: Brush) -> None:
 @autorefresh()
 def _facts(name: str, table: str, chosen: int, key: str) -> None:
     found = chunk_queries.chunk(home.fresh(), name, table, chosen)
-    split = next((one for one in home.ask(chunk_splits.splits, name, table) if one.chunk == chosen), None)
+    splits = home.ask(chunk_splits.splits, name, table)
     with st.container(border=True):
         if found is None:
             st.markdown(f"**There is no chunk {chosen:,}**")
@@ -216,7 +217,7 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
                 found.error, "The chunk is not published, nor is any of its rows.", retry or "", amber=bool(retry)
             )
         for column, (title, facts) in zip(
-            st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, split), strict=True
+            st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, lineage(splits)), strict=True
         ):
             with column:
                 st.markdown(f"**{title}**")

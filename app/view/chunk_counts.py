@@ -1,6 +1,10 @@
 """How many chunks of a table are planned so far. Splitting is lazy: chunks are planned while others are read."""
 
+from collections.abc import Sequence
+
 from app.view import words
+from app.view.lineage import listed
+from engine.history.chunk_splits import Split
 from engine.history.table_queries import Plan, Progress
 
 
@@ -16,16 +20,18 @@ def more_note(plan: Plan | None) -> str:
     return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
 
 
-def changed_note(plan: Plan | None, split: int) -> str:
+def changed_note(plan: Plan | None, splits: Sequence[Split]) -> str:
     """Why a completely planned table has more or fewer chunks than at first; empty if it has as many.
 
-    split: how many chunks were split. Even chunks are counted when a table is planned. For others there is only an estimate, from
+    splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an estimate, from
     the server's statistics.
     """
+    split = len(splits)
     if plan is None or not (plan.complete or split):
         return ""
     were, they = ("was", "it") if split == 1 else ("were", "they")
-    cause = f"{split:,} {were} split because {they} had more than twice the planned rows."
+    which = f" ({numbers})" if (numbers := listed(splits)) else ""
+    cause = f"{split:,} {were} split because {they} had more than twice the planned rows{which}."
     first = plan.estimated_chunks
     if not plan.complete or first is None or first == plan.chunks:
         return cause if split else ""

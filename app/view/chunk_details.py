@@ -1,16 +1,16 @@
 """All that is known about one chunk, as labelled facts in groups."""
 
 from app.view import words
+from app.view.lineage import UNSPLIT, Lineage, split_words
 from engine.history.chunk_queries import Chunk
-from engine.history.chunk_splits import Split
 
 Group = tuple[str, list[tuple[str, str]]]
 
 
-def facts(chunk: Chunk, split: Split | None = None) -> list[Group]:
-    """Groups of (label, value); values are plain text, unknown ones are `—`. split: if the chunk was larger than planned."""
+def facts(chunk: Chunk, lineage: Lineage = UNSPLIT) -> list[Group]:
+    """Groups of (label, value); values are plain text, unknown ones are `—`. lineage: of the table's chunks."""
     return [
-        ("Read", _read(chunk) + ([("Split", _split(split))] if split else [])),
+        ("Read", _read(chunk) + _splits(chunk.chunk, lineage)),
         ("Watermarks and backfill", _watermarks(chunk)),
         ("Where", _where(chunk)),
     ]
@@ -29,9 +29,10 @@ def _read(chunk: Chunk) -> list[tuple[str, str]]:
     ]
 
 
-def _split(split: Split) -> str:
-    before = "the table's end" if split.planned_upper is None else split.planned_upper
-    return f"at {split.upper}, planned up to {before}"
+def _splits(number: int, lineage: Lineage) -> list[tuple[str, str]]:
+    parent, split = lineage.parents.get(number), lineage.splits.get(number)
+    origin = [] if parent is None else [("Split from", f"chunk {parent:,}")]
+    return origin + ([("Split", split_words(split))] if split else [])
 
 
 def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:

@@ -6,11 +6,12 @@ is read; on a heat map, the highest value. Opening it (`window`) shows the chunk
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.view import words
 from app.view.heat import Scale
+from app.view.lineage import UNSPLIT, Lineage
 from app.view.status_style import CHUNK
 from engine.history.chunk_queries import STATES, ChunkState
 from engine.sentences import named_chunks
@@ -37,8 +38,8 @@ class Tile:
     """The value with its unit, on a heat map."""
     span: str = ""
     """The bounds of a single chunk, if known."""
-    split: int = 0
-    """How many of the chunks were split because they were larger than planned."""
+    split: str = ""
+    """How many of the chunks were split because they were larger than planned; of a single chunk, also from and into which."""
 
     @property
     def title(self) -> str:
@@ -53,10 +54,7 @@ class Tile:
     @property
     def more(self) -> str:
         """The further lines of the hover text."""
-        split = f"{self.split:,} {'was' if self.split == 1 else 'were'} split"
-        if self.first == self.last:
-            split = "split: larger than planned"
-        return "\n".join(part for part in (self.span, split if self.split else "") if part)
+        return "\n".join(part for part in (self.span, self.split) if part)
 
 
 def tile_size(chunks: int, most: int = MOST_TILES) -> int:
@@ -70,19 +68,19 @@ def tiles(
     most: int = MOST_TILES,
     *,
     scale: Scale | None = None,
-    split: Collection[int] = (),
+    lineage: Lineage = UNSPLIT,
     key: str = "key",
 ) -> list[Tile]:
     """The tiles of a table, or only of the chunks `window[0]` to `window[1]`.
 
-    scale: of a heat map. split: the chunks that were split. key: the name of the chunk key.
+    scale: of a heat map. lineage: of the table's chunks. key: the name of the chunk key.
     """
     chosen = _chosen(states, window)
     size = tile_size(len(chosen), most)
-    return [_tile(chosen[start : start + size], scale, split, key) for start in range(0, len(chosen), size)]
+    return [_tile(chosen[start : start + size], scale, lineage, key) for start in range(0, len(chosen), size)]
 
 
-def _tile(chunks: Sequence[ChunkState], scale: Scale | None, split: Collection[int], key: str) -> Tile:
+def _tile(chunks: Sequence[ChunkState], scale: Scale | None, lineage: Lineage, key: str) -> Tile:
     states = {chunk.state for chunk in chunks}
     state = next(state for state in _URGENT if state in states)
     done = sum(chunk.state in _DONE for chunk in chunks) / len(chunks)
@@ -91,8 +89,14 @@ def _tile(chunks: Sequence[ChunkState], scale: Scale | None, split: Collection[i
     span = (
         words.span(only.lower, only.upper, key) if only and (only.lower is not None or only.upper is not None) else ""
     )
-    cut = sum(chunk.chunk in split for chunk in chunks) if split else 0
-    return Tile(chunks[0].chunk, chunks[-1].chunk, state, done, step, value, span, cut)
+    return Tile(chunks[0].chunk, chunks[-1].chunk, state, done, step, value, span, _split(chunks, lineage))
+
+
+def _split(chunks: Sequence[ChunkState], lineage: Lineage) -> str:
+    if len(chunks) == 1:
+        return lineage.words(chunks[0].chunk)
+    split = sum(chunk.chunk in lineage.splits for chunk in chunks) if lineage.splits else 0
+    return f"{split:,} {'was' if split == 1 else 'were'} split" if split else ""
 
 
 def _valued(chunks: Sequence[ChunkState], state: str, scale: Scale) -> tuple[int | None, str]:

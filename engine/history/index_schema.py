@@ -8,7 +8,7 @@ the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0
 
 import pyarrow as pa
 
-VERSION = 7
+VERSION = 8
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -35,8 +35,10 @@ TABLES: dict[str, pa.Schema] = {
             ("estimated_chunks", pa.int64()),
         ]
     ),
-    # From table.planned and chunk.planned: a number may recur with new bounds.
-    "planned_chunk": pa.schema([*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string())]),
+    # From table.planned and chunk.planned: a number may recur with new bounds. `parent`: the chunk that it was split from.
+    "planned_chunk": pa.schema(
+        [*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string()), ("parent", pa.int64())]
+    ),
     # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
     "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),

@@ -51,16 +51,18 @@ def _planned(body: Row) -> Iterator[Placed]:
     )
     for index, bounds in enumerate(chunks):
         lower, upper = [*_list(bounds), None, None][:2]
-        yield "planned_chunk", {"tbl": table, "chunk": index, "lower": _text(lower), "upper": _text(upper)}
+        row = {"tbl": table, "chunk": index, "lower": _text(lower), "upper": _text(upper), "parent": None}
+        yield "planned_chunk", row
 
 
 def _split(body: Row) -> Iterator[Placed]:
-    table = _text(body.get("table"))
+    table, parent = _text(body.get("table")), _int(body.get("parent"))
     items = ([*_list(item), None, None, None][:3] for item in _list(body.get("chunks")))
     bounds = {_int(number): (lower, upper) for number, lower, upper in items}
     for number, (lower, upper) in bounds.items():
         if number is not None:
-            yield "planned_chunk", {"tbl": table, "chunk": number, "lower": _text(lower), "upper": _text(upper)}
+            row = {"tbl": table, "chunk": number, "lower": _text(lower), "upper": _text(upper), "parent": parent}
+            yield "planned_chunk", row
     yield "split", {"tbl": table, "complete": int(body.get("complete") is True)}
 
 

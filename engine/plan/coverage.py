@@ -31,6 +31,8 @@ class Unsplit:
     number: int
     limits: Range
     way: Way
+    parent: int | None = None
+    """The chunk whose rest this is; None if it is no rest of a chunk."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,14 @@ class Coverage:
         new = split.of.number + 1 if split.of.way == "even" else self.next_number
         numbers = [split.of.number, *range(new, new + len(ranges) - 1)]
         chunks = [Chunk(*pair) for pair in zip(numbers, split.chunks, strict=False)]
-        rest = [Unsplit(numbers[-1], split.rest, split.of.way)] if split.rest else []
+        rest = [replace(split.of, number=numbers[-1], limits=split.rest)] if split.rest else []
         following = self.next_number if split.of.way == "even" else self.next_number + len(ranges) - 1
         at = self.unsplit.index(split.of)
         return self.split(chunks, [*self.unsplit[:at], *rest, *self.unsplit[at + 1 :]], following), chunks
 
     def shortened(self, number: int, limits: Range) -> "Coverage":
         """A reader stopped early, so the pending chunk ends at a nearer bound. The rest will be walked."""
-        rest = Unsplit(self.next_number, Range(limits.upper, self.pending[number].upper), "walk")
+        rest = Unsplit(self.next_number, Range(limits.upper, self.pending[number].upper), "walk", number)
         # Rests of read chunks are split before anything else, so that there are never many of them.
         return self.split([Chunk(number, limits)], [rest, *self.unsplit], self.next_number + 1)
 
@@ -147,13 +149,15 @@ def split_as_dict(chunks: Iterable[Chunk], coverage: Coverage) -> dict[str, Any]
         "chunks": [[chunk.number, *chunk.limits.as_list()] for chunk in chunks],
         "unsplit": [[rest.number, *rest.limits.as_list(), rest.way] for rest in coverage.unsplit],
         "next_number": coverage.next_number,
+        "parents": {str(rest.number): rest.parent for rest in coverage.unsplit if rest.parent is not None},
     }
 
 
 def split_from_dict(coverage: Coverage, record: Mapping[str, Any]) -> Coverage:
     """Apply a record of `split_as_dict` to the coverage."""
     chunks = [Chunk(number, range_from(ends)) for number, *ends in record["chunks"]]
-    unsplit = [Unsplit(number, range_from(ends), way) for number, *ends, way in record["unsplit"]]
+    parents = record.get("parents") or {}  # ledgers of earlier versions have none
+    unsplit = [Unsplit(n, range_from(ends), way, parents.get(str(n))) for n, *ends, way in record["unsplit"]]
     return coverage.split(chunks, unsplit, record["next_number"])
 
 

@@ -204,12 +204,15 @@ class Simulation:
         middle = str(int(lower or 1) + table.step // 2)
         known[number] = (lower, middle)
         known.append((middle, upper))
-        self._announce(table, (number, len(known) - 1), complete=False)
+        self._announce(table, [number], complete=False)
+        self._announce(table, [len(known) - 1], complete=False, parent=number)
         self.pending.append((table, len(known) - 1))
 
-    def _announce(self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool) -> None:
+    def _announce(
+        self, table: SimulatedTable, numbers: Iterable[int], *, complete: bool, parent: int | None = None
+    ) -> None:
         chunks = [[number, *self.bounds[table.name][number]] for number in numbers]
-        self.write("chunk.planned", table=table.name, chunks=chunks, complete=complete)
+        self.write("chunk.planned", table=table.name, chunks=chunks, complete=complete, parent=parent)
 
     def advance(self, seconds: float, step_s: float = 0.5) -> "Simulation":
         """Run the model for a while."""

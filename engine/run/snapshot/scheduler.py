@@ -300,16 +300,17 @@ class Snapshot:
         if copy.dropped:
             return
         try:
-            chunks = copy.take(job.result())
+            split = job.result()
+            chunks = copy.take(split)
         except TableStoppedError as error:
             batch.stop(copy, error)
         except TransientError as error:
             self._retries.retry(copy, [], 0, error, batch)
         else:
             copy.failures = 0
-            self._report_chunks(copy, chunks)
+            self._report_chunks(copy, chunks, split.of.parent)
 
-    def _report_chunks(self, copy: TableCopy, chunks: list[Chunk]) -> None:
+    def _report_chunks(self, copy: TableCopy, chunks: list[Chunk], parent: int | None = None) -> None:
         if copy.redump:
             return
         news = [
@@ -320,7 +321,7 @@ class Snapshot:
         complete = not copy.coverage.unsplit
         if news or (complete and not copy.reported_complete):
             copy.reported_complete = complete
-            self._journal.write(ChunkPlanned(table=copy.table.full_name, chunks=news, complete=complete))
+            self._journal.write(ChunkPlanned(table=copy.table.full_name, chunks=news, complete=complete, parent=parent))
 
     def _take_report(
         self,

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from app.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state
+from engine.history.chunk_splits import Split
 from tests.unit.app.support import growing, plan, table
 
 
@@ -40,14 +41,15 @@ def test_a_table_that_is_only_planned_is_waiting() -> None:
 
 def test_the_map_says_why_the_number_of_chunks_changed() -> None:
     """Only with what the journal has: splits of large chunks, and the estimate from statistics."""
+    eleven, one = [Split(n, "1", "2") for n in range(11)], [Split(0, "1", "2", into=(1,))]
     split = "11 were split because they had more than twice the planned rows."
-    assert changed_note(plan(131, 120), 11) == f"120 chunks planned, 131 now: {split}"
+    assert changed_note(plan(131, 120), eleven) == f"120 chunks planned, 131 now: {split}"
     walked = replace(plan(131, 120), strategy="uneven")
-    assert changed_note(walked, 11) == f"About 120 chunks expected from the server's statistics, 131 now. {split}"
-    assert changed_note(walked, 0) == "About 120 chunks expected from the server's statistics, 131 now."
-    assert changed_note(plan(40, 120, complete=False), 11) == split
-    assert changed_note(plan(2, 1), 1) == (
-        "1 chunk planned, 2 now: 1 was split because it had more than twice the planned rows."
+    assert changed_note(walked, eleven) == f"About 120 chunks expected from the server's statistics, 131 now. {split}"
+    assert changed_note(walked, []) == "About 120 chunks expected from the server's statistics, 131 now."
+    assert changed_note(plan(40, 120, complete=False), eleven) == split
+    assert changed_note(plan(2, 1), one) == (
+        "1 chunk planned, 2 now: 1 was split because it had more than twice the planned rows (0 into 1)."
     )
-    assert changed_note(plan(120, 120), 0) == changed_note(plan(12, 120, complete=False), 0) == ""
-    assert changed_note(plan(120), 0) == changed_note(None, 0) == ""
+    assert changed_note(plan(120, 120), []) == changed_note(plan(12, 120, complete=False), []) == ""
+    assert changed_note(plan(120), []) == changed_note(None, []) == ""

@@ -1,6 +1,7 @@
 """The details of a chunk."""
 
 from app.view import chunk_details
+from app.view.lineage import lineage
 from engine.history.chunk_queries import Chunk
 from engine.history.chunk_splits import Split
 
@@ -13,8 +14,10 @@ def test_the_facts_of_a_waiting_chunk_are_unknown() -> None:
 
 
 def test_a_split_chunk_says_so() -> None:
-    """With the bound at which its reader stopped, and the one that was planned."""
+    """With the bound at which its reader stopped, the one that was planned, its parent, and the chunks of its rest."""
     chunk = Chunk("d.t", 3, "1", "7", "waiting", *([None] * 26))
-    assert dict(chunk_details.facts(chunk, Split(3, "7", "9"))[0][1])["Split"] == "at 7, planned up to 9"
-    last = dict(chunk_details.facts(chunk, Split(3, "7", None))[0][1])["Split"]
-    assert last == "at 7, planned up to the table's end"
+    assert dict(chunk_details.facts(chunk, lineage([Split(3, "7", "9")]))[0][1])["Split"] == "at 7, planned up to 9"
+    found = lineage([Split(2, "1", "9", into=(3,)), Split(3, "7", None, into=(4, 5))])
+    last = dict(chunk_details.facts(chunk, found)[0][1])
+    assert last["Split from"] == "chunk 2"
+    assert last["Split"] == "at 7, planned up to the table's end, into 4, 5"

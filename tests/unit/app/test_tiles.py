@@ -3,10 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.view.lineage import lineage
 from app.view.redump_form import numbers
 from app.view.status_style import CHUNK
 from app.view.tiles import Tile, legend, note, numbers_text, opened, payload, tile_size, tiles, within
 from engine.history.chunk_queries import STATES, ChunkState
+from engine.history.chunk_splits import Split
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
 
@@ -95,14 +97,21 @@ def test_numbers_may_be_missing_while_a_table_is_split() -> None:
 def test_a_tile_says_bounds_and_splits_when_it_is_hovered() -> None:
     """The bounds of a single chunk, in words; in a tile of several, how many were split."""
     some = [ChunkState(n, "published", None, str(n), str(n + 1)) for n in range(4)]
-    assert [tile.more for tile in tiles(some, split={1}, key="id")] == [
+    assert [tile.more for tile in tiles(some, lineage=lineage([Split(1, "2", "3")]), key="id")] == [
         "0 ≤ id < 1",
         "1 ≤ id < 2\nsplit: larger than planned",
         "2 ≤ id < 3",
         "3 ≤ id < 4",
     ]
-    assert [tile.more for tile in tiles(some, most=2, split={1, 3})] == ["1 was split", "1 was split"]
-    assert [tile.more for tile in tiles(some, most=1, split={1, 3})] == ["2 were split"]
+    two = lineage([Split(1, "2", "3", into=(2, 3)), Split(3, "4", "5")])
+    assert [tile.split for tile in tiles(some, lineage=two)] == [
+        "",
+        "split into 2, 3",
+        "split from 1",
+        "split from 1\nsplit: larger than planned",
+    ]
+    assert [tile.more for tile in tiles(some, most=2, lineage=two)] == ["1 was split", "1 was split"]
+    assert [tile.more for tile in tiles(some, most=1, lineage=two)] == ["2 were split"]
     assert note(some * 200, heat=True).startswith("A tile has 2 chunks and shows the highest value.")
 
 

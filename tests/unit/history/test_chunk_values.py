@@ -145,7 +145,7 @@ def test_what_did_not_redump_the_chunk_leaves_its_age(half: Simulation, redumped
 
 
 def test_a_chunk_that_was_larger_than_planned_is_known(tmp_path: Path) -> None:
-    """By the nearer bound that the journal announced between its assignment and its end; the rest has no parent there."""
+    """By the nearer bound that the journal announced between its assignment and its end; the rest names its parent."""
     run = Simulation(tmp_path / "shop", [WALKED], start=START).advance(60)
     lines = [json.loads(line) for line in run.journal.path.read_text().splitlines()]
     announced = [chunk[0] for line in lines if line["event"] == "chunk.planned" for chunk in line["chunks"]]
@@ -153,7 +153,9 @@ def test_a_chunk_that_was_larger_than_planned_is_known(tmp_path: Path) -> None:
     found = splits(indexed(run).cursor(), "shop", "shop.orders")
     assert [one.chunk for one in found] == again
     assert len(again) > 1
-    assert found[0] == Split(6, str(1 + 6 * WALKED.step + WALKED.step // 2), str(1 + 7 * WALKED.step))
+    rest = {line["parent"]: line["chunks"][0][0] for line in lines if line.get("parent") is not None}
+    assert found[0] == Split(6, str(1 + 6 * WALKED.step + WALKED.step // 2), str(1 + 7 * WALKED.step), into=(rest[6],))
+    assert {one.chunk: one.into for one in found} == {parent: (child,) for parent, child in rest.items()}
 
 
 def test_a_chunk_that_is_planned_again_was_not_split(tmp_path: Path) -> None:
@@ -173,4 +175,7 @@ def test_a_chunk_that_is_planned_again_was_not_split(tmp_path: Path) -> None:
     write("chunk.assigned", chunks=[0], group="i")
     write("chunk.planned", chunks=[[0, None, "3"]], complete=False)
     write("chunk.finished", chunk=0, lower=None, upper="3", rows=1, high="bin.000041:6")
+    write("chunk.planned", chunks=[[1, "3", "5"]], complete=True)  # an earlier version, which named no parent
     assert splits(indexed(run).cursor(), "shop", "shop.orders") == [Split(0, "3", "5")]
+    write("chunk.planned", chunks=[[2, "3", "4"], [1, "4", "5"]], complete=True, parent=0)
+    assert splits(indexed(run).cursor(), "shop", "shop.orders") == [Split(0, "3", "5", into=(1, 2))]

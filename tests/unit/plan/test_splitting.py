@@ -284,11 +284,14 @@ def test_the_rest_of_a_shortened_chunk_is_walked_before_anything_else() -> None:
     even = (Range(None, ("1",)), Range(("1",), ("2",)))
     coverage, _ = coverage.after(Split(coverage.unsplit[0], even, Range(("2",), None)))
     coverage = coverage.shortened(1, Range(("1",), ("1", "5"))).finish([1])
-    assert coverage.unsplit == (Unsplit(3, Range(("1", "5"), ("2",)), "walk"), Unsplit(2, Range(("2",), None), "even"))
+    assert coverage.unsplit == (
+        Unsplit(3, Range(("1", "5"), ("2",)), "walk", 1),
+        Unsplit(2, Range(("2",), None), "even"),
+    )
     walked = (Range(("1", "5"), ("1", "7")), Range(("1", "7"), ("1", "8")))
     coverage, chunks = coverage.after(Split(coverage.unsplit[0], walked, Range(("1", "8"), ("2",))))
     assert [chunk.number for chunk in chunks] == [3, 4]
-    assert [unsplit.number for unsplit in coverage.unsplit] == [5, 2]
+    assert [(unsplit.number, unsplit.parent) for unsplit in coverage.unsplit] == [(5, 1), (2, None)]
     assert coverage.next_number == 6
     assert [(piece.number, piece.finished) for piece in coverage.pieces()] == [
         (0, False),

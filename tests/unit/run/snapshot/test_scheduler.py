@@ -254,7 +254,7 @@ def test_the_rest_of_a_shortened_chunk_is_split(tmp_path: Path) -> None:
         batch = run.settle()
         assert batch.finished[0].limits == Range(None, ("3",))
         assert run.journalled() == [("t", [[0, None, "3"]], False)]
-        assert run.coverage("t").unsplit == (Unsplit(1, Range(("3",), None), "walk"),)
+        assert run.coverage("t").unsplit == (Unsplit(1, Range(("3",), None), "walk", 0),)
         assert run.snapshot.new_chunks() == {"d.t": [Chunk(0, Range(None, ("3",)))]}
         assert not run.snapshot.idle
         run.commit(batch)
@@ -290,6 +290,7 @@ def test_a_split_of_a_listed_plan_is_journalled(tmp_path: Path) -> None:
         assert run.coverage("t").copied
         assert run.coverage("t").finished == ((0, 5),)
         assert run.journalled() == [("t", [[2, "20", "22"]], False), ("t", [[4, "22", "27"], [5, "27", "30"]], True)]
+        assert [event["parent"] for event in run.events("chunk.planned")] == [None, 2]
 
 
 def test_a_walk_is_journalled_as_it_goes(tmp_path: Path) -> None:
