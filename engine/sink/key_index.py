@@ -2,8 +2,8 @@
 
 For each file, the index has a code of every row's key, sorted, with the row's position; it is mapped into memory, and a merge only
 touches the pages that its keys need. (Page faults are most of a search's cost. So a file in the order of its codes, as copies and
-rewrites leave it, needs no positions.) A single integer key is its own code. Other keys have two hashes of 64 bits, so that two keys
-of a billion rows share a code with a probability of less than 10⁻¹⁸.
+rewrites leave it, needs no positions.) A single integer key is its own code. Other keys have two hashes of 64 bits, so that two
+keys of a billion rows share a code with a probability of less than 10⁻¹⁸.
 
 The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be read is built
 again. The whole folder can be deleted at any time.
@@ -142,7 +142,7 @@ class KeyIndex:
         wanted = wanted.between(codes[0], entry.last)
         if entry.unique:
             begins = _places(codes, entry.last, wanted.first)
-            found = codes[begins] == wanted.first
+            found: npt.NDArray[np.bool_] = codes[begins] == wanted.first
             if entry.rows is None and wanted.second is None:
                 return begins[found]
             counts = found.astype(np.int64)
@@ -206,7 +206,7 @@ def _places(codes: U64, last: np.uint64, wanted: U64) -> npt.NDArray[np.int64]:
     Ascending numbers are close to a straight line, so most are where the line says, on one page. A binary search touches several.
     """
     slope = (len(codes) - 1) / max(int(last - codes[0]), 1)
-    places = np.rint((wanted - codes[0]).astype(np.float64) * slope).astype(np.int64)
+    places: npt.NDArray[np.int64] = np.rint((wanted - codes[0]).astype(np.float64) * slope).astype(np.int64)
     np.minimum(places, len(codes) - 1, out=places)
     wrong = codes[places] != wanted
     if wrong.any():
