@@ -73,6 +73,20 @@ def test_the_index_finds_what_a_scan_finds(tmp_path: Path, kinds: list[pa.DataTy
         assert entry.read_bytes() == whole
 
 
+@pytest.mark.parametrize("step", [1, 7, 1 << 40], ids=["dense", "gaps", "far"])
+def test_a_file_in_key_order_needs_no_positions(tmp_path: Path, step: int) -> None:
+    """Ascending keys, some of them missing: the same rows are found as in a scan, and the entry has only codes."""
+    kept = np.flatnonzero(np.random.default_rng(step).random(COUNT) < 0.9) * step + 5
+    rows = pa.table({"k": pa.array(kept)})
+    wanted = pa.table({"k": pa.array(np.arange(0, COUNT + 50, 3) * step + 5)})
+    codes = codes_of(wanted)
+    assert codes is not None
+    found = KeyIndex(tmp_path).find("a.parquet", codes.ordered(), lambda: rows)
+    assert found is not None
+    assert list(found) == list(np.flatnonzero(among(rows, wanted)))
+    assert (tmp_path / "a.parquet.keys").stat().st_size < 9 * len(kept)
+
+
 def _is_time(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind))
 

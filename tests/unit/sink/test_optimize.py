@@ -51,6 +51,15 @@ def test_files_of_other_classes_are_left_alone() -> None:
     assert sorted(step.whole) == [f"s{n}" for n in range(8)]
 
 
+def test_neighbours_by_key_are_merged() -> None:
+    """So that the file has a narrow range of keys, wherever its parts were written first."""
+    lows = [n * 17 % 60 for n in range(60)]
+    files = [StoredFile(f"f{low}", 100, 10_000 + n, {"id": low}, {"id": low}) for n, low in enumerate(lows)]
+    step = next_rewrite(files, "id", lambda _: (1, 9), on_read=True, file_rows=1_000_000)
+    assert step is not None
+    assert step.whole == tuple(f"f{low}" for low in range(50))
+
+
 @pytest.mark.parametrize("rows", [MOST_ROWS, 1_000_000])
 def test_it_ends_for_files_of_narrow_rows(rows: int) -> None:
     """They are small, but as many rows as a file may have: merged, they would be split into as many files again."""
