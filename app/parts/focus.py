@@ -13,13 +13,16 @@ _FIRST = st.components.v2.component(
   const body = (root.host ?? parentElement).closest('[data-testid="stPopoverBody"]')
   if (!body || body.dataset.met) return
   body.dataset.met = "yes" // a rerun must not move the focus
+  let used = false
+  const use = () => { used = true }
+  for (const kind of ["keydown", "pointerdown"]) document.addEventListener(kind, use, { once: true, capture: true })
   const take = tries => {
     const at = document.activeElement
-    if (!body.isConnected || (at !== body && body.contains(at))) return
-    body.querySelector("input, textarea, button")?.focus({ preventScroll: true })
+    if (!body.isConnected || used) return
+    if (at === body || !body.contains(at)) body.querySelector("input, textarea, button")?.focus({ preventScroll: true })
     if (tries) setTimeout(take, 50, tries - 1)
   }
-  take(100) // its fields may be replaced until it is in place
+  take(100) // its fields may be replaced until it is in place, also after the first one has the focus
 }
 """,
 )
