@@ -231,7 +231,7 @@ def test_changes_of_unknown_kinds_are_not_zero() -> None:
 
 
 def test_a_table_waits_for_room_on_a_full_disk() -> None:
-    """Nobody paused it, so nobody is told to resume it."""
+    """Nobody paused it, so the page names the disk and offers no resume."""
     full = replace(runner("paused"), disk_full="disk full (log: no space)")
     state = state_layer(facts(by=full), NOW)
     assert (state.colour, state.details[0]) == ("red", "waits for room on the disk")
