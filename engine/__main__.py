@@ -1,89 +1,33 @@
 """The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
-import json
 import os
 import sys
-import traceback
-from collections.abc import Callable
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from engine import __version__
-from engine.directory import Directory, directory_of, find_runner, send_command
-from engine.errors import PreflightError, SpecError, TidemarkError
-from engine.redaction import redact
-from engine.settings import Spec, load
+from engine.cli.command import (
+    Json,
+    Reason,
+    SpecFile,
+    app,
+    guarded,
+    opened,
+    out,
+    print_json,
+    send,
+    to_runner,
+)
+from engine.errors import PreflightError, SpecError
+from engine.settings import load
 
-app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-
-SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        out.print(f"tidemark {__version__}", markup=False)
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
-    ] = False,
-) -> None:
-    """Tidemark copies MySQL and MariaDB tables into a Delta lakehouse and keeps them in sync."""
-
-
-def _guarded(verb: Callable[..., None]) -> Callable[..., None]:
-    """Turn our errors into exit codes, printed as text or JSON as requested."""
-
-    @wraps(verb)
-    def run(*args: Any, **options: Any) -> None:
-        sys.excepthook = _show_unexpected
-        try:
-            verb(*args, **options)
-        except TidemarkError as error:
-            if options.get("as_json"):
-                print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
-            else:
-                _show_error(error)
-            raise typer.Exit(error.exit_code) from None
-
-    return run
-
-
-def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected error as Python does, but without secrets: its text may contain anything."""
-    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
-
-
-def _show_error(error: TidemarkError) -> None:
-    err.print(f"error: {error.message}", style="bold red", markup=False)
-    for part in (error.detail, error.hint):
-        if part:
-            err.print(part, markup=False)
-
-
-def _opened(spec_file: Path) -> tuple[Spec, Directory]:
-    spec = load(spec_file)
-    return spec, directory_of(spec_file, spec.name)
-
-
-def _print(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=False, default=str))  # noqa: T201
+__all__ = ["app", "main"]
 
 
 @app.command()
-@_guarded
+@guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
     from engine.run.tables.membership_commands import members_in
@@ -92,7 +36,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.source.preflight import minimal_grants, run_preflight
     from engine.source.preflight_text import print_checks
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     members, removed = members_in(directory)
     endpoint, reads = endpoint_of(spec.source), partial(as_read, spec)
     result = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members)
@@ -100,7 +44,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
     if as_json:
-        _print({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
+        print_json({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
     else:
         print_checks(out, result, grants)
     if not result.passed:
@@ -108,7 +52,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 
 
 @app.command()
-@_guarded
+@guarded
 def plan(
     spec_file: SpecFile,
     *,
@@ -124,7 +68,7 @@ def plan(
     from engine.source.connect import open_connection
     from engine.source.endpoint import endpoint_of
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))
     try:
         nulls, members = spec.source.invalid_dates == "null", members_in(directory)[0]
@@ -139,7 +83,7 @@ def plan(
 
 
 @app.command()
-@_guarded
+@guarded
 def run(
     spec_file: SpecFile,
     *,
@@ -160,11 +104,11 @@ def run(
     spec = load(spec_file)
 
     def waits(why: str) -> None:
-        _print({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
+        print_json({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
 
     start = partial(run_pipeline, spec, spec_file, until, standby=waits if standby else None)
     if as_json:
-        start(_print)
+        start(print_json)
     elif out.is_terminal and not standby:
         with Screen(out, spec.name) as screen:
             start(screen.hear)
@@ -173,45 +117,18 @@ def run(
 
 
 @app.command()
-@_guarded
+@guarded
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Show what the pipeline is doing. Works without a runner too."""
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     from engine.run.observe.status import status as status_of
     from engine.run.observe.status_text import print_status
 
     now = status_of(directory, spec.name)
     if as_json:
-        _print(now)
+        print_json(now)
     else:
         print_status(out, now)
-
-
-def _command(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
-    _, directory = _opened(spec_file)
-    runner = find_runner(directory)
-    if runner is None or not runner["alive"]:
-        raise SpecError(
-            f"There is no runner to {verb} this pipeline.",
-            detail="Nothing was changed.",
-            hint=f"Start one: tidemark run {spec_file}",
-        )
-    _send(spec_file, verb, {}, reason, as_json=as_json)
-
-
-def _send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
-    """Put a command into the inbox; without a runner it waits for the next one."""
-    spec, directory = _opened(spec_file)
-    identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
-    runner = find_runner(directory)
-    waits = runner is None or not runner["alive"]
-    if as_json:
-        _print({"id": identity, "verb": verb, "waits_for_a_runner": waits})
-    elif waits:
-        out.print(f"The next run will do it (command {identity}): tidemark run {spec_file}", markup=False)
-    else:
-        assert runner is not None
-        out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
 
 
 OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot, not the binlog.")]
@@ -224,14 +141,14 @@ def _pausing(
     spec_file: Path, verb: str, reason: str, table: list[str] | None, *, snapshot: bool, as_json: bool
 ) -> None:
     if not snapshot and not table:
-        _command(spec_file, verb, reason, as_json=as_json)
+        to_runner(spec_file, verb, reason, as_json=as_json)
         return
     arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": table}
-    _send(spec_file, verb, arguments, reason, as_json=as_json)
+    send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
 @app.command()
-@_guarded
+@guarded
 def pause(
     spec_file: SpecFile,
     *,
@@ -245,7 +162,7 @@ def pause(
 
 
 @app.command()
-@_guarded
+@guarded
 def resume(
     spec_file: SpecFile,
     *,
@@ -259,7 +176,7 @@ def resume(
 
 
 @app.command()
-@_guarded
+@guarded
 def throttle(
     spec_file: SpecFile,
     settings: Annotated[
@@ -276,19 +193,19 @@ def throttle(
 
     if bool(settings) == reset or (reset and period):
         raise SpecError("Say what to change: key=value, or --reset without --for.", detail="Nothing was changed.")
-    changes = throttle_changes(_opened(spec_file)[0].throttle, settings or (), period)
-    _send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
+    changes = throttle_changes(opened(spec_file)[0].throttle, settings or (), period)
+    send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
 
 
 @app.command()
-@_guarded
+@guarded
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
     """Stop the runner. It first finishes and publishes what is in progress."""
-    _command(spec_file, "stop", reason, as_json=as_json)
+    to_runner(spec_file, "stop", reason, as_json=as_json)
 
 
 @app.command()
-@_guarded
+@guarded
 def redump(
     spec_file: SpecFile,
     *,
@@ -329,24 +246,24 @@ def redump(
         raise SpecError("--request contains everything: give no tables and no parts with it.")
     if not request and bool(table) == everything:
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     arguments = arguments_from(request) if request else arguments_of(table or [], chunk, limits, keys)
     if not dry_run:
         check(directory, arguments)
-        _send(spec_file, "redump", arguments, reason, as_json=as_json)
+        send(spec_file, "redump", arguments, reason, as_json=as_json)
         return
     from engine.run.redump.preview import as_grid, preview
 
     affected = preview(directory, spec.sink.path, arguments)
     if as_json:
-        _print({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
+        print_json({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
         return
     out.print(as_grid(affected))
     out.print("Nothing was sent.")
 
 
 @app.command()
-@_guarded
+@guarded
 def maintain(
     spec_file: SpecFile,
     *,
@@ -363,20 +280,20 @@ def maintain(
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.maintain import check
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     if not dry_run:
         check(directory, table or [])
-        _send(spec_file, "maintain", {"tables": table or []}, reason, as_json=as_json)
+        send(spec_file, "maintain", {"tables": table or []}, reason, as_json=as_json)
         return
     found = conditions(spec, directory, table or [])
     if as_json:
-        _print({"tables": [one.as_dict() for one in found]})
+        print_json({"tables": [one.as_dict() for one in found]})
     else:
         out.print(as_grid(found), "Nothing was sent.", sep="\n")
 
 
 @app.command()
-@_guarded
+@guarded
 def bundle(
     spec_file: SpecFile,
     *,
@@ -390,11 +307,11 @@ def bundle(
     from engine import clock
     from engine.run.observe.support_bundle import write_bundle
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
     made = write_bundle(spec, spec_file, directory, file, with_values=with_values)
     if as_json:
-        _print(made.as_dict())
+        print_json(made.as_dict())
         return
     for name, size in made.parts:
         out.print(f"{size:>12,}  {name}", markup=False)
@@ -402,7 +319,7 @@ def bundle(
 
 
 @app.command()
-@_guarded
+@guarded
 def backup(
     spec_file: SpecFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
@@ -412,10 +329,10 @@ def backup(
     """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
     from engine.run.backup import write_backup
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     made = write_backup(spec, directory, file)
     if as_json:
-        _print(made.as_dict())
+        print_json(made.as_dict())
         return
     out.print(
         f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
@@ -424,7 +341,7 @@ def backup(
 
 
 @app.command()
-@_guarded
+@guarded
 def restore(
     spec_file: SpecFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
@@ -434,10 +351,10 @@ def restore(
     """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
     from engine.run.backup import restore as put_back
 
-    spec, directory = _opened(spec_file)
+    spec, directory = opened(spec_file)
     made = put_back(spec, directory, file)
     if as_json:
-        _print(made.as_dict())
+        print_json(made.as_dict())
     else:
         out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
 
@@ -454,7 +371,7 @@ NamedTables = Annotated[list[str], typer.Option("--table", help="A table (databa
 
 
 @app.command("add-table")
-@_guarded
+@guarded
 def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
     """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
@@ -465,7 +382,7 @@ def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", a
 
 
 @app.command("remove-table")
-@_guarded
+@guarded
 def remove_table(
     spec_file: SpecFile,
     *,
@@ -485,9 +402,9 @@ def remove_table(
 def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
     from engine.run.tables.membership_commands import check
 
-    _, directory = _opened(spec_file)
+    _, directory = opened(spec_file)
     check(directory, verb, arguments)
-    _send(spec_file, verb, arguments, reason, as_json=as_json)
+    send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
 def main() -> None:

@@ -49,7 +49,8 @@ ROOMS: dict[str, set[str]] = {
     "spark": {"capture"},
     "history": set(),
     "run": {"source", "decode", "plan", "capture", "ledger", "sink", "destination", "spark"},
-    "__main__": {"run", "plan", "source", "history", "destination", "explore"},
+    "__main__": {"cli", "run", "plan", "source", "history", "destination", "explore"},
+    "cli": {"run"},
     "app": {"source", "plan", "explore", "history", "decode"},
 }
 """The rooms that each room may import besides the base. Every room may import `engine` itself, for its version."""

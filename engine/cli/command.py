@@ -1,0 +1,111 @@
+"""What all verbs of the command line have in common: the app, common options, exit codes, output, and sending commands."""
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from engine import __version__
+from engine.directory import Directory, directory_of, find_runner, send_command
+from engine.errors import SpecError, TidemarkError
+from engine.redaction import redact
+from engine.settings import Spec, load
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"tidemark {__version__}", markup=False)
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tidemark copies MySQL and MariaDB tables into a Delta lakehouse and keeps them in sync."""
+
+
+def guarded(verb: Callable[..., None]) -> Callable[..., None]:
+    """Turn our errors into exit codes, printed as text or JSON as requested."""
+
+    @wraps(verb)
+    def run(*args: Any, **options: Any) -> None:
+        sys.excepthook = _show_unexpected
+        try:
+            verb(*args, **options)
+        except TidemarkError as error:
+            if options.get("as_json"):
+                print(json.dumps({**error.as_dict(), "exit_code": error.exit_code}))  # noqa: T201
+            else:
+                _show_error(error)
+            raise typer.Exit(error.exit_code) from None
+
+    return run
+
+
+def _show_unexpected(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print an unexpected error as Python does, but without secrets: its text may contain anything."""
+    sys.stderr.write(redact("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _show_error(error: TidemarkError) -> None:
+    err.print(f"error: {error.message}", style="bold red", markup=False)
+    for part in (error.detail, error.hint):
+        if part:
+            err.print(part, markup=False)
+
+
+def opened(spec_file: Path) -> tuple[Spec, Directory]:
+    """A pipeline's spec and its directory."""
+    spec = load(spec_file)
+    return spec, directory_of(spec_file, spec.name)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of JSON."""
+    print(json.dumps(value, ensure_ascii=False, default=str))  # noqa: T201
+
+
+def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None:
+    """Send a command that only a live runner can execute. Raises SpecError without one."""
+    _, directory = opened(spec_file)
+    runner = find_runner(directory)
+    if runner is None or not runner["alive"]:
+        raise SpecError(
+            f"There is no runner to {verb} this pipeline.",
+            detail="Nothing was changed.",
+            hint=f"Start one: tidemark run {spec_file}",
+        )
+    send(spec_file, verb, {}, reason, as_json=as_json)
+
+
+def send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
+    """Put a command into the inbox; without a runner it waits for the next one."""
+    spec, directory = opened(spec_file)
+    identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
+    runner = find_runner(directory)
+    waits = runner is None or not runner["alive"]
+    if as_json:
+        print_json({"id": identity, "verb": verb, "waits_for_a_runner": waits})
+    elif waits:
+        out.print(f"The next run will do it (command {identity}): tidemark run {spec_file}", markup=False)
+    else:
+        assert runner is not None
+        out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
