@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engine.cli import verification
 from engine.cli.command import (
     Json,
     Reason,
@@ -23,7 +24,7 @@ from engine.cli.command import (
 from engine.errors import PreflightError, SpecError
 from engine.settings import load
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "verification"]
 
 
 @app.command()

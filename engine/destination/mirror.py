@@ -27,6 +27,21 @@ class Mirror:
             return cls(folder)
         return None
 
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return int(self._delta.version())
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self._rows.schema.names)
+
+    def transaction(self, application: str) -> int:
+        """The last transaction that an application has committed, up to this version; -1 for none."""
+        found = self._delta.transaction_version(application)
+        return -1 if found is None else int(found)
+
     def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
         """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
         return self._rows.batches([name for name in columns if name in self._rows.schema.names], condition)

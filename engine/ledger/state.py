@@ -39,6 +39,10 @@ class Owner:
         """The application name in the destination's transaction identifiers."""
         return f"{self.ledger}.{self.lineage}" if self.lineage else self.ledger
 
+    def transaction(self, kind: str) -> str:
+        """The identifier of the transactions that record the last epoch of a kind: chunks, changes or merge."""
+        return f"tidemark-{self.application}-{kind}"
+
 
 @dataclass(frozen=True)
 class TableState:

@@ -309,8 +309,7 @@ class OwnedTables:
 
     def _app(self, kind: str) -> str:
         # Terms continue across lineages: they distinguish runners, not epochs.
-        owner = self._owner.ledger if kind == TERM else self._owner.application
-        return f"tidemark-{owner}-{kind}"
+        return f"tidemark-{self._owner.ledger}-{kind}" if kind == TERM else self._owner.transaction(kind)
 
     def _load(self, folder: Path) -> DeltaTable:
         return self._logs[folder].load(self._apps(folder))

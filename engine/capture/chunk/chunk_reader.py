@@ -145,13 +145,13 @@ def read_chunk(
     nulled: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
         buffer = _Buffer(request.max_memory, Path(spill), schema)
-        nulls = _null_keys(session, request)
+        nulls = null_keys(session, request)
         count, most = 0, request.most(nulls)
         for rows in read_rows(session, request, nulled, nulls):
             count += rows.num_rows
             kept = rows
             if count == most:
-                kept, request = _shortened(request, rows)
+                kept, request = cut_short(request, rows)
             kept = request.projection.apply(kept)
             writer.write(kept) if exact else buffer.add(kept)
         step("after_read")
@@ -186,7 +186,7 @@ def low_watermark(session: ReaderSession, request: ChunkRequest, step: Step = no
     return low
 
 
-def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
+def null_keys(session: ReaderSession, request: ChunkRequest) -> int:
     """The number of the chunk's rows with a NULL key, counted in the index."""
     if request.key is None or not request.may_be_null:
         return 0
@@ -196,7 +196,7 @@ def _null_keys(session: ReaderSession, request: ChunkRequest) -> int:
     return int(row["n"])
 
 
-def _shortened(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRequest]:
+def cut_short(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkRequest]:
     """Cut an oversized chunk before the last row read: all rows below that row's key have been read.
 
     Raises TableStoppedError if no row of the last batch can be a bound.

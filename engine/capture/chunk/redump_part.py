@@ -64,14 +64,15 @@ def read_part(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
 ) -> tuple[ChunkResult, list[DataFile]]:
     """Read one part, and write its ghosts to a file. Raises as `read_chunk`."""
-    result = (_read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
+    result = (read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
     request = replace(request, limits=result.limits)
     with closing(ServerOrder(endpoint)) as order:
         ghosts = _ghosts(request, _within(request, result.files, order), result.files)
     return result, ghosts
 
 
-def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
+def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
+    """Read the rows with the request's keys; like a chunk, they are exact at the high watermark. Raises as `read_chunk`."""
     timings, watermarks, nulled = Timings(), session.watermarks, Counter[str]()
     low = low_watermark(session, request)
     timings.lap("low")
@@ -88,7 +89,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
     timings.lap("high")
     counts = Backfill(changes=0, deleted=0, upserted=0)
     if high != low:
-        within = _named(request.table, request.keys, found)
+        within = named_within(request.table, request.keys, found)
         reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         found = pa.concat_tables(
             [without(found, reduced.touched), request.projection.apply(reduced.upserts).cast(request.schema)]
@@ -103,7 +104,7 @@ def _read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int
     return ChunkResult(request.limits, low, high, files, found.num_rows, counts, nulled, dict(timings))
 
 
-def _named(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
+def named_within(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
     """Select rows by identity: those requested, and those found, because a collation may match a different spelling."""
     wanted = identities(table, keys)
     wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
@@ -112,7 +113,7 @@ def _named(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
 
 def _within(request: ChunkRequest, files: list[DataFile], order: ServerOrder) -> Within:
     if request.keys:
-        return _named(request.table, request.keys, _keys(request, files))
+        return named_within(request.table, request.keys, _keys(request, files))
     return request.within(order) or (lambda rows: np.ones(rows.num_rows, bool))
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from rich.table import Table as Grid
 
 from engine.capture.chunk.backfill import among
@@ -20,8 +19,8 @@ from engine.directory import Directory
 from engine.layout import mirror_folder
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
-from engine.plan.chunks import Plan, Range, plan_from_dict, text
-from engine.plan.keys import Bound, ChunkKey, scalar
+from engine.plan.chunks import Plan, plan_from_dict, text
+from engine.plan.conditions import condition_of
 from engine.plan.named import identities
 from engine.run.redump.requests import Redump, redump_from
 from engine.run.redump.rules import Way, decide
@@ -77,37 +76,9 @@ def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | Non
         return sum(int(among(conformed(batch, schema), wanted).sum()) for batch in batches)
     key = plan.key(table)
     assert key is not None
-    conditions = [_inside(key, limits) for limits in redump.ranges]
+    conditions = [condition_of(key, limits) for limits in redump.ranges]
     known = [condition for condition in conditions if condition is not None]
     return mirror.count(reduce(or_, known)) if len(known) == len(conditions) else None
-
-
-def _inside(key: ChunkKey, limits: Range) -> pc.Expression | None:
-    """The rows of a range; NULL belongs to the lowest. None if Arrow compares its columns differently from the server."""
-    parts = []
-    first = pc.field(key.names[0])
-    if limits.lower is not None:
-        lower = _at_least(key, limits.lower)
-        parts.append(lower)
-    if limits.upper is not None:
-        upper = _at_least(key, limits.upper)
-        parts.append(None if upper is None else ~upper if limits.lower is not None else ~upper | first.is_null())
-    if any(part is None for part in parts):
-        return None
-    return reduce(and_, parts) if parts else pc.scalar(True)
-
-
-def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
-    """The rows whose key is at or after a bound, in Arrow: (a, b) >= (x, y)."""
-    values = [scalar(column, value) for column, value in zip(key.columns, bound, strict=False)]
-    if None in values:
-        return None
-    fields: Sequence[pc.Expression] = [pc.field(name) for name in key.names]
-    *above, last = range(len(values))
-    found = fields[last] >= values[last]
-    for n in reversed(above):
-        found = (fields[n] > values[n]) | ((fields[n] == values[n]) & found)
-    return found
 
 
 def as_grid(affected: Sequence[AffectedTable]) -> Grid:

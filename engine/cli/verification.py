@@ -1,0 +1,83 @@
+"""The verb `verify`."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table as Grid
+
+from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+from engine.errors import DifferenceError, SpecError
+
+if TYPE_CHECKING:
+    from engine.run.verify.verdicts import TableResult
+
+_SHOWN = 20
+
+
+@app.command()
+@guarded
+def verify(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="A table (database.table); repeatable. By default, all.")
+    ] = None,
+    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
+    limits: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
+    ] = None,
+    keys: Annotated[
+        str,
+        typer.Option(
+            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
+        ),
+    ] = "",
+    sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
+    level: Annotated[str, typer.Option("--level", help="What is compared: counts or rows.")] = "rows",
+    as_json: Json = False,
+) -> None:
+    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ.
+
+    It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
+    """
+    from engine.run.redump.requests import arguments_of
+    from engine.run.verify.scope import scope_of
+    from engine.run.verify.verdicts import LEVELS, worst
+    from engine.run.verify.verifier import Verifier
+
+    spec, directory = opened(spec_file)
+    chosen = next((known for known in LEVELS if known == level), None)
+    if chosen is None:
+        raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
+    verifier = Verifier(spec, directory)
+    try:
+        arguments = arguments_of(table or [], chunk, limits, keys)
+        scope = scope_of(directory, verifier.committed.state(), arguments, sample)
+        results = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
+    finally:
+        verifier.close()
+    if as_json:
+        print_json({"tables": [result.as_dict() for result in results]})
+    if worst(results) == "diverged":
+        raise typer.Exit(DifferenceError.exit_code)
+
+
+def _show(result: "TableResult") -> None:
+    through = f" through {result.position} (version {result.version})" if result.position else ""
+    part = f", {result.scope}" if result.scope else ""
+    why = f": {result.why}" if result.why else ""
+    out.print(
+        f"{result.table}{part}: {result.verdict}{through}, {result.rows:,} rows, {result.seconds:.1f} s{why}",
+        markup=False,
+    )
+    if not result.differences:
+        return
+    grid = Grid("kind", "key", "columns", "cause", box=None, pad_edge=False)
+    for one in result.differences[:_SHOWN]:
+        grid.add_row(one.kind, ", ".join(one.key), ", ".join(one.columns), one.cause)
+    out.print(grid)
+    if result.differences_total > _SHOWN:
+        out.print(
+            f"… {result.differences_total - _SHOWN:,} more; --json lists {len(result.differences):,}.", markup=False
+        )

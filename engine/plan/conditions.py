@@ -1,0 +1,38 @@
+"""Ranges of a chunk key as conditions for Arrow's scans. Pure."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+import pyarrow.compute as pc
+
+from engine.plan.chunks import Range
+from engine.plan.keys import Bound, ChunkKey, scalar
+
+
+def condition_of(key: ChunkKey, limits: Range) -> pc.Expression | None:
+    """The rows of a range; NULL belongs to the lowest. None if Arrow compares its columns differently from the server."""
+    parts = []
+    first = pc.field(key.names[0])
+    if limits.lower is not None:
+        lower = _at_least(key, limits.lower)
+        parts.append(lower)
+    if limits.upper is not None:
+        upper = _at_least(key, limits.upper)
+        parts.append(None if upper is None else ~upper if limits.lower is not None else ~upper | first.is_null())
+    if any(part is None for part in parts):
+        return None
+    return reduce(and_, parts) if parts else pc.scalar(True)
+
+
+def _at_least(key: ChunkKey, bound: Bound) -> pc.Expression | None:
+    """The rows whose key is at or after a bound, in Arrow: (a, b) >= (x, y)."""
+    values = [scalar(column, value) for column, value in zip(key.columns, bound, strict=False)]
+    if None in values:
+        return None
+    fields: Sequence[pc.Expression] = [pc.field(name) for name in key.names]
+    *above, last = range(len(values))
+    found = fields[last] >= values[last]
+    for n in reversed(above):
+        found = (fields[n] > values[n]) | ((fields[n] == values[n]) & found)
+    return found

@@ -1,0 +1,1 @@
+"""Compares mirrors with their source, exactly, while both change (docs/verification.md)."""

@@ -1,0 +1,78 @@
+"""A version of a mirror, and the source's position that it has reached.
+
+Let the ledger be read first, then the mirror. An epoch that had been pruned by then was in the mirror already. So the changes that
+the mirror may lack are in the epochs that were kept, after the one up to which the mirror says it is merged. The position before
+the first of them is where the mirror equals the source, apart from chunks that are exact at a later position. A comparison may
+therefore take any position up to it, and replay the binlog from there: replaying is idempotent, because row images are full.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine import clock
+from engine.destination.mirror import Mirror
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.run.verify.verdicts import Incomparable
+from engine.source.positions import Position, position_from_dict
+
+_TRIES = 20
+_FRESH_S = 2.0
+
+
+@dataclass(frozen=True)
+class MirrorAt:
+    """One version of a mirror; it has all changes of its table up to `position`, and maybe more."""
+
+    mirror: Mirror
+    position: Position
+    identity: str
+    """The server that the position belongs to."""
+
+    @property
+    def version(self) -> int:
+        return self.mirror.version
+
+
+class Committed:
+    """The committed state and the epochs that are kept. Read again when it is older than two seconds."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._folder, self._read_s = ledger, -1e9
+
+    def state(self, *, fresh: bool = False) -> State:
+        """The committed state. Raises Incomparable before the first epoch."""
+        if fresh or clock.monotonic_s() - self._read_s > _FRESH_S:
+            ledger = Ledger(self._folder)
+            if ledger.state is None:
+                raise Incomparable("unverifiable", "the pipeline has not run yet")
+            self._state, self._read_s = ledger.state, clock.monotonic_s()
+            self._epochs = [record for record in ledger.kept_epochs() if record["epoch"] <= ledger.state.epoch]
+        return self._state
+
+    def mirror(self, table: str, folder: Path) -> MirrorAt:
+        """The newest version of a table's mirror. Raises Incomparable when it is none that can be compared."""
+        for attempt in range(_TRIES):
+            state = self.state(fresh=attempt > 0)
+            mirror = Mirror.if_there(folder)
+            if mirror is None:
+                raise Incomparable("unverifiable", "it has no mirror")
+            merged, copied = (
+                max(mirror.transaction(state.owner.transaction(kind)), state.owner.floor)
+                for kind in ("merge", "chunks")
+            )
+            if max(merged, copied) <= state.epoch:
+                return self._at(table, state, mirror, merged, copied)
+        raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
+
+    def _at(self, table: str, state: State, mirror: Mirror, merged: int, copied: int) -> MirrorAt:
+        first: Position | None = None
+        for record in self._epochs:
+            part = record["tables"].get(table, {})
+            if record["epoch"] > copied and part.get("chunks"):
+                raise Incomparable("lagging", "its mirror does not have the last copy yet")
+            if first is None and record["epoch"] > merged and part.get("changes", {}).get("files"):
+                first = position_from_dict(record["from"])
+            elif first is not None and "identity" in record:
+                raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
+        return MirrorAt(mirror, first or position_from_dict(state.position), state.identity)

@@ -1,0 +1,124 @@
+"""Partitions the rows of two tables by their keys, in temporary files, so that each partition fits into memory.
+
+The rows of one key are in the same partition of both tables. The digest need not be good: it only spreads the keys.
+"""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+_PARTITIONS = 64
+_HELD_BYTES = 64 << 20
+"""Bytes of rows that are in memory before anything is written."""
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Side:
+    """One table's rows, by partition."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, key: Sequence[str]) -> None:
+        self._folder, self._schema, self._key = folder, schema, key
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+        self._writers: dict[int, pa.RecordBatchFileWriter] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        """Add rows."""
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes > _HELD_BYTES:
+            self.spill()
+
+    @property
+    def spilled(self) -> bool:
+        """Whether any rows are in files."""
+        return bool(self._writers)
+
+    def spill(self) -> None:
+        """Write the rows that are in memory to the partitions' files."""
+        if not self._held:
+            return
+        rows = pa.concat_tables(self._held)
+        self._held, self._bytes = [], 0
+        at = digests(rows.select(self._key)) >> np.uint64(58)
+        order = np.argsort(at, kind="stable")
+        ends = np.searchsorted(at[order], np.arange(_PARTITIONS + 1, dtype=np.uint64))
+        for n in range(_PARTITIONS):
+            if ends[n] < ends[n + 1]:
+                self._writer(n).write_table(rows.take(pa.array(order[ends[n] : ends[n + 1]])))
+
+    def _writer(self, number: int) -> pa.RecordBatchFileWriter:
+        if number not in self._writers:
+            options = pa.ipc.IpcWriteOptions(compression="zstd")
+            self._writers[number] = pa.ipc.new_file(self._folder / f"{number}.arrow", self._schema, options=options)
+        return self._writers[number]
+
+    def rows(self, number: int) -> pa.Table:
+        """The rows of one partition; of all, if nothing was written."""
+        if not self.spilled:
+            return pa.concat_tables([self._schema.empty_table(), *self._held])
+        if number not in self._writers:
+            return self._schema.empty_table()
+        self._writers[number].close()
+        with pa.memory_map(str(self._folder / f"{number}.arrow")) as file:
+            return pa.ipc.open_file(file).read_all()
+
+
+class Partitions:
+    """Both tables. Use it as a context manager: its files are deleted at the end."""
+
+    def __init__(self, folder: Path, schema: pa.Schema, key: Sequence[str]) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-", dir=folder)
+        self.source, self.mirror = (Side(self._made(name), schema, key) for name in ("source", "mirror"))
+
+    def _made(self, name: str) -> Path:
+        folder = Path(self._folder.name) / name
+        folder.mkdir()
+        return folder
+
+    def pairs(self) -> Iterator[tuple[pa.Table, pa.Table]]:
+        """Yield the rows of both tables, partition by partition."""
+        sides = self.source, self.mirror
+        if any(side.spilled for side in sides):
+            for side in sides:
+                side.spill()
+        for number in range(_PARTITIONS if any(side.spilled for side in sides) else 1):
+            yield self.source.rows(number), self.mirror.rows(number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._folder.cleanup()
+
+
+def digests(keys: pa.Table) -> npt.NDArray[np.uint64]:
+    """A number per key, by the ends of its values; its upper bits are spread."""
+    found = np.zeros(keys.num_rows, np.uint64)
+    for column in keys.columns:
+        found = (found ^ _numbers(column)) * _ODD
+        found ^= found >> np.uint64(29)
+    return found * _ODD
+
+
+def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.uint64]:
+    """A number per value: of texts and binaries, their last bytes and their length."""
+    values = column.combine_chunks()
+    if pa.types.is_string(values.type):
+        values = values.cast(pa.binary())
+    elif not pa.types.is_binary(values.type):
+        values = values.cast(pa.string()).cast(pa.binary())
+    offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    found, ends = np.diff(offsets).astype(np.uint64), offsets[1:].astype(np.int64)
+    for n in range(1, 17):
+        there = ends - n >= offsets[:-1]
+        byte = np.zeros(len(values), np.uint64)
+        byte[there] = data[ends[there] - n]
+        found = found * np.uint64(257) + byte
+    return found

@@ -1,0 +1,50 @@
+"""Differences row by row, for people: keys and values as JSON can have them."""
+
+import base64
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from engine.decode.schema import Table
+from engine.run.verify.comparison import Compared, unequal_columns
+from engine.run.verify.table_check import key_texts
+from engine.run.verify.verdicts import MOST_LISTED, Difference
+
+
+def differences_of(found: Sequence[Compared], table: Table) -> list[Difference]:
+    """The first differences, at most `MOST_LISTED`."""
+    return list(islice(_all(found, table), MOST_LISTED))
+
+
+def _all(found: Sequence[Compared], table: Table) -> Iterator[Difference]:
+    for compared in found:
+        for key, row in _rows(compared.missing, table):
+            yield Difference("missing", key, source=row)
+        for key, row in _rows(compared.extra, table):
+            yield Difference("extra", key, mirror=row)
+        listed = compared.source.slice(0, MOST_LISTED), compared.mirror.slice(0, MOST_LISTED)
+        columns = unequal_columns(*listed)
+        pairs = zip(_rows(listed[0], table), _rows(listed[1], table), columns, strict=True)
+        for (key, source), (_, mirror), names in pairs:
+            yield Difference("different", key, tuple(names), source=source, mirror=mirror)
+        for key, row in _rows(compared.duplicate, table):
+            yield Difference("duplicate", key, mirror=row)
+
+
+def _rows(rows: pa.Table, table: Table) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    listed = rows.slice(0, MOST_LISTED)
+    values = ({name: plain(value) for name, value in row.items()} for row in listed.to_pylist())
+    yield from zip(key_texts(table, listed), values, strict=True)
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can have it: exact numbers and times as text, binaries as Base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    return str(value) if isinstance(value, Decimal | date) else value

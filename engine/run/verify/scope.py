@@ -1,0 +1,90 @@
+"""Which tables, and which parts of them, a verification compares."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.decode.schema import Table
+from engine.directory import Directory
+from engine.errors import SpecError
+from engine.ledger.state import State, TableState
+from engine.plan.chunks import WHOLE, Plan, Range
+from engine.plan.keys import Bound
+from engine.run.redump.requests import chunk_ranges, redump_from
+from engine.run.verify.table_check import NumberedRange
+from engine.sentences import named_chunks
+from engine.wording import plural
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A request: all tables if it names none; chunks, a range or keys of one table; or a share of each table's chunks."""
+
+    tables: tuple[str, ...] = ()
+    chunks: tuple[int, ...] = ()
+    limits: Range | None = None
+    keys: tuple[Bound, ...] = ()
+    sample: float = 1.0
+    """The share of chunks, from 0 to 1."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it covers whole tables."""
+        return not self.chunks and self.limits is None and not self.keys and self.sample >= 1
+
+    def describe(self) -> str:
+        """The part of each table, in words; empty for whole tables."""
+        if self.chunks:
+            return named_chunks(self.chunks).lower()
+        if self.limits is not None:
+            return "a range"
+        if self.keys:
+            return plural(len(self.keys), "key")
+        return "" if self.whole else f"a sample of {self.sample:.3g} of the chunks"
+
+
+def scope_of(directory: Directory, state: State, arguments: dict[str, object], sample: str = "") -> Scope:
+    """The scope of command line arguments, given as those of a redump. Raises SpecError for parts that do not exist."""
+    redump = redump_from("", directory.inbox, arguments, state.tables, directory.journals)
+    limits = redump.ranges[0] if redump.ranges and not redump.chunks else None
+    return Scope(redump.tables, redump.chunks, limits, redump.keys, _share(sample))
+
+
+def _share(text: str) -> float:
+    if not text:
+        return 1.0
+    try:
+        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise SpecError(f"--sample {text} is not a share such as 5%.", detail="Nothing was compared.")
+    return share
+
+
+def ranges_of(
+    scope: Scope, directory: Directory, known: TableState, table: Table, plan: Plan
+) -> Sequence[NumberedRange]:
+    """The ranges of one table to compare.
+
+    They are the chunks of its last copy, so that each has its own verdict. If the journals no longer have all of them, or the
+    server orders the chunk key, it is one range.
+    """
+    if scope.chunks:
+        ranges = chunk_ranges(directory.journals, table, plan, list(scope.chunks))
+        return [
+            NumberedRange(number, limits) for number, limits in zip(dict.fromkeys(scope.chunks), ranges, strict=True)
+        ]
+    if scope.limits is not None:
+        return [NumberedRange(None, scope.limits)]
+    numbers = [number for first, last in known.coverage.finished for number in range(first, last + 1)]
+    try:
+        ranges = chunk_ranges(directory.journals, table, plan, numbers) if len(numbers) > 1 else ()
+    except SpecError:
+        ranges = ()
+    if not ranges:
+        return [NumberedRange(numbers[0] if len(numbers) == 1 else None, WHOLE)]
+    found = [NumberedRange(number, limits) for number, limits in zip(numbers, ranges, strict=True)]
+    if scope.sample < 1:
+        found = random.Random().sample(found, max(1, round(len(found) * scope.sample)))  # noqa: S311 - no secret
+    return found

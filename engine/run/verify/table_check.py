@@ -1,0 +1,231 @@
+"""Verifies the rows of one table: a quick comparison, then an exact one of whatever was different.
+
+    quick     a part of the table is read with a plain SELECT and compared with the mirror's rows. Equal rows are verified.
+    exact     keys that differ are compared at one position (`settling`), many of them together, because each comparison reads the
+              binlog from the mirror's position. If much of a range differs, the range is compared instead.
+    again     what differs there is a difference. It is reported if it is still there in another exact comparison.
+
+A part is a range of the chunk key. Ranges of keys that only the server can order cannot be found in the mirror, so such a table is
+compared at once, in partitions by a digest of the key.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine import clock
+from engine.capture.chunk.backfill import among
+from engine.decode.schema import Table
+from engine.errors import SpecError
+from engine.plan.chunks import WHOLE, Range, text
+from engine.plan.conditions import condition_of
+from engine.plan.keys import ORDERS, Bound, doubtful, order_of
+from engine.plan.named import check_keys
+from engine.run.verify.comparison import Compared, compare
+from engine.run.verify.mirror_at import MirrorAt
+from engine.run.verify.partitions import Partitions
+from engine.run.verify.settling import Settling, persistent
+from engine.run.verify.source_rows import SourceRows
+from engine.run.verify.verdicts import PartResult
+
+_MOST_KEYS = 20_000
+"""Keys that are compared exactly at the same time."""
+_REFRESH_S = 5.0
+"""A mirror's version is replaced by a newer one for the quick comparison when it is older than this."""
+
+
+@dataclass(frozen=True)
+class NumberedRange:
+    """A range to compare. `chunk`: its number in the last copy; None if it is none of its chunks."""
+
+    chunk: int | None
+    limits: Range
+
+
+@dataclass
+class Found:
+    """What the comparison of a table has found."""
+
+    rows: int = 0
+    """Rows of the source that were compared."""
+    differences: list[Compared] = field(default_factory=list)
+    parts: list[PartResult] = field(default_factory=list)
+    lacking: int = 0
+    """Keys whose changes the mirror lacked."""
+    first: MirrorAt | None = None
+    """The mirror as the comparison began."""
+
+    @property
+    def total(self) -> int:
+        """The number of differences."""
+        return sum(compared.total for compared in self.differences)
+
+
+class TableCheck:
+    """Compares parts of one table, and collects what it finds in `found`."""
+
+    def __init__(self, source: SourceRows, settling: Settling) -> None:
+        self._source, self._settling = source, settling
+        self._key, self._table = source.request.table.key, source.request.table
+        self.found = Found()
+        self._waiting: list[tuple[int | None, pa.Table]] = []
+        self._at: MirrorAt | None = None
+        self._loaded_s = 0.0
+
+    def ranges(self, ranges: Sequence[NumberedRange]) -> None:
+        """Compare the rows of ranges."""
+        if all(self._condition(one.limits) is not None for one in ranges) and self._ordered():
+            for one in ranges:
+                for limits, rows in self._source.quick(one.limits):
+                    at = self._mirror()
+                    self._compare(NumberedRange(one.chunk, limits), rows, self._settling.mirror_rows(at, limits))
+        elif [one.limits for one in ranges] == [WHOLE]:
+            self._partitions()
+        else:
+            for one in ranges:
+                self._settle_range(one.limits, len(self.found.parts))
+        self._settle_waiting()
+
+    def counts(self, ranges: Sequence[NumberedRange]) -> None:
+        """Compare the numbers of rows of ranges, and the rows of those that differ."""
+        others = list[NumberedRange]()
+        filtered = self._source.request.projection.where is not None
+        for one in () if filtered else ranges:
+            condition = self._condition(one.limits)
+            rows = self._source.count(one.limits) if condition is not None else 0
+            if condition is not None and rows == self._mirror().mirror.count(condition):
+                self._add_part(one, rows)
+            else:
+                others.append(one)
+        self.ranges(list(ranges) if filtered else others)
+
+    def keys(self, keys: Sequence[Bound]) -> None:
+        """Compare rows named by their keys."""
+        self._mirror()
+        self._settle_keys(keys)
+        self.found.rows = len(keys)
+
+    def _condition(self, limits: Range) -> pc.Expression | None:
+        key = self._source.request.key
+        return condition_of(key, limits) if key else pc.scalar(True) if limits == WHOLE else None
+
+    def _ordered(self) -> bool:
+        """Whether Arrow can test every range of the chunk key."""
+        key = self._source.request.key
+        return key is not None and all(order_of(c).scalar is not None and c.type != "decimal" for c in key.columns)
+
+    def _mirror(self) -> MirrorAt:
+        """The mirror, not older than a few seconds."""
+        now_s = clock.monotonic_s()
+        if self._at is None or now_s - self._loaded_s > _REFRESH_S:
+            self._at, self._loaded_s = self._settling.mirror(), now_s
+            self.found.first = self.found.first or self._at
+        return self._at
+
+    def _partitions(self) -> None:
+        """Compare the whole table, in partitions by a digest of the key."""
+        with Partitions(self._source.request.folder, self._source.schema, self._key) as partitions:
+            for _, rows in self._source.quick(WHOLE):
+                partitions.source.add(rows)
+            for rows in self._settling.batches(self._mirror()):
+                partitions.mirror.add(rows)
+            for source, mirror in partitions.pairs():
+                self._compare(None, source, mirror)
+        self._add_part(NumberedRange(None, WHOLE), 0)
+
+    def _add_part(self, one: NumberedRange, rows: int, differences: int = 0) -> int:
+        """Add a part; returns its number."""
+        self.found.rows += rows
+        lower, upper = text(one.limits.lower), text(one.limits.upper)
+        self.found.parts.append(PartResult(one.chunk, lower, upper, rows, differences))
+        return len(self.found.parts) - 1
+
+    def _compare(self, one: NumberedRange | None, source: pa.Table, mirror: pa.Table) -> None:
+        """Compare the rows of both sides. one: the range that they are all rows of."""
+        compared = compare(source, mirror, self._key)
+        part = None
+        if one is None:
+            self.found.rows += source.num_rows
+        else:
+            part = self._add_part(one, source.num_rows)
+        if not compared.total:
+            return
+        suspects = compared.keys(self._key)
+        much = suspects.num_rows > max(_MOST_KEYS // 20, source.num_rows // 10)
+        if one is not None and (much or self._named(suspects) is None):
+            self._settle_range(one.limits, part)
+            return
+        self._waiting.append((part, suspects))
+        if sum(len(keys) for _, keys in self._waiting) >= _MOST_KEYS:
+            self._settle_waiting()
+
+    def _settle_waiting(self) -> None:
+        """Compare the waiting keys exactly."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
+            return
+        keys = self._named(pa.concat_tables([keys for _, keys in waiting]))
+        before = len(self.found.differences)
+        if keys is None:
+            self._settle_range(WHOLE, None)
+        else:
+            self._settle_keys(keys)
+        for compared in self.found.differences[before:]:
+            differing = compared.keys(self._key)
+            for part, suspects in waiting:
+                self._note(part, int(among(differing, suspects).sum()))
+
+    def _note(self, part: int | None, differences: int) -> None:
+        if part is not None and differences:
+            known = self.found.parts[part]
+            self.found.parts[part] = replace(known, differences=known.differences + differences)
+
+    def _settle_keys(self, keys: Sequence[Bound]) -> None:
+        for chosen in _batches(keys):
+            settled = self._settling.keys(chosen)
+            self.found.lacking += settled.lacking
+            if not settled.compared.total:
+                continue
+            again = self._named(settled.compared.keys(self._key))
+            assert again is not None
+            for some in _batches(again):
+                self._report(persistent(settled.compared, self._settling.keys(some).compared, self._key))
+
+    def _settle_range(self, limits: Range, part: int | None) -> None:
+        for settled in self._settling.range(limits):
+            self.found.lacking += settled.lacking
+            if settled.compared.total:
+                for again in self._settling.range(settled.limits):
+                    found = persistent(settled.compared, again.compared, self._key)
+                    self._report(found)
+                    self._note(part, found.total)
+
+    def _report(self, found: Compared) -> None:
+        if found.total:
+            self.found.differences.append(found)
+
+    def _named(self, keys: pa.Table) -> list[Bound] | None:
+        """The keys as texts that name rows; None if they cannot."""
+        columns = [self._table.column(name) for name in self._key]
+        named = key_texts(self._table, keys)
+        try:
+            check_keys(self._table, named)
+        except SpecError:
+            return None
+        return None if any(any(map(doubtful, columns, key)) for key in named) else named
+
+
+def key_texts(table: Table, keys: pa.Table) -> list[Bound]:
+    """Keys as texts, in the order of the primary key; written as `plan --json` writes bounds."""
+    columns = []
+    for name in table.key:
+        order = ORDERS.get(table.column(name).type)
+        columns.append([(order.text if order else str)(value) for value in keys[name].to_pylist()])
+    return list(zip(*columns, strict=True))
+
+
+def _batches(keys: Sequence[Bound]) -> Iterator[tuple[Bound, ...]]:
+    for first in range(0, len(keys), _MOST_KEYS):
+        yield tuple(keys[first : first + _MOST_KEYS])

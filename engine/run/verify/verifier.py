@@ -1,0 +1,218 @@
+"""Verifies the tables of a pipeline, with or without a runner (docs/verification.md).
+
+It reads the ledger, the mirrors and the source, and writes nothing to any of them. It takes no lock, so the pipeline runs on. Every
+comparison is exact at a position that both sides have (`settling`).
+"""
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pymysql
+
+from engine import clock
+from engine.capture.chunk.chunk_reader import ChunkRequest
+from engine.capture.reader_session import ReaderSession
+from engine.decode.schema import same_columns
+from engine.directory import Directory, find_runner
+from engine.errors import SourceChangedError, SourceLostError, TableStoppedError, TidemarkError, TransientError
+from engine.ledger.state import State, TableState
+from engine.plan.chunks import WHOLE
+from engine.run.commands.overrides import load_controls
+from engine.run.gtids import known_gtids
+from engine.run.tables.captured import CapturedTables
+from engine.run.verify.comparison import KINDS, Compared
+from engine.run.verify.mirror_at import Committed
+from engine.run.verify.rows import differences_of
+from engine.run.verify.scope import Scope, ranges_of
+from engine.run.verify.settling import Settling
+from engine.run.verify.source_rows import SourceRows
+from engine.run.verify.table_check import TableCheck
+from engine.run.verify.verdicts import Incomparable, Level, TableResult
+from engine.settings import Spec
+from engine.source.catalog import read_table
+from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.endpoint import endpoint_of
+from engine.source.positions import position_from_dict
+from engine.source.watermarks import Candidate, server_time_s, watermark_class
+
+_ATTEMPTS = 4
+_RETRY_S = 2.0
+_FEWEST_ROWS = 10_000
+"""Rows per SELECT of a table with small chunks."""
+
+
+class Verifier:
+    """Verifies tables one by one. Close it at the end."""
+
+    def __init__(self, spec: Spec, directory: Directory) -> None:
+        self._spec, self._directory = spec, directory
+        self.committed = Committed(directory.ledger)
+        self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
+        self._captured = CapturedTables(spec)
+        self._session: ReaderSession | None = None
+        self._identity = ""
+
+    def close(self) -> None:
+        """Close the connection and delete temporary files."""
+        self._drop_session()
+        self._folder.cleanup()
+
+    def tables(self, scope: Scope) -> list[str]:
+        """The tables of a scope."""
+        return list(scope.tables or self.committed.state().tables)
+
+    def verify(self, scope: Scope, level: Level, finished: Callable[[TableResult], None]) -> list[TableResult]:
+        """Verify the tables of a scope, one after the other. finished: called with each result."""
+        results = []
+        for name in self.tables(scope):
+            results.append(self.table(name, scope, level))
+            finished(results[-1])
+        return results
+
+    def table(self, name: str, scope: Scope, level: Level) -> TableResult:
+        """Verify one table. Whatever goes wrong concerns this table alone."""
+        began_s = clock.monotonic_s()
+        result = TableResult(name, "lagging", level=level)
+        for attempt in range(_ATTEMPTS):
+            try:
+                result = self._compared(name, scope, level)
+                break
+            except Incomparable as found:
+                result = TableResult(name, found.verdict, found.why, level=level)
+                if found.verdict == "unverifiable":
+                    break
+            except (TransientError, SourceChangedError) as error:
+                self._drop_session()
+                result = TableResult(name, "lagging", _clause(error), level=level)
+            except SourceLostError as error:
+                result = TableResult(name, "lagging", _clause(error), level=level)
+                break
+            except TableStoppedError as error:
+                result = TableResult(name, "unverifiable", _clause(error), level=level)
+                break
+            if attempt < _ATTEMPTS - 1:
+                clock.sleep(_RETRY_S * (attempt + 1))
+        seconds = round(clock.monotonic_s() - began_s, 3)
+        return replace(result, scope=scope.describe(), whole=scope.whole, at=clock.utc_text(), seconds=seconds)
+
+    def _compared(self, name: str, scope: Scope, level: Level) -> TableResult:
+        state = self.committed.state(fresh=True)
+        known = self._comparable(name, state)
+        self._captured.take(name, known)
+        table, plan = self._captured.tables[name], self._captured.plans[name]
+        session = self._opened(state)
+        if not same_columns(read_table(session.connection, table.database, table.name), table):
+            raise Incomparable(
+                "lagging", "its columns have changed on the source, and the pipeline has not followed yet"
+            )
+        projection = self._captured.projection(name)
+        folder, rate = self._captured.mirror(name), self._rate()
+        request = ChunkRequest(
+            table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), Path(self._folder.name),
+            self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
+        )  # fmt: skip
+        source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
+        settling = Settling(source, lambda: self.committed.mirror(name, folder))
+        check = TableCheck(source, settling)
+        if scope.keys:
+            check.keys(scope.keys)
+        else:
+            ranges = ranges_of(scope, self._directory, known, table, plan)
+            (check.counts if level == "counts" else check.ranges)(ranges)
+        after = self.committed.state(fresh=True).tables.get(name)
+        if after is None or (after.generation, after.table, after.stopped) != (
+            known.generation,
+            known.table,
+            known.stopped,
+        ):
+            raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
+        return self._result(name, level, check)
+
+    def _comparable(self, name: str, state: State) -> TableState:
+        known = state.tables.get(name)
+        if known is None:
+            raise Incomparable("unverifiable", "it is no table of the pipeline")
+        if known.stopped:
+            raise Incomparable("unverifiable", f"it has stopped: {known.stopped['message']}")
+        if not self._spec.source.copies:
+            raise Incomparable(
+                "unverifiable", "the pipeline copies no tables, so its mirror has only the rows that changed"
+            )
+        if not known.table.get("key"):
+            raise Incomparable("unverifiable", "it has no key, so it has no mirror")
+        if not known.copied:
+            raise Incomparable("lagging", "its snapshot is not complete")
+        return known
+
+    def _result(self, name: str, level: Level, check: TableCheck) -> TableResult:
+        found, first = check.found, check.found.first
+        assert first is not None
+        verdict, why = "verified", ""
+        if found.total:
+            verdict = "diverged"
+        elif found.lacking and not self._running():
+            verdict, why = (
+                "lagging",
+                f"no runner is alive, and the mirror lacks the last changes of {found.lacking:,} keys",
+            )
+        counts = Counter[str]()
+        for compared in found.differences:
+            counts.update(_counts(compared))
+        return TableResult(
+            table=name,
+            verdict=verdict,  # type: ignore[arg-type]
+            why=why,
+            position=str(first.position),
+            version=first.version,
+            level=level,
+            rows=found.rows,
+            differences=tuple(differences_of(found.differences, self._captured.tables[name])),
+            differences_total=found.total,
+            by_kind={kind: counts[kind] for kind in KINDS if counts[kind]},
+            parts=tuple(found.parts),
+        )
+
+    def _running(self) -> bool:
+        runner = find_runner(self._directory)
+        return runner is not None and bool(runner["alive"])
+
+    def _rate(self) -> float:
+        """Rows per second: the throttle's, as operators have set it."""
+        throttle = {**self._spec.throttle.model_dump(), **load_controls(self._directory).at(clock.utc_text()).throttle}
+        return float(throttle.get("max_rows_per_s") or 0.0)
+
+    def _endpoint(self, state: State) -> Endpoint:
+        return replace(endpoint_of(self._spec.source), identity=state.identity)
+
+    def _opened(self, state: State) -> ReaderSession:
+        """A session with the source, with a settled position."""
+        if self._session is None or self._identity != state.identity:
+            self._drop_session()
+            endpoint = self._endpoint(state)
+            with closing(open_connection(endpoint)) as connection:
+                kind = watermark_class(connection, describe(connection))
+            self._session, self._identity = ReaderSession(endpoint, kind, self._spec.source.settle_s), state.identity
+            connection, position = self._session.connection, position_from_dict(state.position)
+            gtids = known_gtids(connection, endpoint, self._session.server, position, self._spec.first_server_id())
+            settled = replace(position, gtids=gtids.settled)
+            self._session.watermarks.offer(Candidate(settled, server_time_s(connection)))
+        return self._session
+
+    def _drop_session(self) -> None:
+        if self._session is not None:
+            with suppress(pymysql.Error, OSError):
+                self._session.connection.close()
+        self._session = None
+
+
+def _clause(error: TidemarkError) -> str:
+    return error.message[:1].lower() + error.message[1:].rstrip(".")
+
+
+def _counts(compared: Compared) -> dict[str, int]:
+    tables = compared.missing, compared.extra, compared.source, compared.duplicate
+    return {kind: len(rows) for kind, rows in zip(KINDS, tables, strict=True)}
