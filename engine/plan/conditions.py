@@ -4,10 +4,17 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import and_
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.decode.types import value_type
 from engine.plan.chunks import Range
-from engine.plan.keys import Bound, ChunkKey, scalar
+from engine.plan.keys import Bound, ChunkKey, order_of, scalar
+
+
+def is_comparable(key: ChunkKey) -> bool:
+    """Whether Arrow orders all columns of the key as the server does, so that every range has a condition."""
+    return all(order_of(c).scalar is not None and not pa.types.is_string(value_type(c).arrow(c)) for c in key.columns)
 
 
 def condition_of(key: ChunkKey, limits: Range) -> pc.Expression | None:

@@ -9,6 +9,7 @@ from engine.directory import Directory
 from engine.errors import SpecError
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import WHOLE, Plan, Range
+from engine.plan.conditions import is_comparable
 from engine.plan.keys import Bound
 from engine.run.redump.requests import chunk_ranges, redump_from
 from engine.run.verify.table_check import NumberedRange
@@ -78,8 +79,10 @@ def ranges_of(
     if scope.limits is not None:
         return [NumberedRange(None, scope.limits)]
     numbers = [number for first, last in known.coverage.finished for number in range(first, last + 1)]
+    key = plan.key(table)
+    divided = len(numbers) > 1 and key is not None and (is_comparable(key) or scope.sample < 1)
     try:
-        ranges = chunk_ranges(directory.journals, table, plan, numbers) if len(numbers) > 1 else ()
+        ranges = chunk_ranges(directory.journals, table, plan, numbers) if divided else ()
     except SpecError:
         ranges = ()
     if not ranges:

@@ -20,8 +20,8 @@ from engine.capture.chunk.backfill import among
 from engine.decode.schema import Table
 from engine.errors import SpecError
 from engine.plan.chunks import WHOLE, Range, text
-from engine.plan.conditions import condition_of
-from engine.plan.keys import ORDERS, Bound, doubtful, order_of
+from engine.plan.conditions import condition_of, is_comparable
+from engine.plan.keys import ORDERS, Bound, doubtful
 from engine.plan.named import check_keys
 from engine.run.verify.comparison import Compared, compare
 from engine.run.verify.mirror_at import MirrorAt
@@ -76,7 +76,8 @@ class TableCheck:
 
     def ranges(self, ranges: Sequence[NumberedRange]) -> None:
         """Compare the rows of ranges."""
-        if all(self._condition(one.limits) is not None for one in ranges) and self._ordered():
+        key = self._source.request.key
+        if key is not None and is_comparable(key):
             for one in ranges:
                 for limits, rows in self._source.quick(one.limits):
                     at = self._mirror()
@@ -84,8 +85,9 @@ class TableCheck:
         elif [one.limits for one in ranges] == [WHOLE]:
             self._partitions()
         else:
+            self._mirror()
             for one in ranges:
-                self._settle_range(one.limits, len(self.found.parts))
+                self._settle_range(one.limits, self._add_part(one, 0))
         self._settle_waiting()
 
     def counts(self, ranges: Sequence[NumberedRange]) -> None:
@@ -110,11 +112,6 @@ class TableCheck:
     def _condition(self, limits: Range) -> pc.Expression | None:
         key = self._source.request.key
         return condition_of(key, limits) if key else pc.scalar(True) if limits == WHOLE else None
-
-    def _ordered(self) -> bool:
-        """Whether Arrow can test every range of the chunk key."""
-        key = self._source.request.key
-        return key is not None and all(order_of(c).scalar is not None and c.type != "decimal" for c in key.columns)
 
     def _mirror(self) -> MirrorAt:
         """The mirror, not older than a few seconds."""
