@@ -11,6 +11,7 @@
                 alerts.json            the active alerts; exists only if there are any; outlives a run
                 acknowledged/          who acknowledged which alert (engine.acknowledgements)
                 parked.json            the parked chunks; exists only if there are any; outlives a run
+                verify/                the verification of each table (engine.verifications)
 
 If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
 named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.
@@ -89,6 +90,10 @@ class Directory:
     @property
     def alerts(self) -> Path:
         return self.root / "alerts.json"
+
+    @property
+    def verifications(self) -> Path:
+        return self.root / "verify"
 
     @property
     def maintenance(self) -> Path:

@@ -1,11 +1,12 @@
 """The verb `verify`."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table as Grid
 
-from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
 from engine.errors import DifferenceError, SpecError
 
 if TYPE_CHECKING:
@@ -35,6 +36,10 @@ def verify(
     ] = "",
     sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
     level: Annotated[str, typer.Option("--level", help="What is compared: counts or rows.")] = "rows",
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
+    ] = False,
+    reason: Reason = "",
     as_json: Json = False,
 ) -> None:
     """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ.
@@ -42,6 +47,8 @@ def verify(
     It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
     """
     from engine.run.redump.requests import arguments_of
+    from engine.run.runner import run_pipeline
+    from engine.run.verify.repair import Repair
     from engine.run.verify.scope import scope_of
     from engine.run.verify.verdicts import LEVELS, worst
     from engine.run.verify.verifier import Verifier
@@ -55,6 +62,12 @@ def verify(
         arguments = arguments_of(table or [], chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
         results = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
+        if repair and worst(results) == "diverged":
+            catch_up = partial(run_pipeline, spec, spec_file, "caught-up")
+            say = (lambda _: None) if as_json else partial(out.print, markup=False)
+            results = Repair(spec, directory, verifier, catch_up).repair(results, reason, say)
+            for result in () if as_json else results:
+                _show(result)
     finally:
         verifier.close()
     if as_json:

@@ -2,22 +2,39 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from engine.destination.delta_rows import rows_of
+from engine.errors import DestinationError
+
+
+@dataclass(frozen=True)
+class ForeignCommit:
+    """A commit by another program."""
+
+    version: int
+    operation: str
+    """In Delta's terms: WRITE, DELETE, …"""
+    author: str
+    """The user, if the commit names one; else the program."""
+    at_s: float
+    """Seconds since 1970."""
 
 
 class Mirror:
     """One version of a mirror, whatever is committed meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
-        self._delta = DeltaTable(str(folder))
+    def __init__(self, folder: Path, version: int | None = None) -> None:
+        """version: None for the newest. Raises DestinationError if its deletion vectors cannot be read."""
+        self._folder = folder
+        self._delta = DeltaTable(str(folder), version=version)
         self._rows = rows_of(self._delta, folder)
 
     @classmethod
@@ -31,6 +48,23 @@ class Mirror:
     def version(self) -> int:
         """The version that is read."""
         return int(self._delta.version())
+
+    def foreign_commits(self, most: int) -> list[ForeignCommit]:
+        """The newest commits by others than Tidemark, newest first, as far as the log has them."""
+        found = list[ForeignCommit]()
+        for commit in self._delta.history():
+            engine = str(commit.get("engineInfo") or commit.get("clientVersion") or "an unknown program")
+            if commit.get("operation") != "CREATE TABLE" and not engine.startswith("Tidemark/") and len(found) < most:
+                author = ", ".join(str(commit[name]) for name in ("userName", "userId") if commit.get(name))
+                operation, at = str(commit.get("operation", "?")), int(commit.get("timestamp", 0)) / 1000
+                found.append(ForeignCommit(int(commit["version"]), operation, author or engine, at))
+        return found
+
+    def at(self, version: int) -> Self | None:
+        """An earlier version; None if its log or its files are gone."""
+        with suppress(DeltaError, OSError, DestinationError):
+            return type(self)(self._folder, version)
+        return None
 
     @property
     def columns(self) -> list[str]:

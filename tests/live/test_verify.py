@@ -5,6 +5,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -12,11 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support import schema_changes
-from tests.live.support.compare import lake_table
+from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
@@ -38,8 +39,25 @@ def verify(pipeline: Pipeline, *arguments: str, expected: int = 0) -> dict[str, 
     return {table["table"].partition(".")[2]: table for table in json.loads(result.stdout)["tables"]}
 
 
-def text(value: Any) -> str:
+def unlogged(server: Server, statement: str) -> None:
+    """Run a statement that the binlog does not have."""
+    with closing(server.connect()) as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        cursor.execute(statement)
+
+
+def verify_error(pipeline: Pipeline) -> dict[str, Any]:
+    """The error of `verify --json`, which does not compare anything."""
+    result = pipeline.command("verify", "--json")
+    assert result.returncode == 2, result.stdout + result.stderr
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def text(value: Any, *, bits: bool = False) -> str:
     """A key's value as `verify --json` writes it."""
+    if bits:
+        return str(int.from_bytes(value, "big"))
     if isinstance(value, bytes):
         return value.hex().upper()
     if isinstance(value, datetime):
@@ -56,8 +74,7 @@ def damage(pipeline: Pipeline, name: str, names: Sequence[str], seed: int) -> di
 
     def keys(numbers: list[int]) -> set[tuple[str, ...]]:
         found = rows.select(list(names)).take(pa.array(numbers)).to_pylist()
-        shown = (lambda value: str(int.from_bytes(value))) if name == "bits" else text
-        return {tuple(shown(row[column]) for column in names) for row in found}
+        return {tuple(text(row[column], bits=name == "bits") for column in names) for row in found}
 
     expected = {"different": keys(changed + null), "missing": keys(missing), "duplicate": keys(repeated)}
     numbers, v, note = pa.array(range(rows.num_rows)), rows["v"], rows["note"]
@@ -145,3 +162,70 @@ def test_nothing_is_reported_that_is_not_there(server: Server, database: str, ne
 def _resnapshot(pipeline: Pipeline, name: str) -> None:
     sent = pipeline.command("redump", "--table", f"{pipeline.database}.{name}", "--reason", "test")
     assert sent.returncode == 0, sent.stdout + sent.stderr
+
+
+def test_the_cause_is_named_and_repaired(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A write without a binlog event, an unlogged cascade, and another program's DELETE are found, explained and repaired."""
+    server.execute(f"CREATE TABLE {database}.parent (id INT PRIMARY KEY, v INT)")
+    server.execute(
+        f"CREATE TABLE {database}.child (id INT PRIMARY KEY, parent INT, note VARCHAR(20),"
+        f" FOREIGN KEY (parent) REFERENCES {database}.parent (id) ON DELETE CASCADE)"
+    )
+    for n in range(30):
+        server.execute(f"INSERT INTO {database}.parent VALUES ({n}, {n})")
+        server.execute(f"INSERT INTO {database}.child VALUES ({n}, {n}, 'child {n}')")
+    pipeline = new_pipeline(server, database, merge=0.5, mirror="copy_on_write")
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.parent SET v = 100 WHERE id = 1")
+    pipeline.run("caught-up")
+    assert {t["verdict"] for t in verify(pipeline).values()} == {"verified"}
+    unlogged(server, f"UPDATE {database}.parent SET v = 55 WHERE id IN (2, 1)")
+    if server.flavor == "mariadb":
+        server.execute(f"DELETE FROM {database}.parent WHERE id = 7")  # its child goes without an event
+    delta = DeltaTable(pipeline.mirror("child"))
+    delta.delete("id = 11")
+    delta.update(updates={"note": "'changed'"}, predicate="id = 12")
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "running", runner)
+    found = verify(pipeline, expected=6)
+    causes = {(n, d["kind"], *d["key"]): d["cause"] for n, t in found.items() for d in t["differences"]}
+    wanted = {
+        ("parent", "different", "1"),
+        ("parent", "different", "2"),
+        ("child", "missing", "11"),
+        ("child", "different", "12"),
+    }
+    assert causes.keys() == wanted | ({("child", "extra", "7")} if server.flavor == "mariadb" else set())
+    assert "without an event in its binlog after" in causes["parent", "different", "1"]
+    assert "without an event in its binlog since the copy" in causes["parent", "different", "2"]
+    assert "wrote to the mirror" in causes["child", "missing", "11"]
+    assert "DELETE" in causes["child", "missing", "11"]
+    assert "UPDATE" in causes["child", "different", "12"]
+    listed = lake_table(pipeline.folder / "lake" / "_tm_differences")
+    assert sorted(zip(listed["table"].to_pylist(), listed["kind"].to_pylist(), strict=True)) == sorted(
+        (f"{database}.{name}", kind) for name, kind, _ in causes
+    )
+    repaired = verify(pipeline, "--repair")
+    assert {t["verdict"] for t in repaired.values()} == {"verified"}
+    assert {t["verdict"] for t in verify(pipeline).values()} == {"verified"}
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "child"), pipeline.mirror("child"))
+
+
+def test_without_a_runner(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """Without a runner, a mirror that lacks changes is lagging, not diverged; a repair runs the pipeline."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    for n in range(20):
+        server.execute(f"INSERT INTO {database}.t VALUES ({n}, {n})")
+    pipeline = new_pipeline(server, database, merge=0.5)
+    assert verify_error(pipeline)["error"] == "SpecError"
+    pipeline.run("caught-up")
+    server.execute(f"UPDATE {database}.t SET v = 100 WHERE id < 5")
+    server.execute(f"DELETE FROM {database}.t WHERE id = 9")
+    found = verify(pipeline)["t"]
+    assert (found["verdict"], found["differences_total"]) == ("lagging", 0)
+    unlogged(server, f"DELETE FROM {database}.t WHERE id IN (8, 1)")
+    found = verify(pipeline, expected=6)["t"]
+    assert found_keys(found) == {"extra": {("1",), ("8",)}}
+    assert verify(pipeline, "--repair")["t"]["verdict"] == "verified"
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine import clock
 from engine.destination.mirror import Mirror
+from engine.errors import SpecError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.verify.verdicts import Incomparable
@@ -28,6 +29,8 @@ class MirrorAt:
     position: Position
     identity: str
     """The server that the position belongs to."""
+    lacks: int | None
+    """The first committed epoch whose changes it lacks; None if it has all."""
 
     @property
     def version(self) -> int:
@@ -41,11 +44,13 @@ class Committed:
         self._folder, self._read_s = ledger, -1e9
 
     def state(self, *, fresh: bool = False) -> State:
-        """The committed state. Raises Incomparable before the first epoch."""
+        """The committed state. Raises SpecError before the first epoch."""
         if fresh or clock.monotonic_s() - self._read_s > _FRESH_S:
             ledger = Ledger(self._folder)
             if ledger.state is None:
-                raise Incomparable("unverifiable", "the pipeline has not run yet")
+                raise SpecError(
+                    "The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC"
+                )
             self._state, self._read_s = ledger.state, clock.monotonic_s()
             self._epochs = [record for record in ledger.kept_epochs() if record["epoch"] <= ledger.state.epoch]
         return self._state
@@ -66,13 +71,14 @@ class Committed:
         raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
 
     def _at(self, table: str, state: State, mirror: Mirror, merged: int, copied: int) -> MirrorAt:
-        first: Position | None = None
+        first, lacks = None, None
         for record in self._epochs:
             part = record["tables"].get(table, {})
             if record["epoch"] > copied and part.get("chunks"):
                 raise Incomparable("lagging", "its mirror does not have the last copy yet")
             if first is None and record["epoch"] > merged and part.get("changes", {}).get("files"):
-                first = position_from_dict(record["from"])
+                first, lacks = position_from_dict(record["from"]), record["epoch"]
             elif first is not None and "identity" in record:
                 raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
-        return MirrorAt(mirror, first or position_from_dict(state.position), state.identity)
+        position = position_from_dict(state.position) if first is None else first
+        return MirrorAt(mirror, position, state.identity, lacks)

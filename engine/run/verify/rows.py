@@ -1,7 +1,8 @@
 """Differences row by row, for people: keys and values as JSON can have them."""
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import islice
@@ -11,28 +12,33 @@ import pyarrow as pa
 
 from engine.decode.schema import Table
 from engine.run.verify.comparison import Compared, unequal_columns
-from engine.run.verify.table_check import key_texts
+from engine.run.verify.table_check import Found, key_texts
 from engine.run.verify.verdicts import MOST_LISTED, Difference
 
 
-def differences_of(found: Sequence[Compared], table: Table) -> list[Difference]:
+def differences_of(found: Found, table: Table) -> list[Difference]:
     """The first differences, at most `MOST_LISTED`."""
     return list(islice(_all(found, table), MOST_LISTED))
 
 
-def _all(found: Sequence[Compared], table: Table) -> Iterator[Difference]:
-    for compared in found:
-        for key, row in _rows(compared.missing, table):
-            yield Difference("missing", key, source=row)
-        for key, row in _rows(compared.extra, table):
-            yield Difference("extra", key, mirror=row)
-        listed = compared.source.slice(0, MOST_LISTED), compared.mirror.slice(0, MOST_LISTED)
-        columns = unequal_columns(*listed)
-        pairs = zip(_rows(listed[0], table), _rows(listed[1], table), columns, strict=True)
-        for (key, source), (_, mirror), names in pairs:
-            yield Difference("different", key, tuple(names), source=source, mirror=mirror)
-        for key, row in _rows(compared.duplicate, table):
-            yield Difference("duplicate", key, mirror=row)
+def _all(found: Found, table: Table) -> Iterator[Difference]:
+    for part, compared in found.differences:
+        chunk = None if part is None else found.parts[part].chunk
+        yield from (replace(one, chunk=chunk) for one in _differences(compared, table))
+
+
+def _differences(compared: Compared, table: Table) -> Iterator[Difference]:
+    for key, row in _rows(compared.missing, table):
+        yield Difference("missing", key, source=row)
+    for key, row in _rows(compared.extra, table):
+        yield Difference("extra", key, mirror=row)
+    listed = compared.source.slice(0, MOST_LISTED), compared.mirror.slice(0, MOST_LISTED)
+    columns = unequal_columns(*listed)
+    pairs = zip(_rows(listed[0], table), _rows(listed[1], table), columns, strict=True)
+    for (key, source), (_, mirror), names in pairs:
+        yield Difference("different", key, tuple(names), source=source, mirror=mirror)
+    for key, row in _rows(compared.duplicate, table):
+        yield Difference("duplicate", key, mirror=row)
 
 
 def _rows(rows: pa.Table, table: Table) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:

@@ -10,7 +10,7 @@ change without an image in the binlog is in S and not in M'. A change of the mir
 damage of the mirror's rows that they replace. That is right: the next merge repairs it.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -39,6 +39,8 @@ class Settled:
     """Where both sides were compared."""
     limits: Range
     version: int
+    rows: int
+    """Rows of the source."""
     lacking: int
     """The number of keys whose changes the mirror lacked."""
 
@@ -73,7 +75,7 @@ class Settling:
             [wanted, part.rows.select(self._key).cast(wanted.schema)]
         )  # a collation may match more
         within: Within = partial(among, keys=wanted)
-        batches = (batch.filter(pa.array(within(batch))) for batch in self.batches(at, _one_of(wanted)))
+        batches = (batch.filter(pa.array(within(batch))) for batch in self.batches(at, one_of(wanted)))
         return self._settled(at, part, pa.concat_tables([self._source.schema.empty_table(), *batches]), within)
 
     def mirror_rows(self, at: MirrorAt, limits: Range, within: Within | None = None) -> pa.Table:
@@ -102,10 +104,10 @@ class Settling:
             lacking = reduced.touched.num_rows
             rows = pa.concat_tables([without(rows, reduced.touched), reduced.upserts])
         compared = compare(part.rows, rows, self._key)
-        return Settled(compared, part.position, part.limits, at.version, lacking)
+        return Settled(compared, part.position, part.limits, at.version, part.rows.num_rows, lacking)
 
 
-def _one_of(keys: pa.Table) -> pc.Expression:
+def one_of(keys: pa.Table) -> pc.Expression:
     """A condition with which a scan skips most files without these keys."""
     name = keys.column_names[0]
     values = keys[name].unique()
@@ -113,19 +115,18 @@ def _one_of(keys: pa.Table) -> pc.Expression:
     return (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"]) & pc.field(name).isin(values)
 
 
-def persistent(first: Compared, second: Compared, key: Sequence[str]) -> Compared:
-    """The differences of the second comparison whose keys differed in the first one too."""
-    known = first.keys(key)
+def only(compared: Compared, keys: pa.Table) -> Compared:
+    """The differences of these keys."""
 
     def kept(rows: pa.Table) -> pa.Table:
-        return rows.filter(pa.array(among(rows, known)))
+        return rows.filter(pa.array(among(rows, keys)))
 
-    chosen = pa.array(among(second.source, known))
+    chosen = pa.array(among(compared.source, keys))
     return Compared(
-        kept(second.missing),
-        kept(second.extra),
-        second.source.filter(chosen),
-        second.mirror.filter(chosen),
-        kept(second.duplicate),
-        second.equal,
+        kept(compared.missing),
+        kept(compared.extra),
+        compared.source.filter(chosen),
+        compared.mirror.filter(chosen),
+        kept(compared.duplicate),
+        compared.equal,
     )

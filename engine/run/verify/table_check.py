@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine import clock
-from engine.capture.chunk.backfill import among
 from engine.decode.schema import Table
 from engine.errors import SpecError
 from engine.plan.chunks import WHOLE, Range, text
@@ -26,12 +25,14 @@ from engine.plan.named import check_keys
 from engine.run.verify.comparison import Compared, compare
 from engine.run.verify.mirror_at import MirrorAt
 from engine.run.verify.partitions import Partitions
-from engine.run.verify.settling import Settling, persistent
+from engine.run.verify.settling import Settling, only
 from engine.run.verify.source_rows import SourceRows
 from engine.run.verify.verdicts import PartResult
 
 _MOST_KEYS = 20_000
 """Keys that are compared exactly at the same time."""
+MOST_NAMED = 100_000
+"""Differing keys that are named, to repair them."""
 _REFRESH_S = 5.0
 """A mirror's version is replaced by a newer one for the quick comparison when it is older than this."""
 
@@ -50,7 +51,8 @@ class Found:
 
     rows: int = 0
     """Rows of the source that were compared."""
-    differences: list[Compared] = field(default_factory=list)
+    differences: list[tuple[int | None, Compared]] = field(default_factory=list)
+    """With the number of the part that they are in."""
     parts: list[PartResult] = field(default_factory=list)
     lacking: int = 0
     """Keys whose changes the mirror lacked."""
@@ -60,7 +62,7 @@ class Found:
     @property
     def total(self) -> int:
         """The number of differences."""
-        return sum(compared.total for compared in self.differences)
+        return sum(compared.total for _, compared in self.differences)
 
 
 class TableCheck:
@@ -70,7 +72,7 @@ class TableCheck:
         self._source, self._settling = source, settling
         self._key, self._table = source.request.table.key, source.request.table
         self.found = Found()
-        self._waiting: list[tuple[int | None, pa.Table]] = []
+        self._waiting: list[tuple[int, pa.Table]] = []
         self._at: MirrorAt | None = None
         self._loaded_s = 0.0
 
@@ -79,15 +81,16 @@ class TableCheck:
         key = self._source.request.key
         if key is not None and is_comparable(key):
             for one in ranges:
+                part = self._add_part(one)
                 for limits, rows in self._source.quick(one.limits):
                     at = self._mirror()
-                    self._compare(NumberedRange(one.chunk, limits), rows, self._settling.mirror_rows(at, limits))
+                    self._compare(part, limits, rows, self._settling.mirror_rows(at, limits))
         elif [one.limits for one in ranges] == [WHOLE]:
-            self._partitions()
+            self._partitions(ranges[0])
         else:
             self._mirror()
             for one in ranges:
-                self._settle_range(one.limits, self._add_part(one, 0))
+                self._settle_range(one.limits, self._add_part(one), counted=True)
         self._settle_waiting()
 
     def counts(self, ranges: Sequence[NumberedRange]) -> None:
@@ -98,7 +101,7 @@ class TableCheck:
             condition = self._condition(one.limits)
             rows = self._source.count(one.limits) if condition is not None else 0
             if condition is not None and rows == self._mirror().mirror.count(condition):
-                self._add_part(one, rows)
+                self._note(self._add_part(one), rows)
             else:
                 others.append(one)
         self.ranges(list(ranges) if filtered else others)
@@ -106,8 +109,17 @@ class TableCheck:
     def keys(self, keys: Sequence[Bound]) -> None:
         """Compare rows named by their keys."""
         self._mirror()
-        self._settle_keys(keys)
+        for compared in self._settled_keys(keys):
+            self._report(None, compared)
         self.found.rows = len(keys)
+
+    def differing_keys(self) -> tuple[Bound, ...] | None:
+        """The keys of all differences as texts; None if they cannot name rows, or are more than a redump takes."""
+        if self.found.total > MOST_NAMED:
+            return None
+        parts = [compared.keys(self._key) for _, compared in self.found.differences]
+        named = self._named(pa.concat_tables(parts)) if parts else []
+        return None if named is None else tuple(dict.fromkeys(named))
 
     def _condition(self, limits: Range) -> pc.Expression | None:
         key = self._source.request.key
@@ -121,38 +133,41 @@ class TableCheck:
             self.found.first = self.found.first or self._at
         return self._at
 
-    def _partitions(self) -> None:
+    def _partitions(self, one: NumberedRange) -> None:
         """Compare the whole table, in partitions by a digest of the key."""
         with Partitions(self._source.request.folder, self._source.schema, self._key) as partitions:
             for _, rows in self._source.quick(WHOLE):
                 partitions.source.add(rows)
             for rows in self._settling.batches(self._mirror()):
                 partitions.mirror.add(rows)
+            part = self._add_part(one)
             for source, mirror in partitions.pairs():
-                self._compare(None, source, mirror)
-        self._add_part(NumberedRange(None, WHOLE), 0)
+                self._compare(part, None, source, mirror)
 
-    def _add_part(self, one: NumberedRange, rows: int, differences: int = 0) -> int:
-        """Add a part; returns its number."""
-        self.found.rows += rows
+    def _add_part(self, one: NumberedRange) -> int:
+        """Add a part without rows; returns its number."""
         lower, upper = text(one.limits.lower), text(one.limits.upper)
-        self.found.parts.append(PartResult(one.chunk, lower, upper, rows, differences))
+        self.found.parts.append(PartResult(one.chunk, lower, upper, 0, 0))
         return len(self.found.parts) - 1
 
-    def _compare(self, one: NumberedRange | None, source: pa.Table, mirror: pa.Table) -> None:
-        """Compare the rows of both sides. one: the range that they are all rows of."""
+    def _note(self, part: int | None, rows: int, differences: int = 0) -> None:
+        """Add compared rows, and differences, to a part."""
+        self.found.rows += rows
+        if part is not None:
+            known = self.found.parts[part]
+            known = replace(known, rows=known.rows + rows, differences=known.differences + differences)
+            self.found.parts[part] = known
+
+    def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
+        """Compare the rows of both sides. limits: the range that they are all rows of."""
         compared = compare(source, mirror, self._key)
-        part = None
-        if one is None:
-            self.found.rows += source.num_rows
-        else:
-            part = self._add_part(one, source.num_rows)
+        self._note(part, source.num_rows)
         if not compared.total:
             return
         suspects = compared.keys(self._key)
         much = suspects.num_rows > max(_MOST_KEYS // 20, source.num_rows // 10)
-        if one is not None and (much or self._named(suspects) is None):
-            self._settle_range(one.limits, part)
+        if limits is not None and (much or self._named(suspects) is None):
+            self._settle_range(limits, part)
             return
         self._waiting.append((part, suspects))
         if sum(len(keys) for _, keys in self._waiting) >= _MOST_KEYS:
@@ -164,44 +179,39 @@ class TableCheck:
         if not waiting:
             return
         keys = self._named(pa.concat_tables([keys for _, keys in waiting]))
-        before = len(self.found.differences)
         if keys is None:
-            self._settle_range(WHOLE, None)
-        else:
-            self._settle_keys(keys)
-        for compared in self.found.differences[before:]:
-            differing = compared.keys(self._key)
+            self._settle_range(WHOLE, waiting[0][0])
+            return
+        for compared in self._settled_keys(keys):
             for part, suspects in waiting:
-                self._note(part, int(among(differing, suspects).sum()))
+                self._report(part, only(compared, suspects))
 
-    def _note(self, part: int | None, differences: int) -> None:
-        if part is not None and differences:
-            known = self.found.parts[part]
-            self.found.parts[part] = replace(known, differences=known.differences + differences)
-
-    def _settle_keys(self, keys: Sequence[Bound]) -> None:
+    def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[Compared]:
+        """Yield the differences of rows named by their keys."""
         for chosen in _batches(keys):
             settled = self._settling.keys(chosen)
             self.found.lacking += settled.lacking
-            if not settled.compared.total:
-                continue
-            again = self._named(settled.compared.keys(self._key))
-            assert again is not None
-            for some in _batches(again):
-                self._report(persistent(settled.compared, self._settling.keys(some).compared, self._key))
+            if settled.compared.total:
+                differing = settled.compared.keys(self._key)
+                again = self._named(differing)
+                assert again is not None
+                for some in _batches(again):
+                    yield only(self._settling.keys(some).compared, differing)
 
-    def _settle_range(self, limits: Range, part: int | None) -> None:
+    def _settle_range(self, limits: Range, part: int, *, counted: bool = False) -> None:
+        """Compare a range exactly. counted: its rows were not counted yet."""
         for settled in self._settling.range(limits):
             self.found.lacking += settled.lacking
+            self._note(part, settled.rows if counted else 0)
             if settled.compared.total:
+                differing = settled.compared.keys(self._key)
                 for again in self._settling.range(settled.limits):
-                    found = persistent(settled.compared, again.compared, self._key)
-                    self._report(found)
-                    self._note(part, found.total)
+                    self._report(part, only(again.compared, differing))
 
-    def _report(self, found: Compared) -> None:
+    def _report(self, part: int | None, found: Compared) -> None:
         if found.total:
-            self.found.differences.append(found)
+            self.found.differences.append((part, found))
+            self._note(part, 0, found.total)
 
     def _named(self, keys: pa.Table) -> list[Bound] | None:
         """The keys as texts that name rows; None if they cannot."""

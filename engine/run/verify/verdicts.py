@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from engine.plan.keys import Bound
 from engine.run.verify.comparison import Kind
 
 Verdict = Literal["verified", "diverged", "unverifiable", "lagging"]
@@ -35,6 +36,8 @@ class Difference:
     source: Mapping[str, Any] | None = None
     """The row as published from the source; None if the source has none."""
     mirror: Mapping[str, Any] | None = None
+    chunk: int | None = None
+    """The chunk that it was found in; None if unknown."""
 
     def as_dict(self) -> dict[str, Any]:
         """As in `verify --json`, without the rows."""
@@ -75,6 +78,8 @@ class TableResult:
     parts: tuple[PartResult, ...] = ()
     whole: bool = True
     """Whether the whole table was compared, not a sample or a part."""
+    keys: tuple[Bound, ...] | None = None
+    """The keys of all differences; None if they cannot name rows, or are too many."""
     scope: str = ""
     """The part that was compared, in words; empty for the whole table."""
     at: str = ""
@@ -83,7 +88,7 @@ class TableResult:
 
     def as_dict(self, *, parts: bool = False) -> dict[str, Any]:
         """As in `verify --json`."""
-        found = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences")}
+        found = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences", "keys")}
         found["differences"] = [one.as_dict() for one in self.differences]
         if parts:
             found["parts"] = [asdict(part) for part in self.parts]

@@ -4,6 +4,7 @@ It reads the ledger, the mirrors and the source, and writes nothing to any of th
 comparison is exact at a position that both sides have (`settling`).
 """
 
+import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +17,9 @@ import pymysql
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reader_session import ReaderSession
+from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
+from engine.destination.differences import DifferenceRow, append_differences
 from engine.directory import Directory, find_runner
 from engine.errors import SourceChangedError, SourceLostError, TableStoppedError, TidemarkError, TransientError
 from engine.ledger.state import State, TableState
@@ -24,19 +27,21 @@ from engine.plan.chunks import WHOLE
 from engine.run.commands.overrides import load_controls
 from engine.run.gtids import known_gtids
 from engine.run.tables.captured import CapturedTables
+from engine.run.verify.causes import explained
 from engine.run.verify.comparison import KINDS, Compared
 from engine.run.verify.mirror_at import Committed
+from engine.run.verify.recorded import Recorder
 from engine.run.verify.rows import differences_of
 from engine.run.verify.scope import Scope, ranges_of
 from engine.run.verify.settling import Settling
 from engine.run.verify.source_rows import SourceRows
 from engine.run.verify.table_check import TableCheck
-from engine.run.verify.verdicts import Incomparable, Level, TableResult
+from engine.run.verify.verdicts import Difference, Incomparable, Level, TableResult
 from engine.settings import Spec
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import position_from_dict
+from engine.source.positions import current
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 
 _ATTEMPTS = 4
@@ -66,12 +71,29 @@ class Verifier:
         return list(scope.tables or self.committed.state().tables)
 
     def verify(self, scope: Scope, level: Level, finished: Callable[[TableResult], None]) -> list[TableResult]:
-        """Verify the tables of a scope, one after the other. finished: called with each result."""
-        results = []
-        for name in self.tables(scope):
-            results.append(self.table(name, scope, level))
-            finished(results[-1])
+        """Verify the tables of a scope, one after the other, and record the results. finished: called with each."""
+        results, recorder = [], Recorder(self._directory)
+        try:
+            for name in self.tables(scope):
+                results.append(self.table(name, scope, level))
+                self.record(recorder, results[-1], scope)
+                finished(results[-1])
+        finally:
+            recorder.flush()
         return results
+
+    def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
+        """Record a result in the pipeline's directory, and its differences in the destination."""
+        known = self.committed.state().tables.get(result.table)
+        if known is not None:
+            recorder.record(result, known.generation, scope.keys)
+        append_differences(self._spec.sink.path, [_row(one, result) for one in result.differences])
+
+    def has_merged(self, name: str, epoch: int) -> bool:
+        """Whether a table's mirror has all changes up to an epoch."""
+        self._captured.take(name, self.committed.state(fresh=True).tables[name])
+        lacks = self.committed.mirror(name, self._captured.mirror(name)).lacks
+        return lacks is None or lacks > epoch
 
     def table(self, name: str, scope: Scope, level: Level) -> TableResult:
         """Verify one table. Whatever goes wrong concerns this table alone."""
@@ -160,8 +182,15 @@ class Verifier:
                 f"no runner is alive, and the mirror lacks the last changes of {found.lacking:,} keys",
             )
         counts = Counter[str]()
-        for compared in found.differences:
+        for _, compared in found.differences:
             counts.update(_counts(compared))
+        keys, table = check.differing_keys(), self._captured.tables[name]
+        differences = differences_of(found, table)
+        if differences and keys is not None:
+            schema = image_schema(self._captured.projection(name).published(table))
+            named = list(dict.fromkeys(one.key for one in differences))
+            changes = self._captured.changes(name)
+            differences = explained(differences, table, schema, first.mirror, changes, named)
         return TableResult(
             table=name,
             verdict=verdict,  # type: ignore[arg-type]
@@ -170,10 +199,11 @@ class Verifier:
             version=first.version,
             level=level,
             rows=found.rows,
-            differences=tuple(differences_of(found.differences, self._captured.tables[name])),
+            differences=tuple(differences),
             differences_total=found.total,
             by_kind={kind: counts[kind] for kind in KINDS if counts[kind]},
             parts=tuple(found.parts),
+            keys=keys,
         )
 
     def _running(self) -> bool:
@@ -196,10 +226,12 @@ class Verifier:
             with closing(open_connection(endpoint)) as connection:
                 kind = watermark_class(connection, describe(connection))
             self._session, self._identity = ReaderSession(endpoint, kind, self._spec.source.settle_s), state.identity
-            connection, position = self._session.connection, position_from_dict(state.position)
-            gtids = known_gtids(connection, endpoint, self._session.server, position, self._spec.first_server_id())
-            settled = replace(position, gtids=gtids.settled)
-            self._session.watermarks.offer(Candidate(settled, server_time_s(connection)))
+            # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that are
+            # read, and hide what changed without an event.
+            connection, server = self._session.connection, self._session.server
+            position = current(connection, server)
+            gtids = known_gtids(connection, endpoint, server, position, self._spec.first_server_id())
+            self._session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(connection)))
         return self._session
 
     def _drop_session(self) -> None:
@@ -207,6 +239,22 @@ class Verifier:
             with suppress(pymysql.Error, OSError):
                 self._session.connection.close()
         self._session = None
+
+
+def _row(one: Difference, result: TableResult) -> DifferenceRow:
+    source, mirror = (None if row is None else json.dumps(row, ensure_ascii=False) for row in (one.source, one.mirror))
+    return DifferenceRow(
+        found_at=clock.parse_utc(result.at),
+        table=result.table,
+        kind=one.kind,
+        key=json.dumps(one.key, ensure_ascii=False),
+        columns=list(one.columns),
+        cause=one.cause,
+        source=source,
+        mirror=mirror,
+        position=result.position or "",
+        version=-1 if result.version is None else result.version,
+    )
 
 
 def _clause(error: TidemarkError) -> str:

@@ -35,6 +35,7 @@ BASE |= {
     "throttle_settings",
     "startup",
     "tail",
+    "verifications",
     "wording",
 }
 ROOMS: dict[str, set[str]] = {

@@ -1,0 +1,125 @@
+"""Records results: what a table's verification is after one more comparison. Pure, except for `Recorder`."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from engine import clock
+from engine.directory import Directory
+from engine.run.verify.verdicts import MOST_LISTED, TableResult
+from engine.verifications import Details, PartState, Summary, read_details, read_summaries, save
+
+_SAVE_S = 2.0
+_NEVER: Summary = {
+    "verdict": "",
+    "why": "",
+    "at": "",
+    "last": "",
+    "position": None,
+    "version": None,
+    "level": "rows",
+    "rows": 0,
+    "differences": 0,
+    "by_kind": {},
+    "parts": 0,
+    "compared": 0,
+    "generation": 0,
+    "seconds": 0.0,
+}
+
+
+def merged(
+    known: Summary | None, details: Details, result: TableResult, generation: int, keys: Sequence[Sequence[str]] = ()
+) -> tuple[Summary, Details]:
+    """The summary and details of a table after a result. keys: those compared, if the comparison named rows."""
+    before = known or _NEVER
+    if result.verdict == "unverifiable" or (result.verdict == "lagging" and not result.parts):
+        why = {"verdict": result.verdict, "why": result.why, "last": result.at, "seconds": result.seconds}
+        return {**before, **why}, details  # type: ignore[typeddict-item]
+    if before["generation"] != generation:
+        details = {"table": result.table, "complete": False, "parts": [], "differences": []}
+    parts, left = _parts(details, result), _left(details, result, keys)
+    found: list[dict[str, Any]] = [asdict(one) for one in result.differences]
+    total = result.differences_total + len(left)
+    oldest = min(parts, key=lambda part: part["at"], default=None)
+    complete = result.whole or details["complete"]
+    summary: Summary = {
+        "verdict": "diverged" if total else result.verdict,
+        "why": result.why,
+        "at": oldest["at"] if oldest is not None and complete else "",
+        "last": result.at,
+        "position": oldest["position"] if oldest is not None else result.position,
+        "version": oldest["version"] if oldest is not None else result.version,
+        "level": result.level,
+        "rows": sum(part["rows"] for part in parts),
+        "differences": total,
+        "by_kind": _kinds(result, left),
+        "parts": len(parts),
+        "compared": sum(bool(part["at"]) for part in parts),
+        "generation": generation,
+        "seconds": result.seconds,
+    }
+    listed = [*found, *left][:MOST_LISTED]
+    return summary, {"table": result.table, "complete": complete, "parts": parts, "differences": listed}
+
+
+def _parts(details: Details, result: TableResult) -> list[PartState]:
+    new: list[PartState] = [
+        {
+            "chunk": part.chunk,
+            "lower": part.lower,
+            "upper": part.upper,
+            "at": result.at,
+            "rows": part.rows,
+            "differences": part.differences,
+            "position": result.position,
+            "version": result.version,
+        }
+        for part in result.parts
+    ]
+    if result.whole:
+        return new
+    compared = {(part["lower"], part["upper"]): part for part in new}
+    parts = [compared.pop((part["lower"], part["upper"]), part) for part in details["parts"]]
+    return parts if details["complete"] else [*parts, *compared.values()]
+
+
+def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """The differences known before that the result says nothing about."""
+    if result.whole:
+        return []
+    named = {tuple(key) for key in keys}
+    chunks = {part.chunk for part in result.parts if part.chunk is not None}
+    return [one for one in details["differences"] if tuple(one["key"]) not in named and one.get("chunk") not in chunks]
+
+
+def _kinds(result: TableResult, left: Sequence[dict[str, Any]]) -> dict[str, int]:
+    kinds = dict(result.by_kind)
+    for one in left:
+        kinds[one["kind"]] = kinds.get(one["kind"], 0) + 1
+    return kinds
+
+
+class Recorder:
+    """Saves results; the summary of many tables at most every two seconds. Call `flush` at the end."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+        self._summaries: dict[str, Summary] = {}
+        self._saved_s = clock.monotonic_s()
+
+    def record(self, result: TableResult, generation: int, keys: Sequence[Sequence[str]] = ()) -> Summary:
+        """Save one result. Returns the table's summary."""
+        known = self._summaries.get(result.table) or read_summaries(self._directory).get(result.table)
+        summary, details = merged(known, read_details(self._directory, result.table), result, generation, keys)
+        self._summaries[result.table] = summary
+        save(self._directory, {}, [details])
+        if clock.monotonic_s() - self._saved_s > _SAVE_S:
+            self.flush()
+        return summary
+
+    def flush(self) -> None:
+        """Save the summaries."""
+        if self._summaries:
+            save(self._directory, self._summaries, [])
+            self._summaries, self._saved_s = {}, clock.monotonic_s()

@@ -1,0 +1,144 @@
+"""The verification of each table: whether its mirror equals its source, and since when that is known.
+
+    <directory>/verify/summary.json         a line per table: `Summary`
+                       tables/<table>.json  its compared parts, and the rows that differ: `Details`
+
+Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So a table is
+as well verified as its part that was compared longest ago.
+"""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, TypedDict
+
+from engine import clock, formats
+from engine.directory import Directory, write_atomically
+from engine.layout import folder_name
+
+_LONGEST_NAME = 200
+State = Literal["verified", "stale", "diverged", "unverifiable"]
+
+
+class PartState(TypedDict):
+    """The last comparison of a part."""
+
+    chunk: int | None
+    lower: str | None
+    upper: str | None
+    at: str
+    """When it was compared: UTC text; empty if it was not yet."""
+    rows: int
+    differences: int
+    position: str | None
+    version: int | None
+
+
+class Summary(TypedDict):
+    """The verification of one table."""
+
+    verdict: str
+    """Of the last comparison: verified, diverged, unverifiable or lagging."""
+    why: str
+    at: str
+    """When the part was compared whose comparison is the oldest; empty if some part was never compared."""
+    last: str
+    """When anything of it was last compared."""
+    position: str | None
+    version: int | None
+    level: str
+    rows: int
+    """Rows in the compared parts."""
+    differences: int
+    """Rows that differ, as far as known."""
+    by_kind: Mapping[str, int]
+    parts: int
+    compared: int
+    """Parts that were ever compared."""
+    generation: int
+    """The table's snapshot that was compared (`ledger.state.TableState`)."""
+    seconds: float
+    """How long the last comparison took."""
+
+
+class Details(TypedDict):
+    """The parts of one table, and the rows that differ."""
+
+    table: str
+    complete: bool
+    """Whether the parts cover the table."""
+    parts: list[PartState]
+    differences: list[dict[str, Any]]
+    """At most a thousand: kind, key, columns, cause, source, mirror."""
+
+
+def read_summaries(directory: Directory) -> dict[str, Summary]:
+    """The summaries by table; empty if nothing was verified, or a newer version wrote them."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads((directory.verifications / "summary.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            return dict(record["tables"])
+    return {}
+
+
+def read_details(directory: Directory, table: str) -> Details:
+    """A table's parts and differences; empty if there are none."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads(_file(directory, table).read_text(encoding="utf-8"))
+        return {
+            "table": table,
+            "complete": bool(record["complete"]),
+            "parts": list(record["parts"]),
+            "differences": list(record["differences"]),
+        }
+    return {"table": table, "complete": False, "parts": [], "differences": []}
+
+
+def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequence[Details]) -> None:
+    """Save new summaries, beside those of other tables, and details. Raises OSError."""
+    (directory.verifications / "tables").mkdir(parents=True, exist_ok=True)
+    for one in details:
+        record = formats.stamped("verification", one)
+        write_atomically(_file(directory, one["table"]), json.dumps(record, ensure_ascii=False, default=str))
+    if not summaries:
+        return
+    with _locked(directory):
+        record = formats.stamped("verification", {"tables": {**read_summaries(directory), **summaries}})
+        write_atomically(directory.verifications / "summary.json", json.dumps(record, ensure_ascii=False))
+
+
+def _file(directory: Directory, table: str) -> Path:
+    name = folder_name(table)
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:120]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return directory.verifications / "tables" / f"{short}.json"
+
+
+@contextmanager
+def _locked(directory: Directory) -> Iterator[None]:
+    with (directory.verifications / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def state_of(summary: Summary | None, generation: int, period_s: float, now_s: float) -> tuple[State, str]:
+    """A table's state, and the reason as a clause; empty if none is needed.
+
+    generation: of the table's current snapshot. period_s: twice that is the age at which it is stale. now_s: seconds since 1970.
+    """
+    if summary is None or not summary["last"]:
+        return "stale", "it was not verified yet"
+    if summary["differences"]:
+        return "diverged", ""
+    if summary["verdict"] == "unverifiable":
+        return "unverifiable", summary["why"]
+    why = ""
+    if summary["generation"] != generation:
+        why = "it was resnapshotted since"
+    elif not summary["at"]:
+        why = f"{summary['compared']:,} of {summary['parts']:,} parts were verified"
+    elif now_s - clock.parse_utc(summary["at"]).timestamp() > 2 * period_s:
+        why = "it was verified too long ago"
+    return ("stale" if why else "verified"), why
