@@ -17,6 +17,7 @@ from engine.__main__ import app
 from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.sink_settings import Sink, SinkRules
 from engine.throttle_settings import Throttle
+from engine.verify_settings import Verify
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -28,6 +29,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "sink": Sink,
     'sink.tables."GLOB"': SinkRules,
     "spark": Spark,
+    "verify": Verify,
     "alerts": Alerts,
     "metrics": Metrics,
     'tables."GLOB"': ProjectionRules,

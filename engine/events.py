@@ -460,11 +460,22 @@ class TableMaintained(Event, name="sink.maintained"):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TableVerified(Event, name="table.verified"):
+    """A table was compared with its source."""
+
+    table: str
+    differences: int
+    """Rows that differ, as far as known."""
+    summary: Mapping[str, Any]
+    """`engine.verifications.Summary`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AlertRaised(Event, name="alert.raised"):
     """An alert was raised (`engine.run.observe.alerts`), or repeated."""
 
     kind: str
-    """lag, lag_bytes, runway, table_stopped, chunk_parked, source_away, disk_full, disk_filling, helper_failed or run_failed."""
+    """As in `run.observe.alerts`: lag, table_stopped, …"""
     table: str | None = None
     value: float | None = None
     """Seconds, bytes, or the exit code of a failed run."""

@@ -64,6 +64,12 @@ ALERTS: Mapping[str, AlertText] = {
         "no chunk of the table is parked",
         "Fix the cause. Then: tidemark resume SPEC --table {table}",
     ),
+    "diverged": AlertText(
+        "Rows differ",
+        "a verification finds rows that differ from the source, at once; one alert per table",
+        "a verification of the table finds none",
+        "Look at the rows on the page Verify, and repair them: tidemark verify SPEC --table {table} --repair",
+    ),
     "run_failed": AlertText(
         "Run failed",
         "a run ends with an error, at once",
@@ -234,6 +240,11 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "sink.maintained": lambda e: (
         f"Maintenance ({e.get('step')}): {plural(e.get('removed_files') or 0, 'file')} became "
         f"{count(e.get('added_files'))}, {count((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))} bytes less"
+    ),
+    "table.verified": lambda e: (
+        f"Verification: {plural(e['differences'], 'row')} differ"
+        if e.get("differences")
+        else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",

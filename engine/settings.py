@@ -20,6 +20,7 @@ from engine.section import Section
 from engine.sink_settings import Sink
 from engine.startup import checked_startup
 from engine.throttle_settings import Throttle
+from engine.verify_settings import Verify
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "it begins with a letter or digit, followed by letters, digits, - and _; 64 characters at most"
@@ -250,6 +251,7 @@ class Spec(Section):
     throttle: Throttle = Throttle()
     sink: Sink
     spark: Spark = Spark()
+    verify: Verify = Verify()
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
     journal: JournalSettings = JournalSettings()

@@ -1,1 +1,1 @@
-"""The command line: what verbs share, and the verbs that are not in `engine.__main__`."""
+"""The command line's verbs, and what they share."""

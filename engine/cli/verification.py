@@ -1,11 +1,13 @@
 """The verb `verify`."""
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table as Grid
 
+from engine import clock
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
 from engine.errors import DifferenceError, SpecError
 
@@ -39,6 +41,9 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write a report: a page if the name ends with .html, else JSON.")
+    ] = None,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -49,6 +54,7 @@ def verify(
     from engine.run.redump.requests import arguments_of
     from engine.run.runner import run_pipeline
     from engine.run.verify.repair import Repair
+    from engine.run.verify.report import report_of, write_report
     from engine.run.verify.scope import scope_of
     from engine.run.verify.verdicts import LEVELS, worst
     from engine.run.verify.verifier import Verifier
@@ -57,7 +63,7 @@ def verify(
     chosen = next((known for known in LEVELS if known == level), None)
     if chosen is None:
         raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
-    verifier = Verifier(spec, directory)
+    verifier, started = Verifier(spec, directory), clock.utc_text()
     try:
         arguments = arguments_of(table or [], chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
@@ -70,6 +76,8 @@ def verify(
                 _show(result)
     finally:
         verifier.close()
+    if report is not None:
+        write_report(report, report_of(spec, results, started))
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
     if worst(results) == "diverged":

@@ -58,6 +58,7 @@ from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.verify.continuous import ContinuousVerifier
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
 from engine.sink.publisher import Publisher
@@ -285,7 +286,15 @@ class _Run:
         )
         first = self._spec.first_server_id()
         shared = self._away, self._control.helpers, publisher.oldest_mirror
-        with closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)):
+
+        def may_read() -> bool:
+            return self._control.state == "running" and coordinator.state.copied and not self._away.now
+
+        verifier = ContinuousVerifier(self._spec, self._directory, self._journal, self._control.helpers, may_read)
+        with (
+            closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
+            closing(verifier),
+        ):
             return coordinator.run(self._until)
 
     def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:

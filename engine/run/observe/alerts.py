@@ -10,6 +10,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     disk_full                 at once; cleared when there is room, or once a later run is running
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
+    diverged                  at once, when rows of a table differ from the source; cleared when they are verified
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -40,10 +41,12 @@ from engine.events import (
     SourceBack,
     SpaceMeasured,
     TableStateChanged,
+    TableVerified,
 )
 from engine.journal import Entry
 from engine.sentences import parked, remedy
 from engine.settings import Alerts as Settings
+from engine.wording import plural
 
 Name = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
@@ -218,6 +221,14 @@ class Alerts:
             hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
+    def _verified(self, event: TableVerified) -> Iterator[Notice]:
+        name, count = ("diverged", event.table), event.differences
+        if not count:
+            yield from self._clear(name, f"No row of {event.table} differs from the source.", 0.0)
+        elif name not in self.standing:
+            message = f"{plural(count, 'row')} of {event.table} differ from the source."
+            yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
         yield from self._clear(("source_away", None), "The source can be reached again.", None)
 
@@ -289,6 +300,7 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     SourceAway: Alerts._away,  # noqa: SLF001
     SourceBack: Alerts._source,  # noqa: SLF001
     RunEnded: Alerts._ended,  # noqa: SLF001
+    TableVerified: Alerts._verified,  # noqa: SLF001
 }
 
 

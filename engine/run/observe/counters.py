@@ -25,6 +25,7 @@ from engine.events import (
     SpaceMeasured,
     TableChanged,
     TableStateChanged,
+    TableVerified,
 )
 from engine.journal import Entry
 
@@ -74,6 +75,8 @@ class Seen:
     sink_rows: Counter[tuple[str, str]] = field(default_factory=Counter)
     sink: defaultdict[str, Timed] = field(default_factory=lambda: defaultdict(Timed))
     space: SpaceMeasured | None = None
+    verifications: dict[str, TableVerified] = field(default_factory=dict)
+    """The newest verification of each table in this run."""
     alerts: set[tuple[str, str]] = field(default_factory=set)
 
     def hear(self, entry: Entry) -> None:
@@ -144,6 +147,9 @@ class Seen:
     def source_back(self, _: SourceBack) -> None:
         self.away = False
 
+    def verified(self, event: TableVerified) -> None:
+        self.verifications[event.table] = event
+
     def error(self, _: ErrorReported) -> None:
         self.errors += 1
 
@@ -168,6 +174,7 @@ _HANDLERS: dict[type[Event], Callable[[Seen, Any], None]] = {
     SinkApplied: Seen.applied,
     SourceAway: Seen.source_away,
     SourceBack: Seen.source_back,
+    TableVerified: Seen.verified,
     ErrorReported: Seen.error,
     AlertRaised: Seen.raised,
     AlertCleared: Seen.cleared,

@@ -18,7 +18,7 @@ from prometheus_client.core import (
     SummaryMetricFamily,
 )
 
-from engine import __version__
+from engine import __version__, clock
 from engine.ledger.state import State
 from engine.run.observe.counters import Seen, Timed
 from engine.run.state_machines import PIPELINE, START, TABLE
@@ -36,6 +36,7 @@ def families(pipeline: str, seen: Seen, state: State | None) -> Iterator[Metric]
     yield from _log(make, seen, state)
     yield from _tables(make, seen, state)
     yield from _sink(make, seen)
+    yield from _verifications(make, seen)
 
 
 @dataclass(frozen=True)
@@ -222,6 +223,22 @@ def _log(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric]:
     )
     yield from make.gauge(
         "largest_transaction_events", "Events of the largest transaction, by bytes.", largest.get("events")
+    )
+
+
+def _verifications(make: _Families, seen: Seen) -> Iterator[Metric]:
+    found = seen.verifications
+    yield from make.gauges(
+        "differences",
+        "Rows that differed from the source when their table was last verified in this run.",
+        ("table",),
+        {name: event.differences for name, event in found.items()},
+    )
+    yield from make.gauges(
+        "verified_timestamp_seconds",
+        "When the part of the table was verified whose verification is the oldest.",
+        ("table",),
+        {name: clock.parse_utc(at).timestamp() for name, event in found.items() if (at := event.summary["at"])},
     )
 
 

@@ -20,6 +20,8 @@ from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.sink_settings import Merging
+from engine.verifications import Summary, read_summaries, state_of
+from engine.verify_settings import Verify
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -51,6 +53,19 @@ class Reading(TypedDict):
     """Rows read so far of the table's chunks that are being read."""
 
 
+class TableVerification(TypedDict):
+    """Whether a table is as its source, as far as known."""
+
+    state: str
+    """verified, stale, diverged or unverifiable."""
+    why: str
+    at: str | None
+    """When the part was compared whose comparison is the oldest."""
+    position: str | None
+    version: int | None
+    differences: int
+
+
 class TableStatus(TypedDict):
     """A captured or removed table."""
 
@@ -71,6 +86,8 @@ class TableStatus(TypedDict):
     reading: Reading | None
     mirror: Merging | None
     """How changes are merged into its mirror; None without a mirror."""
+    verification: TableVerification | None
+    """None for a removed table."""
 
 
 class BinlogStatus(TypedDict):
@@ -135,8 +152,8 @@ class Status(TypedDict):
     tables: list[TableStatus]
 
 
-def status(directory: Directory, name: str) -> Status:
-    """The status of a pipeline, from its files."""
+def status(directory: Directory, name: str, verify: Verify = Verify()) -> Status:  # noqa: B008 - immutable
+    """The status of a pipeline, from its files. verify: how often its spec has it verified."""
     state = Ledger(directory.ledger).state
     runner = find_runner(directory)
     now = _now(runner)
@@ -170,7 +187,7 @@ def status(directory: Directory, name: str) -> Status:
         "standby": read_standbys(directory),
         "log": _log(directory, state, current, now),
         "sizes": _sizes(directory),
-        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now),
+        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s),
     }
 
 
@@ -259,7 +276,10 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
     return "streaming" if state.copied else "snapshot"
 
 
-def _tables(directory: Directory, state: State | None, runner: dict[str, Any], now: datetime) -> list[TableStatus]:
+def _tables(
+    directory: Directory, state: State | None, runner: dict[str, Any], now: datetime, period_s: float
+) -> list[TableStatus]:
+    verified = read_summaries(directory)
     reading: dict[str, Reading] = {
         name: {
             "chunks": one["chunks"],
@@ -287,9 +307,22 @@ def _tables(directory: Directory, state: State | None, runner: dict[str, Any], n
             "parked": _parked(parked[name], table),
             "reading": reading.get(name),
             "mirror": table.plan.get("mirror"),
+            "verification": None if table.removed else _verification(verified.get(name), table, period_s, now),
         }
         for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
+
+
+def _verification(summary: Summary | None, table: TableState, period_s: float, now: datetime) -> TableVerification:
+    state, why = state_of(summary, table.generation, period_s, now.timestamp())
+    return {
+        "state": state,
+        "why": why,
+        "at": (summary["at"] or None) if summary else None,
+        "position": summary["position"] if summary else None,
+        "version": summary["version"] if summary else None,
+        "differences": summary["differences"] if summary else 0,
+    }
 
 
 def _destination(table: TableState) -> str | None:

@@ -4,9 +4,9 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from engine.plan.mirrors import LABELS
-from engine.run.observe.status import Status, TableStatus
+from engine.run.observe.status import Status, TableStatus, TableVerification
 from engine.sentences import parked
-from engine.wording import duration
+from engine.wording import duration, plural
 
 
 def print_status(out: Console, now: Status) -> None:
@@ -19,7 +19,7 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
     if now["log"]["unknown_events"]:
         out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
-    grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", box=None, pad_edge=False)
+    grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", "verified", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
         state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
@@ -30,6 +30,7 @@ def print_status(out: Console, now: Status) -> None:
             f"{t['rows_read']:,}",
             f"{t['changes_applied']:,}",
             LABELS[t["mirror"]] if t["mirror"] else "—",
+            _verified(t["verification"]),
         )
     out.print(grid)
     sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
@@ -56,6 +57,17 @@ def print_status(out: Console, now: Status) -> None:
         )
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _verified(found: TableVerification | None) -> str:
+    """`verified 2026-11-25T09:30Z`, `3 rows differ`, `stale: it was not verified yet`."""
+    if found is None:
+        return "—"
+    if found["state"] == "diverged":
+        return f"{plural(found['differences'], 'row')} differ"
+    return (
+        f"verified {(found['at'] or '')[:16]}Z" if found["state"] == "verified" else f"{found['state']}: {found['why']}"
+    )
 
 
 def _print_waits(out: Console, now: Status) -> None:

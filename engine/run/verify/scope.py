@@ -48,19 +48,20 @@ def scope_of(directory: Directory, state: State, arguments: dict[str, object], s
     """The scope of command line arguments, given as those of a redump. Raises SpecError for parts that do not exist."""
     redump = redump_from("", directory.inbox, arguments, state.tables, directory.journals)
     limits = redump.ranges[0] if redump.ranges and not redump.chunks else None
-    return Scope(redump.tables, redump.chunks, limits, redump.keys, _share(sample))
+    return Scope(redump.tables, redump.chunks, limits, redump.keys, share(sample))
 
 
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """A share such as `5%`; 1 if empty. Raises SpecError."""
     if not text:
         return 1.0
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        share = 0.0
-    if not 0 < share <= 1:
+        found = 0.0
+    if not 0 < found <= 1:
         raise SpecError(f"--sample {text} is not a share such as 5%.", detail="Nothing was compared.")
-    return share
+    return found
 
 
 def ranges_of(

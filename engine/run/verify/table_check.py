@@ -9,7 +9,7 @@ A part is a range of the chunk key. Ranges of keys that only the server can orde
 compared at once, in partitions by a digest of the key.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -27,7 +27,7 @@ from engine.run.verify.mirror_at import MirrorAt
 from engine.run.verify.partitions import Partitions
 from engine.run.verify.settling import Settling, only
 from engine.run.verify.source_rows import SourceRows
-from engine.run.verify.verdicts import PartResult
+from engine.run.verify.verdicts import Incomparable, PartResult
 
 _MOST_KEYS = 20_000
 """Keys that are compared exactly at the same time."""
@@ -68,7 +68,9 @@ class Found:
 class TableCheck:
     """Compares parts of one table, and collects what it finds in `found`."""
 
-    def __init__(self, source: SourceRows, settling: Settling) -> None:
+    def __init__(self, source: SourceRows, settling: Settling, ended: Callable[[], bool] = lambda: False) -> None:
+        """ended: whether to abandon the comparison."""
+        self._ended = ended
         self._source, self._settling = source, settling
         self._key, self._table = source.request.table.key, source.request.table
         self.found = Found()
@@ -160,6 +162,8 @@ class TableCheck:
 
     def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
         """Compare the rows of both sides. limits: the range that they are all rows of."""
+        if self._ended():
+            raise Incomparable("lagging", "the comparison was abandoned")
         compared = compare(source, mirror, self._key)
         self._note(part, source.num_rows)
         if not compared.total:

@@ -41,7 +41,7 @@ from engine.settings import Spec
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import current
+from engine.source.positions import current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 
 _ATTEMPTS = 4
@@ -53,8 +53,9 @@ _FEWEST_ROWS = 10_000
 class Verifier:
     """Verifies tables one by one. Close it at the end."""
 
-    def __init__(self, spec: Spec, directory: Directory) -> None:
-        self._spec, self._directory = spec, directory
+    def __init__(self, spec: Spec, directory: Directory, ended: Callable[[], bool] = lambda: False) -> None:
+        """ended: whether to abandon the comparison."""
+        self._spec, self._directory, self._ended = spec, directory, ended
         self.committed = Committed(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._captured = CapturedTables(spec)
@@ -127,6 +128,8 @@ class Verifier:
         self._captured.take(name, known)
         table, plan = self._captured.tables[name], self._captured.plans[name]
         session = self._opened(state)
+        if state.position.get("gtids") is not None:
+            session.watermarks.offer(Candidate(position_from_dict(state.position), server_time_s(session.connection)))
         if not same_columns(read_table(session.connection, table.database, table.name), table):
             raise Incomparable(
                 "lagging", "its columns have changed on the source, and the pipeline has not followed yet"
@@ -139,7 +142,7 @@ class Verifier:
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
         settling = Settling(source, lambda: self.committed.mirror(name, folder))
-        check = TableCheck(source, settling)
+        check = TableCheck(source, settling, self._ended)
         if scope.keys:
             check.keys(scope.keys)
         else:
@@ -220,19 +223,23 @@ class Verifier:
 
     def _opened(self, state: State) -> ReaderSession:
         """A session with the source, with a settled position."""
-        if self._session is None or self._identity != state.identity:
-            self._drop_session()
-            endpoint = self._endpoint(state)
-            with closing(open_connection(endpoint)) as connection:
-                kind = watermark_class(connection, describe(connection))
-            self._session, self._identity = ReaderSession(endpoint, kind, self._spec.source.settle_s), state.identity
-            # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that are
-            # read, and hide what changed without an event.
-            connection, server = self._session.connection, self._session.server
-            position = current(connection, server)
-            gtids = known_gtids(connection, endpoint, server, position, self._spec.first_server_id())
-            self._session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(connection)))
-        return self._session
+        if self._session is not None:
+            with suppress(pymysql.Error, OSError):
+                self._session.connection.ping(reconnect=False)
+                if self._identity == state.identity:
+                    return self._session
+        self._drop_session()
+        endpoint, first = self._endpoint(state), self._spec.first_server_id()
+        with closing(open_connection(endpoint)) as connection:
+            kind = watermark_class(connection, describe(connection))
+        session = ReaderSession(endpoint, kind, self._spec.source.settle_s)
+        # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that are read,
+        # and hide what changed without an event.
+        position = current(session.connection, session.server)
+        gtids = known_gtids(session.connection, endpoint, session.server, position, first)
+        session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(session.connection)))
+        self._session, self._identity = session, state.identity
+        return session
 
     def _drop_session(self) -> None:
         if self._session is not None:

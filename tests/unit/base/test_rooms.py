@@ -36,6 +36,7 @@ BASE |= {
     "startup",
     "tail",
     "verifications",
+    "verify_settings",
     "wording",
 }
 ROOMS: dict[str, set[str]] = {
@@ -50,8 +51,8 @@ ROOMS: dict[str, set[str]] = {
     "spark": {"capture"},
     "history": set(),
     "run": {"source", "decode", "plan", "capture", "ledger", "sink", "destination", "spark"},
-    "__main__": {"cli", "run", "plan", "source", "history", "destination", "explore"},
-    "cli": {"run"},
+    "__main__": {"cli"},
+    "cli": {"run", "plan", "source", "history", "destination", "explore"},
     "app": {"source", "plan", "explore", "history", "decode"},
 }
 """The rooms that each room may import besides the base. Every room may import `engine` itself, for its version."""

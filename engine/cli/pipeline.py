@@ -1,0 +1,405 @@
+"""The verbs that run and operate a pipeline."""
+
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from engine.cli.command import (
+    Json,
+    Reason,
+    SpecFile,
+    app,
+    guarded,
+    opened,
+    out,
+    print_json,
+    send,
+    to_runner,
+)
+from engine.errors import PreflightError, SpecError
+from engine.settings import load
+
+
+@app.command()
+@guarded
+def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
+    from engine.run.tables.membership_commands import members_in
+    from engine.run.tables.projection_rules import as_read, check_spec
+    from engine.source.endpoint import endpoint_of
+    from engine.source.preflight import minimal_grants, run_preflight
+    from engine.source.preflight_text import print_checks
+
+    spec, directory = opened(spec_file)
+    members, removed = members_in(directory)
+    endpoint, reads = endpoint_of(spec.source), partial(as_read, spec)
+    result = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members)
+    check_spec(spec, result.tables, removed)
+    added = sorted(f"{database}.{table}" for database, table in members.also)
+    grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
+    if as_json:
+        print_json({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
+    else:
+        print_checks(out, result, grants)
+    if not result.passed:
+        raise typer.Exit(PreflightError.exit_code)
+
+
+@app.command()
+@guarded
+def plan(
+    spec_file: SpecFile,
+    *,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Use the server's statistics only; touch no table.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how tables will be split and why, how long that takes, and how mirrors will be merged; --json lists every chunk."""
+    from engine.plan.show import json_parts, text_table
+    from engine.run.tables.membership_commands import members_in
+    from engine.source.catalog import captured_tables
+    from engine.source.connect import open_connection
+    from engine.source.endpoint import endpoint_of
+
+    spec, directory = opened(spec_file)
+    connection = open_connection(endpoint_of(spec.source))
+    try:
+        nulls, members = spec.source.invalid_dates == "null", members_in(directory)[0]
+        tables = captured_tables(connection, spec.source.tables, members, null_dates=nulls)
+        if as_json:
+            for part in json_parts(connection, tables, spec, exact=not estimate):
+                sys.stdout.write(part)
+        else:
+            out.print(text_table(connection, tables, spec, exact=not estimate))
+    finally:
+        connection.close()
+
+
+@app.command()
+@guarded
+def run(
+    spec_file: SpecFile,
+    *,
+    until: Annotated[str | None, typer.Option(help="When to end: snapshot or caught-up. By default, never.")] = None,
+    standby: Annotated[
+        bool, typer.Option("--standby", help="Wait until no other runner has the pipeline, then take over.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
+    from engine.run.observe.terminal import Lines, Screen
+    from engine.run.runner import UNTIL, run_pipeline
+
+    if until not in (None, *UNTIL):
+        raise SpecError(
+            f"--until {until} is not known.", hint=f"Known: {', '.join(UNTIL)}; without it the run never ends."
+        )
+    spec = load(spec_file)
+
+    def waits(why: str) -> None:
+        print_json({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
+
+    start = partial(run_pipeline, spec, spec_file, until, standby=waits if standby else None)
+    if as_json:
+        start(print_json)
+    elif out.is_terminal and not standby:
+        with Screen(out, spec.name) as screen:
+            start(screen.hear)
+    else:
+        start(Lines(out).hear)
+
+
+@app.command()
+@guarded
+def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """Show what the pipeline is doing. Works without a runner too."""
+    spec, directory = opened(spec_file)
+    from engine.run.observe.status import status as status_of
+    from engine.run.observe.status_text import print_status
+
+    now = status_of(directory, spec.name, spec.verify)
+    if as_json:
+        print_json(now)
+    else:
+        print_status(out, now)
+
+
+OnlySnapshot = Annotated[bool, typer.Option("--snapshot", help="Only the snapshot, not the binlog.")]
+SomeTables = Annotated[
+    list[str] | None, typer.Option("--table", help="Only this table's snapshot (database.table); repeatable.")
+]
+
+
+def _pausing(
+    spec_file: Path, verb: str, reason: str, table: list[str] | None, *, snapshot: bool, as_json: bool
+) -> None:
+    if not snapshot and not table:
+        to_runner(spec_file, verb, reason, as_json=as_json)
+        return
+    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": table}
+    send(spec_file, verb, arguments, reason, as_json=as_json)
+
+
+@app.command()
+@guarded
+def pause(
+    spec_file: SpecFile,
+    *,
+    snapshot: OnlySnapshot = False,
+    table: SomeTables = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Pause the pipeline, or only its snapshot, until `resume`. A pause of the snapshot lasts across restarts."""
+    _pausing(spec_file, "pause", reason, table, snapshot=snapshot, as_json=as_json)
+
+
+@app.command()
+@guarded
+def resume(
+    spec_file: SpecFile,
+    *,
+    snapshot: OnlySnapshot = False,
+    table: SomeTables = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Lift a pause, with the options that you gave to `pause`; or try an unreachable source, or a full disk, at once."""
+    _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
+
+
+@app.command()
+@guarded
+def throttle(
+    spec_file: SpecFile,
+    settings: Annotated[
+        list[str] | None, typer.Argument(help="Settings of [throttle] as TOML: max_rows_per_s=20000 readers=2")
+    ] = None,
+    *,
+    reset: Annotated[bool, typer.Option("--reset", help="Return to the settings of the spec.")] = False,
+    period: Annotated[str, typer.Option("--for", help="Only for this long, such as 2h; then as before.")] = "",
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
+    from engine.throttle_settings import throttle_changes
+
+    if bool(settings) == reset or (reset and period):
+        raise SpecError("Say what to change: key=value, or --reset without --for.", detail="Nothing was changed.")
+    changes = throttle_changes(opened(spec_file)[0].throttle, settings or (), period)
+    send(spec_file, "throttle", {"reset": True} if reset else changes, reason, as_json=as_json)
+
+
+@app.command()
+@guarded
+def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
+    """Stop the runner. It first finishes and publishes what is in progress."""
+    to_runner(spec_file, "stop", reason, as_json=as_json)
+
+
+@app.command()
+@guarded
+def redump(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="All tables; also restarts a pipeline that lost its position.")
+    ] = False,
+    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
+    limits: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
+    ] = None,
+    keys: Annotated[
+        str,
+        typer.Option(
+            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
+        ),
+    ] = "",
+    request: Annotated[
+        str,
+        typer.Option(
+            "--request",
+            help='All of this as one JSON document, from a file or, with -, from standard input: {"tables": […], '
+            '"chunks": […]}, "range" or "keys" instead of "chunks"; without "tables", all tables.',
+        ),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Read tables, or parts of one, again while the binlog keeps streaming, and correct the mirror.
+
+    Without a runner, the command waits for the next one.
+    """
+    from engine.run.redump.requests import arguments_from, arguments_of, check
+
+    if request and (table or everything or chunk or limits or keys):
+        raise SpecError("--request contains everything: give no tables and no parts with it.")
+    if not request and bool(table) == everything:
+        raise SpecError("Say which tables: --table database.table, once or more, or --all.")
+    spec, directory = opened(spec_file)
+    arguments = arguments_from(request) if request else arguments_of(table or [], chunk, limits, keys)
+    if not dry_run:
+        check(directory, arguments)
+        send(spec_file, "redump", arguments, reason, as_json=as_json)
+        return
+    from engine.run.redump.preview import as_grid, preview
+
+    affected = preview(directory, spec.sink.path, arguments)
+    if as_json:
+        print_json({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
+        return
+    out.print(as_grid(affected))
+    out.print("Nothing was sent.")
+
+
+@app.command()
+@guarded
+def maintain(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show sizes and what is due; send nothing.")] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones. By default, all tables.
+
+    No row changes, and nothing waits for it. The runner does the same by schedule. Without a runner, the command waits for the
+    next one.
+    """
+    from engine.explore.destination_sizes import as_grid, conditions
+    from engine.run.maintain import check
+
+    spec, directory = opened(spec_file)
+    if not dry_run:
+        check(directory, table or [])
+        send(spec_file, "maintain", {"tables": table or []}, reason, as_json=as_json)
+        return
+    found = conditions(spec, directory, table or [])
+    if as_json:
+        print_json({"tables": [one.as_dict() for one in found]})
+    else:
+        out.print(as_grid(found), "Nothing was sent.", sep="\n")
+
+
+@app.command()
+@guarded
+def bundle(
+    spec_file: SpecFile,
+    *,
+    out_file: Annotated[Path | None, typer.Option("--out", help="The zip to write; by default NAME-TIME.zip.")] = None,
+    with_values: Annotated[
+        bool, typer.Option("--with-values", help="Include chunk bounds and keys, which are row values.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Collect diagnostics in a zip: spec, status, checks, journals and log, without secrets."""
+    from engine import clock
+    from engine.run.observe.support_bundle import write_bundle
+
+    spec, directory = opened(spec_file)
+    file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
+    made = write_bundle(spec, spec_file, directory, file, with_values=with_values)
+    if as_json:
+        print_json(made.as_dict())
+        return
+    for name, size in made.parts:
+        out.print(f"{size:>12,}  {name}", markup=False)
+    out.print(f"{made.file}: look through it before you share it (README.txt lists its content).", markup=False)
+
+
+@app.command()
+@guarded
+def backup(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
+    from engine.run.backup import write_backup
+
+    spec, directory = opened(spec_file)
+    made = write_backup(spec, directory, file)
+    if as_json:
+        print_json(made.as_dict())
+        return
+    out.print(
+        f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
+    )
+    out.print("The rows stay in the destination: do not vacuum what those versions need.")
+
+
+@app.command()
+@guarded
+def restore(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
+    from engine.run.backup import restore as put_back
+
+    spec, directory = opened(spec_file)
+    made = put_back(spec, directory, file)
+    if as_json:
+        print_json(made.as_dict())
+    else:
+        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def console(context: typer.Context) -> None:
+    """Start the console. All options are passed to Streamlit, such as --server.port 8080."""
+    main_page = Path(__file__).resolve().parents[2] / "app" / "main.py"
+    command = [sys.executable, "-m", "streamlit", "run", str(main_page), *context.args]
+    os.execv(sys.executable, command)  # noqa: S606 - the console takes the place of this process
+
+
+NamedTables = Annotated[list[str], typer.Option("--table", help="A table (database.table); repeatable.")]
+
+
+@app.command("add-table")
+@guarded
+def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
+    """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
+
+    Adds all the named tables, or none of them. Without a runner, the command waits for the next one. The spec is not
+    changed.
+    """
+    _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)
+
+
+@app.command("remove-table")
+@guarded
+def remove_table(
+    spec_file: SpecFile,
+    *,
+    table: NamedTables,
+    drop: Annotated[bool, typer.Option("--drop", help="Also delete their mirrors and change logs.")] = False,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
+
+    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the command waits
+    for the next one.
+    """
+    _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
+
+
+def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
+    from engine.run.tables.membership_commands import check
+
+    _, directory = opened(spec_file)
+    check(directory, verb, arguments)
+    send(spec_file, verb, arguments, reason, as_json=as_json)

@@ -1,0 +1,111 @@
+"""What a table's verification is after one more result."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.directory import Directory
+from engine.errors import SpecError
+from engine.run.verify.recorded import Recorder, merged
+from engine.run.verify.scope import share
+from engine.run.verify.verdicts import Difference, PartResult, TableResult, worst
+from engine.verifications import Details, read_details, read_summaries, state_of
+
+DAY = 86_400.0
+NONE: Details = {"table": "d.t", "complete": False, "parts": [], "differences": []}
+PARTS = (PartResult(0, None, "10", 9, 0), PartResult(1, "10", None, 5, 0))
+WHOLE = TableResult("d.t", "verified", position="b.1:4", version=3, rows=14, parts=PARTS, at="2026-01-01T00:00:00Z")
+FOUND = Difference("missing", ("4",), chunk=0)
+NOW_S = 1_767_225_600.0 + 3600
+"""2026-01-01T01:00:00Z."""
+
+
+def diverged(result: TableResult, *found: Difference) -> TableResult:
+    """The result with differences."""
+    counts: dict[str, int] = {one.kind: sum(other.kind == one.kind for other in found) for one in found}
+    return replace(result, verdict="diverged", differences=found, differences_total=len(found), by_kind=counts)
+
+
+def test_a_table_is_as_old_as_its_oldest_part() -> None:
+    """A later comparison of one part leaves the others as they are."""
+    summary, details = merged(None, NONE, WHOLE, 0)
+    assert (summary["at"], summary["rows"], summary["parts"]) == (WHOLE.at, 14, 2)
+    assert state_of(summary, 0, DAY, NOW_S) == ("verified", "")
+    later = replace(WHOLE, parts=PARTS[:1], whole=False, at="2026-01-02T00:00:00Z", position="b.1:9", version=4)
+    summary, details = merged(summary, details, later, 0)
+    assert (summary["at"], summary["last"], summary["position"]) == (WHOLE.at, later.at, "b.1:4")
+    assert [part["at"] for part in details["parts"]] == [later.at, WHOLE.at]
+
+
+def test_a_part_does_not_verify_a_table() -> None:
+    """A table is stale until all of it was compared."""
+    summary, _ = merged(None, NONE, replace(WHOLE, parts=PARTS[:1], whole=False), 0)
+    assert summary["at"] == ""
+    assert state_of(summary, 0, DAY, NOW_S)[0] == "stale"
+
+
+def test_when_it_is_stale() -> None:
+    """Not compared yet, resnapshotted since, or compared more than two periods ago."""
+    summary, _ = merged(None, NONE, WHOLE, 0)
+    assert state_of(None, 0, DAY, NOW_S) == ("stale", "it was not verified yet")
+    assert state_of(summary, 1, DAY, NOW_S) == ("stale", "it was resnapshotted since")
+    assert state_of(summary, 0, 1000.0, NOW_S) == ("stale", "it was verified too long ago")
+
+
+def test_differences_stay_until_their_rows_are_compared_again() -> None:
+    """Another part says nothing about them; their part, their keys or the whole table does."""
+    other = Difference("different", ("12",), ("v",), chunk=1)
+    summary, details = merged(None, NONE, diverged(WHOLE, FOUND, other), 0)
+    assert (summary["differences"], state_of(summary, 0, DAY, NOW_S)[0]) == (2, "diverged")
+    part = replace(WHOLE, parts=PARTS[1:], whole=False)
+    left, kept = merged(summary, details, part, 0)
+    assert (left["differences"], left["by_kind"], [one["key"] for one in kept["differences"]]) == (
+        1,
+        {"missing": 1},
+        [("4",)],
+    )
+    keys = replace(WHOLE, parts=(), whole=False)
+    left, kept = merged(summary, details, keys, 0, [("4",), ("12",)])
+    assert (left["differences"], left["verdict"], kept["differences"], len(kept["parts"])) == (0, "verified", [], 2)
+    assert merged(summary, details, WHOLE, 0)[0]["differences"] == 0
+
+
+def test_what_cannot_be_compared_keeps_what_is_known() -> None:
+    """An unverifiable table says why; a lagging one is verified as before."""
+    summary, details = merged(None, NONE, WHOLE, 0)
+    lagging, kept = merged(summary, details, TableResult("d.t", "lagging", "why", at="2026-01-03T00:00:00Z"), 0)
+    assert (lagging["at"], lagging["verdict"], kept) == (WHOLE.at, "lagging", details)
+    stopped, _ = merged(summary, details, TableResult("d.t", "unverifiable", "it has stopped", at=WHOLE.at), 0)
+    assert state_of(stopped, 0, DAY, NOW_S) == ("unverifiable", "it has stopped")
+
+
+def test_results_are_saved(tmp_path: Path) -> None:
+    """A recorder adds to what another one has saved."""
+    directory = Directory(tmp_path)
+    assert read_summaries(directory) == {}
+    assert read_details(directory, "d.t")["parts"] == []
+    for name in ("d.t", "d." + "long" * 60):
+        recorder = Recorder(directory)
+        recorder.record(replace(diverged(WHOLE, FOUND), table=name), 0)
+        recorder.flush()
+        assert read_details(directory, name)["differences"][0]["key"] == ["4"]
+    assert {name: one["differences"] for name, one in read_summaries(directory).items()} == {"d.t": 1, name: 1}
+
+
+def test_worst() -> None:
+    """A difference outweighs what could not be compared."""
+    lagging = replace(WHOLE, verdict="lagging")
+    assert (worst([]), worst([WHOLE, lagging]), worst([lagging, diverged(WHOLE, FOUND)])) == (
+        "verified",
+        "lagging",
+        "diverged",
+    )
+
+
+def test_shares() -> None:
+    """`5%` or `0.05`."""
+    assert (share(""), share("5%"), share("0.25"), share("100%")) == (1.0, 0.05, 0.25, 1.0)
+    for wrong in ("0", "101%", "five", "-1"):
+        with pytest.raises(SpecError):
+            share(wrong)
