@@ -9,6 +9,7 @@ PIPELINES, NEW, LIVE, REDUMP, EXPLORE, HISTORY, DIAGNOSTICS = (
     f"screens/{name}.py" for name in ("pipelines", "new", "live", "redump", "explore", "history", "diagnostics")
 )
 TABLE = "screens/table.py"
+VERIFY = "screens/verify.py"
 
 ALERTS = "screens/alerts.py"
 
@@ -28,12 +29,13 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(_to_pipelines, title="Pipelines", url_path="pipelines", visibility="hidden"),
         st.Page(LIVE, title="Live", icon=":material/monitor_heart:", url_path="live"),
         st.Page(TABLE, title="Table", icon=":material/table:", url_path="table"),
+        st.Page(VERIFY, title="Verify", icon=":material/fact_check:", url_path="verify"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
         st.Page(ALERTS, title="Alerts", icon=":material/notifications:", url_path="alerts"),
     ]
     if not operator:
         return usual
-    pipelines, to_pipelines, live, table, history, alerts = usual
+    pipelines, to_pipelines, live, table, verify, history, alerts = usual
     return [
         pipelines,
         to_pipelines,
@@ -41,6 +43,7 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(NEW, title="New pipeline", icon=":material/add_circle:", url_path="new"),
         live,
         table,
+        verify,
         st.Page(REDUMP, title="Redump", icon=":material/sync:", url_path="redump"),
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         history,

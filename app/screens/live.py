@@ -8,6 +8,7 @@ from app.parts import (
     access,
     chunk_section,
     controls,
+    data_light,
     destination_section,
     health_strip,
     home,
@@ -44,7 +45,7 @@ def top(where: Directory, drawn_state: str) -> None:
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
     stopped = stopped_tables(home.ask(table_queries.progress, name))
-    health_strip.draw(layers(runner, lag, recent, now, stopped))
+    health_strip.draw((*layers(runner, lag, recent, now, stopped), data_light.layer_of(where, now)))
     raised = home.firing(where, runner)
     # `runner_notice` has a panel for a failed or lost runner.
     noticed = ("run_failed", "runner_lost") if runner.problem else ()

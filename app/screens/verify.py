@@ -1,0 +1,243 @@
+"""Verify: whether the mirrors equal the source, since when, which rows differ, and their repair."""
+
+from functools import partial
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection
+from app.parts.autorefresh import autorefresh
+from app.view import verification, words
+from engine import clock
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.verifications import Details, read_details
+
+_PATIENCE_S = 6 * 3600.0
+_CELLS = 2000
+_REPORT = "report.html"
+
+
+@autorefresh()
+def overview(where: Directory) -> None:
+    """The numbers of the pipeline, and its tables."""
+    now = clock.utc_now()
+    found = data_light.tables_of(where, now)
+    shown = verification.layer(found, now)
+    able = [one for one in found if one.state != "unverifiable"]
+    oldest = min((one.at for one in able if one.at), default=None)
+    cells = st.columns(4)
+    cells[0].metric("Verified tables", f"{sum(one.state == 'verified' for one in found):,} of {len(found):,}")
+    complete = oldest is not None and all(one.at for one in able)
+    age = words.duration(round((now - oldest).total_seconds())) if complete and oldest else words.NOTHING
+    cells[1].metric(
+        "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
+    )
+    rows = sum(one.differences for one in found)
+    cells[2].metric("Rows that differ", f"{rows:,}")
+    cells[3].metric("Compared rows", words.count(sum(one.summary["rows"] for one in found if one.summary)))
+    st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
+    st.caption(verification.schedule(data_light.verify_settings(where)))
+    table_rows = [
+        {"Page": places.table_address(where.root.name, one.table), **row}
+        for one, row in zip(found, verification.table_rows(found), strict=True)
+    ]
+    st.dataframe(
+        pd.DataFrame(table_rows),
+        hide_index=True,
+        key="verified-tables",
+        height=420 if len(table_rows) > 11 else "auto",
+        column_config={"Page": columns.page()}
+        | columns.time("Verified")
+        | columns.figures("Rows", "Parts", "Version", "Took"),
+        alt="The tables and whether they are verified",
+    )
+    messages.freshness(now)
+
+
+def _job(where: Directory) -> str:
+    return f"verify {where.root.name}"
+
+
+def _run(where: Directory, words_of: list[str]) -> dict[str, Any]:
+    where.verifications.mkdir(parents=True, exist_ok=True)
+    report = ["--report", str(where.verifications / _REPORT)]
+    return engine.ask("verify", where.spec, [*words_of, *report], timeout_s=_PATIENCE_S)
+
+
+def _start(where: Directory, words_of: list[str], key: str, click: int) -> None:
+    if controls.first_time(key, click) and access.operator():
+        jobs.forget(_job(where))
+        jobs.start(_job(where), partial(_run, where, words_of))
+
+
+def actions(where: Directory, table: str | None) -> None:
+    """Buttons that verify the pipeline or the table, the running job, and the report."""
+    name, busy = where.root.name, jobs.running(_job(where))
+    with st.container(horizontal=True, vertical_alignment="center"):
+        if access.operator():
+            for label, words_of, key in (
+                ("Verify all tables", [], "all"),
+                ("Verify this table", ["--table", table or ""], "table"),
+            ):
+                if key == "all" or table:
+                    click = controls.clicks(f"verify {key} {name}")
+                    st.button(
+                        label,
+                        icon=":material/fact_check:",
+                        key=f"verify-{key}-{name}-{click}",
+                        disabled=busy,
+                        on_click=_start,
+                        args=(where, words_of, f"verify {key} {name}", click),
+                    )
+        report = where.verifications / _REPORT
+        if report.exists():
+            st.download_button(
+                "Download the report",
+                report.read_bytes(),
+                f"{name}-verification.html",
+                "text/html",
+                icon=":material/download:",
+                help="Of the last verification from this page: a page to print, with a checksum of itself.",
+            )
+    if jobs.known(_job(where)):
+        try:
+            answer = jobs.result(_job(where), "Comparing with the source", partial(_run, where, []))
+        except TidemarkError as problem:
+            messages.error(problem)
+            return
+        if answer is not None:
+            rows = sum(one["rows"] for one in answer["tables"])
+            total = sum(one["differences_total"] for one in answer["tables"])
+            colour, text = ("red", f"{words.plural(total, 'row')} differ") if total else ("green", "no row differs")
+            st.markdown(f":{colour}[Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.]")
+
+
+def differences(where: Directory, table: str, details: Details) -> None:
+    """The rows that differ, both sides of one of them, and the repair."""
+    found = details["differences"]
+    st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
+    if not found:
+        st.caption("No row of this table is known to differ.")
+        return
+    st.dataframe(
+        pd.DataFrame(verification.difference_rows(details)),
+        hide_index=True,
+        key=f"differences-{table}",
+        height=320 if len(found) > 8 else "auto",
+        column_config={"Likely cause": columns.sentences()},
+        row_height=columns.height(one["cause"] for one in found),
+        alt="The rows that differ",
+    )
+    keys = list(dict.fromkeys(verification.key_text(one) for one in found))
+    if st.session_state.get("key") not in keys:
+        st.session_state["key"] = st.query_params.get("key") if st.query_params.get("key") in keys else keys[0]
+    selection.note("key")
+    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    chosen = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
+    with right:
+        _repair(where, table, len(keys))
+    for one in (one for one in found if verification.key_text(one) == chosen):
+        st.markdown(f"**{words.escape(str(one['kind']).capitalize())}** :gray[{words.escape(one['cause'])}]")
+        st.table(pd.DataFrame(verification.side_by_side(one)).set_index("Column"))
+
+
+def _repair(where: Directory, table: str, rows: int) -> None:
+    if not access.operator():
+        return
+    name = where.root.name
+    click = controls.clicks(f"repair {name}")
+    with st.popover("Repair", icon=":material/build:", disabled=jobs.running(_job(where))):
+        st.markdown(
+            "The table is compared again. Rows that differ are redumped: read from the source, and written to the mirror. "
+            f"{words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
+            width=420,
+        )
+        reason = st.text_input("Reason", key=f"reason-{name}-{click}", placeholder="For the journal; optional")
+        actor = access.actor()
+        why = f"{reason} (by {actor})" if actor and reason else reason or (f"by {actor}" if actor else "")
+        words_of = ["--table", table, "--repair", *(["--reason", why] if why else [])]
+        st.button(
+            "Repair and verify",
+            type="primary",
+            key=f"repair-{name}-{click}",
+            on_click=_start,
+            args=(where, words_of, f"repair {name}", click),
+        )
+
+
+def parts(table: str, details: Details) -> None:
+    """The heat map of the table's parts, by age; those with differences are red."""
+    cells = verification.part_cells(details["parts"], _CELLS)
+    if len(cells) < 2:
+        return
+    st.subheader("Parts by age", anchor=False)
+    now_s, width = clock.unix_s(), 50
+    ages = [None if at is None else max(now_s - at, 0.0) for _, _, at, _ in cells]
+    hover = [
+        f"{label}: {'never compared' if age is None else words.duration(round(age)) + ' ago'}, {rows}"
+        + (f", {words.plural(count, 'row')} differ" if count else "")
+        for (label, rows, _, count), age in zip(cells, ages, strict=True)
+    ]
+    lines = range(0, len(cells), width)
+    figure = go.Figure(
+        [
+            go.Heatmap(
+                z=[[None if age is None else age / 3600 for age in ages[n : n + width]] for n in lines],
+                text=[hover[n : n + width] for n in lines],
+                hovertemplate="%{text}<extra></extra>",
+                colorscale="Blues",
+                colorbar={"title": "hours ago", "thickness": 12},
+                xgap=2,
+                ygap=2,
+            ),
+            go.Scatter(
+                x=[n % width for n, cell in enumerate(cells) if cell[3]],
+                y=[n // width for n, cell in enumerate(cells) if cell[3]],
+                text=[hover[n] for n, cell in enumerate(cells) if cell[3]],
+                mode="markers",
+                marker={"symbol": "x", "color": "#d93025", "size": 10},
+                hovertemplate="%{text}<extra></extra>",
+                showlegend=False,
+            ),
+        ]
+    )
+    figure.update_yaxes(autorange="reversed", visible=False)
+    figure.update_xaxes(visible=False)
+    figure.update_layout(height=80 + 24 * len(lines), margin={"l": 0, "r": 0, "t": 8, "b": 0})
+    st.plotly_chart(figure, key=f"parts-{table}")
+    st.caption("A cell is a part of the table, usually a chunk. Darker: compared longer ago. ✕: has rows that differ.")
+
+
+def page() -> None:
+    """The page."""
+    found = {where.root.name: where for where in home.directories()}
+    title, choice = st.columns([3, 2], vertical_alignment="bottom")
+    title.title("Verify", anchor=False)
+    if not found:
+        messages.nothing("No pipelines yet", "Here you can see whether their mirrors equal the source.")
+        return
+    with choice:
+        where = selection.pipeline(found)
+    if where is None:
+        selection.unselected()
+        return
+    overview(where)
+    listed = data_light.tables_of(where, clock.utc_now())
+    if not listed:
+        return
+    left, _ = st.columns([2, 3])
+    with left:
+        table = selection.table([one.table for one in listed], usual=listed[0].table)
+    actions(where, table)
+    if table is None:
+        selection.no_table()
+        return
+    details = read_details(where, table)
+    differences(where, table, details)
+    parts(table, details)
+
+
+page()

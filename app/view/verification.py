@@ -1,0 +1,189 @@
+"""What the console shows of a pipeline's verification: the fourth light, the tables, their parts and the rows that differ."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.view import words
+from app.view.health import Layer
+from engine import clock
+from engine.verifications import Details, PartState, State, Summary, state_of
+from engine.verify_settings import OFF, Verify
+
+_TIP = (
+    "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago counts. The page "
+    "Verify shows each table."
+)
+STATES: Mapping[State, tuple[str, str, str]] = {
+    "verified": ("Verified", "green", ":material/verified:"),
+    "stale": ("Not verified", "gray", ":material/history_toggle_off:"),
+    "diverged": ("Rows differ", "red", ":material/difference:"),
+    "unverifiable": ("Cannot be verified", "gray", ":material/help:"),
+}
+"""The label, colour and icon of each state."""
+
+
+@dataclass(frozen=True)
+class VerifiedTable:
+    """The verification of one table."""
+
+    table: str
+    state: State
+    why: str
+    """The reason as a clause; empty if none is needed."""
+    summary: Summary | None
+
+    @property
+    def at(self) -> datetime | None:
+        """When its oldest part was verified; None if some part never was."""
+        return clock.parse_utc(self.summary["at"]) if self.summary and self.summary["at"] else None
+
+    @property
+    def differences(self) -> int:
+        """Rows that differ."""
+        return self.summary["differences"] if self.summary else 0
+
+
+def tables_of(
+    names: Sequence[str], summaries: Mapping[str, Summary], verify: Verify, now: datetime
+) -> list[VerifiedTable]:
+    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
+    found = []
+    for name in names:
+        summary = summaries.get(name)
+        generation = summary["generation"] if summary else 0
+        found.append(VerifiedTable(name, *state_of(summary, generation, verify.period_s, now.timestamp()), summary))
+    order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
+    return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
+
+
+def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
+    """The fourth light. It is green only if every table that can be verified is."""
+    counts = Counter(one.state for one in tables)
+    able = [one for one in tables if one.state != "unverifiable"]
+    rows = sum(one.differences for one in tables)
+    notes = []
+    if counts["unverifiable"]:
+        notes.append(f"{words.plural(counts['unverifiable'], 'table')} cannot be verified")
+    if rows:
+        where = words.plural(counts["diverged"], "table")
+        return Layer("Data", f"{words.plural(rows, 'row')} differ", "red", (f"in {where}", *notes), _TIP)
+    if not able:
+        return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
+    done = counts["verified"]
+    if done < len(able):
+        headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
+        return Layer("Data", headline, "gray", (_stale(able), *notes), _TIP)
+    oldest = min(one.at for one in able if one.at is not None)
+    return Layer("Data", "Verified", "green", (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
+
+
+def _stale(tables: Sequence[VerifiedTable]) -> str:
+    """Why the most tables are stale."""
+    (why, count), *_ = Counter(one.why for one in tables if one.state == "stale").most_common(1)
+    return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+
+
+def _age_s(at: datetime, now: datetime) -> float:
+    return round(max((now - at).total_seconds(), 0.0))
+
+
+def schedule(verify: Verify) -> str:
+    """How often the runner verifies, in words."""
+    if verify.period == OFF:
+        return "Only on request: continuous verification is off (`verify.period`)."
+    return (
+        f"The runner compares every row about every {words.duration(verify.period_s)}, the oldest first. "
+        f"It reads for at most {verify.share:.0%} of the time."
+    )
+
+
+def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
+    """Rows of the list of tables."""
+    return [
+        {
+            "State": STATES[one.state][0]
+            if one.state != "diverged"
+            else f"{words.plural(one.differences, 'row')} differ",
+            "Table": one.table,
+            "Verified": one.at,
+            "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
+            "Parts": _parts(one.summary),
+            "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
+            "Version": _version(one.summary),
+            "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
+            "Why": one.why[:1].upper() + one.why[1:],
+        }
+        for one in tables
+    ]
+
+
+def _parts(summary: Summary | None) -> str:
+    if summary is None or not summary["parts"]:
+        return words.NOTHING
+    return f"{summary['compared']:,} of {summary['parts']:,}"
+
+
+def _version(summary: Summary | None) -> str:
+    return words.NOTHING if summary is None or summary["version"] is None else f"{summary['version']:,}"
+
+
+def difference_rows(details: Details) -> list[dict[str, Any]]:
+    """Rows of the list of differences."""
+    return [
+        {
+            "Kind": str(one["kind"]).capitalize(),
+            "Key": key_text(one),
+            "Chunk": words.NOTHING if one.get("chunk") is None else f"{one['chunk']:,}",
+            "Columns": ", ".join(one["columns"]),
+            "Likely cause": one["cause"],
+        }
+        for one in details["differences"]
+    ]
+
+
+def key_text(difference: Mapping[str, Any]) -> str:
+    """The key of a difference: `17`, or `de, 5`."""
+    return ", ".join(difference["key"])
+
+
+def side_by_side(difference: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Both rows of a difference, a line per column; columns that differ are marked."""
+    source, mirror = difference.get("source"), difference.get("mirror")
+    names = dict.fromkeys([*(source or {}), *(mirror or {})])
+    differing = set(difference["columns"])
+    return [
+        {
+            "": "≠" if name in differing or source is None or mirror is None else "",
+            "Column": name,
+            "Source": "no row" if source is None else value_text(source.get(name)),
+            "Mirror": "no row" if mirror is None else value_text(mirror.get(name)),
+        }
+        for name in names
+    ]
+
+
+def value_text(value: Any) -> str:
+    """A value as text; NULL apart from the text "NULL"."""
+    return "NULL" if value is None else str(value)
+
+
+def part_cells(parts: Sequence[PartState], most: int) -> list[tuple[str, str, float | None, int]]:
+    """Cells of the heat map: label, hover text, age as seconds since 1970 (None: never), differences.
+
+    At most `most` cells: neighbours are one cell, with the oldest age and the sum of the differences.
+    """
+    step = max(-(-len(parts) // most), 1)
+    cells = []
+    for first in range(0, len(parts), step):
+        some = parts[first : first + step]
+        ats = [part["at"] for part in some]
+        oldest = None if "" in ats else clock.parse_utc(min(ats)).timestamp()
+        differences = sum(part["differences"] for part in some)
+        numbers = [part["chunk"] for part in some if part["chunk"] is not None]
+        label = "the table" if not numbers else f"chunk {min(numbers):,}" if len(some) == 1 else f"{len(some):,} chunks"
+        rows = sum(part["rows"] for part in some)
+        cells.append((label, f"{words.count(rows)} rows", oldest, differences))
+    return cells
