@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.wording import NOTHING, count, duration, plural
+from engine.wording import NOTHING, count, duration, plural, rows_differ
 
 Event = Mapping[str, Any]
 
@@ -242,7 +242,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         f"{count(e.get('added_files'))}, {count((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))} bytes less"
     ),
     "table.verified": lambda e: (
-        f"Verification: {plural(e['differences'], 'row')} differ"
+        f"Verification: {rows_differ(e['differences'])}"
         if e.get("differences")
         else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),

@@ -34,6 +34,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def rows_differ(number: int, of: str = "") -> str:
+    """`1 row differs`, `3 rows differ`; `3 rows of shop.orders differ`."""
+    return f"{plural(number, 'row')}{f' of {of}' if of else ''} {'differs' if number == 1 else 'differ'}"
+
+
 def _short(value: float) -> str:
     if abs(value) >= 100 or value == int(value):
         return f"{value:.0f}"

@@ -14,6 +14,7 @@ from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.verifications import Details, read_details
+from engine.wording import rows_differ
 
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000
@@ -111,7 +112,7 @@ def actions(where: Directory, table: str | None) -> None:
         if answer is not None:
             rows = sum(one["rows"] for one in answer["tables"])
             total = sum(one["differences_total"] for one in answer["tables"])
-            colour, text = ("red", f"{words.plural(total, 'row')} differ") if total else ("green", "no row differs")
+            colour, text = ("red", rows_differ(total)) if total else ("green", "no row differs")
             st.markdown(f":{colour}[Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.]")
 
 
@@ -155,17 +156,23 @@ def _repair(where: Directory, table: str, rows: int) -> None:
             f"{words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
             width=420,
         )
-        reason = st.text_input("Reason", key=f"reason-{name}-{click}", placeholder="For the journal; optional")
-        actor = access.actor()
-        why = f"{reason} (by {actor})" if actor and reason else reason or (f"by {actor}" if actor else "")
-        words_of = ["--table", table, "--repair", *(["--reason", why] if why else [])]
+        st.text_input("Reason", key=f"reason-{name}-{click}", placeholder="For the journal; optional")
         st.button(
             "Repair and verify",
             type="primary",
             key=f"repair-{name}-{click}",
-            on_click=_start,
-            args=(where, words_of, f"repair {name}", click),
+            on_click=_start_repair,
+            args=(where, table, click),
         )
+
+
+def _start_repair(where: Directory, table: str, click: int) -> None:
+    """Start the repair. The reason may arrive with the click, after the button was drawn."""
+    name, actor = where.root.name, access.actor()
+    reason = str(st.session_state.get(f"reason-{name}-{click}") or "")
+    why = " ".join(filter(None, (reason, f"(by {actor})" if actor else "")))
+    words_of = ["--table", table, "--repair", *(["--reason", why] if why else [])]
+    _start(where, words_of, f"repair {name}", click)
 
 
 def parts(table: str, details: Details) -> None:
@@ -178,7 +185,7 @@ def parts(table: str, details: Details) -> None:
     ages = [None if at is None else max(now_s - at, 0.0) for _, _, at, _ in cells]
     hover = [
         f"{label}: {'never compared' if age is None else words.duration(round(age)) + ' ago'}, {rows}"
-        + (f", {words.plural(count, 'row')} differ" if count else "")
+        + (f", {rows_differ(count)}" if count else "")
         for (label, rows, _, count), age in zip(cells, ages, strict=True)
     ]
     lines = range(0, len(cells), width)

@@ -8,9 +8,9 @@ from typing import Any
 
 from app.view import words
 from app.view.health import Layer
-from engine import clock
 from engine.verifications import Details, PartState, State, Summary, state_of
 from engine.verify_settings import OFF, Verify
+from engine.wording import rows_differ
 
 _TIP = (
     "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago counts. The page "
@@ -38,7 +38,7 @@ class VerifiedTable:
     @property
     def at(self) -> datetime | None:
         """When its oldest part was verified; None if some part never was."""
-        return clock.parse_utc(self.summary["at"]) if self.summary and self.summary["at"] else None
+        return datetime.fromisoformat(self.summary["at"]) if self.summary and self.summary["at"] else None
 
     @property
     def differences(self) -> int:
@@ -69,7 +69,7 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
         notes.append(f"{words.plural(counts['unverifiable'], 'table')} cannot be verified")
     if rows:
         where = words.plural(counts["diverged"], "table")
-        return Layer("Data", f"{words.plural(rows, 'row')} differ", "red", (f"in {where}", *notes), _TIP)
+        return Layer("Data", rows_differ(rows), "red", (f"in {where}", *notes), _TIP)
     if not able:
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
@@ -104,9 +104,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
     """Rows of the list of tables."""
     return [
         {
-            "State": STATES[one.state][0]
-            if one.state != "diverged"
-            else f"{words.plural(one.differences, 'row')} differ",
+            "State": STATES[one.state][0] if one.state != "diverged" else rows_differ(one.differences),
             "Table": one.table,
             "Verified": one.at,
             "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
@@ -180,7 +178,7 @@ def part_cells(parts: Sequence[PartState], most: int) -> list[tuple[str, str, fl
     for first in range(0, len(parts), step):
         some = parts[first : first + step]
         ats = [part["at"] for part in some]
-        oldest = None if "" in ats else clock.parse_utc(min(ats)).timestamp()
+        oldest = None if "" in ats else datetime.fromisoformat(min(ats)).timestamp()
         differences = sum(part["differences"] for part in some)
         numbers = [part["chunk"] for part in some if part["chunk"] is not None]
         label = "the table" if not numbers else f"chunk {min(numbers):,}" if len(some) == 1 else f"{len(some):,} chunks"

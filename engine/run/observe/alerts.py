@@ -46,7 +46,7 @@ from engine.events import (
 from engine.journal import Entry
 from engine.sentences import parked, remedy
 from engine.settings import Alerts as Settings
-from engine.wording import plural
+from engine.wording import rows_differ
 
 Name = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
@@ -226,7 +226,7 @@ class Alerts:
         if not count:
             yield from self._clear(name, f"No row of {event.table} differs from the source.", 0.0)
         elif name not in self.standing:
-            message = f"{plural(count, 'row')} of {event.table} differ from the source."
+            message = f"{rows_differ(count, event.table)} from the source."
             yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:

@@ -6,7 +6,7 @@ from rich.table import Table as Grid
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus, TableVerification
 from engine.sentences import parked
-from engine.wording import duration, plural
+from engine.wording import duration, rows_differ
 
 
 def print_status(out: Console, now: Status) -> None:
@@ -64,7 +64,7 @@ def _verified(found: TableVerification | None) -> str:
     if found is None:
         return "—"
     if found["state"] == "diverged":
-        return f"{plural(found['differences'], 'row')} differ"
+        return rows_differ(found["differences"])
     return (
         f"verified {(found['at'] or '')[:16]}Z" if found["state"] == "verified" else f"{found['state']}: {found['why']}"
     )

@@ -1,0 +1,150 @@
+"""The fourth light and the page Verify."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.view.verification import (
+    VerifiedTable,
+    difference_rows,
+    layer,
+    part_cells,
+    schedule,
+    side_by_side,
+    table_rows,
+    tables_of,
+)
+from engine import clock
+from engine.verifications import PartState, Summary
+from engine.verify_settings import Verify
+
+NOW = clock.parse_utc("2026-11-25T12:00:00Z")
+SUMMARY: Summary = {
+    "verdict": "verified",
+    "why": "",
+    "at": "2026-11-25T10:00:00Z",
+    "last": "2026-11-25T11:00:00Z",
+    "position": "binlog.000001:4",
+    "version": 3,
+    "level": "rows",
+    "rows": 1200,
+    "differences": 0,
+    "by_kind": {},
+    "parts": 2,
+    "compared": 2,
+    "generation": 0,
+    "seconds": 1.5,
+}
+MISSING: dict[str, Any] = {
+    "kind": "missing",
+    "key": ["de", "5"],
+    "columns": [],
+    "cause": "cause",
+    "source": {"id": 5, "note": None},
+    "mirror": None,
+    "chunk": 7,
+}
+
+
+def summary(**changes: Any) -> Summary:
+    """A summary with other values."""
+    return {**SUMMARY, **changes}  # type: ignore[typeddict-item]
+
+
+def tables(**summaries: Summary | None) -> list[VerifiedTable]:
+    """Tables with these summaries."""
+    known = {name: one for name, one in summaries.items() if one is not None}
+    return tables_of(list(summaries), known, Verify(), NOW)
+
+
+@pytest.mark.parametrize(
+    ("found", "headline", "colour"),
+    [
+        (tables(a=SUMMARY, b=summary(at="2026-11-24T10:00:00Z")), "Verified", "green"),
+        (tables(a=SUMMARY, b=None), "1 of 2 verified", "gray"),
+        (tables(a=None, b=None), "Not verified yet", "gray"),
+        (tables(a=SUMMARY, b=summary(at="2026-10-01T10:00:00Z")), "1 of 2 verified", "gray"),
+        (tables(a=SUMMARY, b=summary(differences=3, verdict="diverged")), "3 rows differ", "red"),
+        (tables(a=summary(differences=1, at="", verdict="diverged"), b=None), "1 row differs", "red"),
+        (tables(a=summary(verdict="unverifiable", why="it has no key")), "Not verified", "gray"),
+        ([], "Not verified", "gray"),
+    ],
+)
+def test_the_light(found: list[VerifiedTable], headline: str, colour: str) -> None:
+    """Green only if all tables that can be verified are; red as soon as one row differs."""
+    shown = layer(found, NOW)
+    assert (shown.title, shown.headline, shown.colour) == ("Data", headline, colour)
+
+
+def test_details_name_the_age_and_what_is_left_out() -> None:
+    """The oldest table counts."""
+    found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
+    assert layer(found, NOW).details == ("2 d ago or later", "1 table cannot be verified")
+    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: it was not verified yet",)
+
+
+def test_tables_that_need_an_operator_come_first() -> None:
+    """Then the one that was verified longest ago."""
+    found = tables(
+        new=SUMMARY,
+        old=summary(at="2026-11-24T10:00:00Z"),
+        never=None,
+        bad=summary(differences=2),
+        keyless=summary(verdict="unverifiable", why="it has no key"),
+    )
+    assert [one.table for one in found] == ["bad", "never", "keyless", "old", "new"]
+    rows = table_rows(found)
+    assert [row["State"] for row in rows] == [
+        "2 rows differ",
+        "Not verified",
+        "Cannot be verified",
+        "Verified",
+        "Verified",
+    ]
+    assert rows[1]["Position"] == rows[1]["Rows"] == rows[1]["Version"] == "—"
+    assert rows[2]["Why"] == "It has no key"
+    assert rows[4]["Verified"] == clock.parse_utc(SUMMARY["at"])
+
+
+def test_differences_side_by_side() -> None:
+    """Columns that differ are marked; NULL and no row are told apart."""
+    assert side_by_side(MISSING) == [
+        {"": "≠", "Column": "id", "Source": "5", "Mirror": "no row"},
+        {"": "≠", "Column": "note", "Source": "NULL", "Mirror": "no row"},
+    ]
+    different = {**MISSING, "kind": "different", "columns": ["note"], "mirror": {"id": 5, "note": "NULL"}}
+    assert [line[""] for line in side_by_side(different)] == ["", "≠"]
+    listed = difference_rows({"table": "t", "complete": True, "parts": [], "differences": [MISSING]})
+    assert listed == [{"Kind": "Missing", "Key": "de, 5", "Chunk": "7", "Columns": "", "Likely cause": "cause"}]
+
+
+def test_parts_of_a_large_table_are_drawn_together() -> None:
+    """A cell has the oldest age of its parts, and all their differences."""
+    ats = [clock.utc_text(NOW - timedelta(hours=n)) for n in range(5)]
+    parts: list[PartState] = [
+        {
+            "chunk": n,
+            "lower": None,
+            "upper": None,
+            "at": at,
+            "rows": 10,
+            "differences": n == 3,
+            "position": None,
+            "version": None,
+        }
+        for n, at in enumerate(ats)
+    ]
+    assert [cell[0] for cell in part_cells(parts, 10)] == [f"chunk {n}" for n in range(5)]
+    cells = part_cells(parts, 3)
+    assert [(label, count) for label, _, _, count in cells] == [("2 chunks", 0), ("2 chunks", 1), ("chunk 4", 0)]
+    assert cells[0][2] == clock.parse_utc(ats[1]).timestamp()
+    parts[0]["at"] = ""
+    assert part_cells(parts, 3)[0][2] is None
+
+
+def test_the_schedule() -> None:
+    """As set in the spec."""
+    assert "7 d" in schedule(Verify())
+    assert "5%" in schedule(Verify())
+    assert "off" in schedule(Verify(period="off"))
