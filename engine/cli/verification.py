@@ -37,7 +37,9 @@ def verify(
         ),
     ] = "",
     sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
-    level: Annotated[str, typer.Option("--level", help="What is compared: counts or rows.")] = "rows",
+    level: Annotated[
+        str, typer.Option("--level", help="What is compared: counts or rows. checksum means rows.")
+    ] = "rows",
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
@@ -60,7 +62,7 @@ def verify(
     from engine.run.verify.verifier import Verifier
 
     spec, directory = opened(spec_file)
-    chosen = next((known for known in LEVELS if known == level), None)
+    chosen = LEVELS.get(level)
     if chosen is None:
         raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
     verifier, started = Verifier(spec, directory), clock.utc_text()

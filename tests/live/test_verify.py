@@ -16,7 +16,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tests.live.conftest import PipelineFactory
-from tests.live.support import schema_changes
+from tests.live.support import every_type, schema_changes
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
 from tests.live.support.pipeline import Pipeline
@@ -229,3 +229,30 @@ def test_without_a_runner(server: Server, database: str, new_pipeline: PipelineF
     assert found_keys(found) == {"extra": {("1",), ("8",)}}
     assert verify(pipeline, "--repair")["t"]["verdict"] == "verified"
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+
+
+def test_every_type_is_compared(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A damaged value of any type is found, with its column; so is a NULL in its place."""
+    chosen = every_type.kinds(server.flavor)
+    rows = every_type.create(server, database, "types", chosen)
+    every_type.insert(server, database, "types", chosen, 0, rows)
+    pipeline = new_pipeline(server, database, merge=1.0)
+    pipeline.run("caught-up")
+    found = verify(pipeline)["types"]
+    assert (found["verdict"], found["differences_total"]) == ("verified", 0), found
+    folder = pipeline.mirror("types")
+    mirror = lake_table(folder).sort_by("id")
+    expected: dict[tuple[str, ...], list[str]] = {}
+    names = [name for name in mirror.column_names if name != "id" and not name.startswith("_tm_")]
+    for number, name in enumerate(names):
+        values, row = mirror[name].combine_chunks(), number % mirror.num_rows
+        others = [n for n in range(len(values)) if values[n].is_valid and values[n] != values[row]]
+        other = values[others[0]] if others and number % 3 else pa.scalar(None, values.type)
+        if other.is_valid or values[row].is_valid:
+            damaged = pa.concat_arrays([values.slice(0, row), pa.repeat(other, 1), values.slice(row + 1)])
+            mirror = mirror.set_column(mirror.column_names.index(name), mirror.schema.field(name), damaged)
+            expected.setdefault((str(mirror["id"][row].as_py()),), []).append(name)
+    write_deltalake(folder, mirror, mode="overwrite")
+    found = verify(pipeline, expected=6)["types"]
+    assert {tuple(d["key"]): d["columns"] for d in found["differences"]} == expected
+    assert verify(pipeline, "--repair")["types"]["verdict"] == "verified"

@@ -95,11 +95,10 @@ def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) ->
         found.append(batch.filter(pa.array(among(keys, wanted))))
     out: dict[Key, list[_Image]] = {}
     for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by("_tm_seq")]:
-        rows = conformed(batch, schema).to_pylist()
+        rows = plain(conformed(batch, schema))
         kinds, positions = batch["_tm_kind"].to_pylist(), batch["_tm_position"].to_pylist()
         for key, row, kind, position in zip(_texts(table, batch, wanted), rows, kinds, positions, strict=True):
-            shown = None if kind in GONE else {name: plain(value) for name, value in row.items()}
-            out.setdefault(key, []).append(_Image(shown, str(position)))
+            out.setdefault(key, []).append(_Image(None if kind in GONE else row, str(position)))
     return out
 
 
@@ -123,7 +122,7 @@ def _rows(table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table) -> 
     for batch in mirror.batches(schema.names, one_of(wanted)):
         found = conformed(batch, schema)
         found = found.filter(pa.array(among(found.select(wanted.column_names).cast(wanted.schema), wanted)))
-        for key, row in zip(_texts(table, found, wanted), found.to_pylist(), strict=True):
+        for key, row in zip(_texts(table, found, wanted), plain(found), strict=True):
             rows.setdefault(key, []).append(row)
     yield from rows.items()
 

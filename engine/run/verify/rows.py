@@ -3,8 +3,6 @@
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import date, datetime
-from decimal import Decimal
 from itertools import islice
 from typing import Any
 
@@ -43,14 +41,18 @@ def _differences(compared: Compared, table: Table) -> Iterator[Difference]:
 
 def _rows(rows: pa.Table, table: Table) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
     listed = rows.slice(0, MOST_LISTED)
-    values = ({name: plain(value) for name, value in row.items()} for row in listed.to_pylist())
-    yield from zip(key_texts(table, listed), values, strict=True)
+    yield from zip(key_texts(table, listed), plain(listed), strict=True)
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON can have it: exact numbers and times as text, binaries as Base64."""
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime):
-        return value.isoformat(" ")
-    return str(value) if isinstance(value, Decimal | date) else value
+def plain(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON can have them: exact numbers and times as text, binaries as Base64."""
+    columns = {name: _plain(rows[name]) for name in rows.column_names}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _plain(values: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
+        return list(values.cast(pa.string()).to_pylist())  # Python has no date before the year 1
+    if pa.types.is_binary(values.type):
+        return [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
+    return list(values.to_pylist())

@@ -232,8 +232,11 @@ def key_texts(table: Table, keys: pa.Table) -> list[Bound]:
     """Keys as texts, in the order of the primary key; written as `plan --json` writes bounds."""
     columns = []
     for name in table.key:
-        order = ORDERS.get(table.column(name).type)
-        columns.append([(order.text if order else str)(value) for value in keys[name].to_pylist()])
+        order, values = ORDERS.get(table.column(name).type), keys[name]
+        if pa.types.is_temporal(values.type):  # Python has no date before the year 1
+            columns.append([value.removesuffix("Z") for value in values.cast(pa.string()).to_pylist()])
+        else:
+            columns.append([(order.text if order else str)(value) for value in values.to_pylist()])
     return list(zip(*columns, strict=True))
 
 
