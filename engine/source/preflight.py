@@ -15,6 +15,7 @@ from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
+from engine.source.hidden_changes import filtered_databases, unlogged_cascades
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.watermarks import watermark_class
@@ -131,6 +132,7 @@ def run_preflight(
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
+        checks += _hidden_changes(context, tables)
     finally:
         connection.close()
     return Preflight(checks, context.server, tables)
@@ -241,6 +243,33 @@ def _uncaptured(context: Context) -> Check:
     actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
     fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
+
+
+def _hidden_changes(context: Context, tables: Sequence[Table]) -> list[Check]:
+    """Changes that the binlog does not have. Verification finds them; nothing that reads the binlog can."""
+    why = "Changes that are not in the binlog cannot be followed."
+    databases = filtered_databases(context.connection, context.server, [table.database for table in tables])
+    filters = Check(
+        "binlog filters",
+        "fail" if databases else "ok",
+        "the binlog has the changes of all captured databases",
+        f"left out: {', '.join(databases)}" if databases else "no captured database is left out",
+        why,
+        "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it."
+        if databases
+        else "",
+    )
+    unlogged = unlogged_cascades(context.connection, context.server, tables)
+    named = "; ".join(f"{name} ({', '.join(keys)})" for name, keys in unlogged.items())
+    cascades = Check(
+        "cascades",
+        "warn" if unlogged else "ok",
+        "no foreign key changes rows without an event",
+        named or "none",
+        f"{why} Verification finds and repairs rows that differ because of them.",
+        "Replace ON DELETE and ON UPDATE actions by statements, or keep verify.period short." if unlogged else "",
+    )
+    return [filters, cascades]
 
 
 def _watermarks(context: Context) -> Check:

@@ -2,11 +2,14 @@
 
 from contextlib import closing
 
+import pytest
+
 from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection
-from engine.source.preflight import server_preflight
+from engine.source.preflight import run_preflight, server_preflight
 from engine.source.survey import survey
-from tests.servers import PASSWORD, USER, Server
+from tests.live.support.known_positions import ServerFactory
+from tests.servers import FLAVORS, PASSWORD, USER, Server
 
 
 def test_a_survey_sees_keys_sizes_and_cascades(server: Server, database: str) -> None:
@@ -38,3 +41,29 @@ def test_a_server_is_checked_before_any_table_is_chosen(server: Server) -> None:
     result = server_preflight(Endpoint(server.host, server.port, USER, PASSWORD), source, 1_000_000)
     assert result.passed
     assert not any(check.table for check in result.checks)
+
+
+@pytest.mark.parametrize("flavor", FLAVORS)
+def test_changes_that_the_binlog_lacks_are_foreseen(flavor: str, private_server: ServerFactory) -> None:
+    """A filter that leaves out a captured database fails the preflight; an unlogged cascade is a warning."""
+    server = private_server(flavor, binlog_ignore_db="dark")
+    for name in ("dark", "light"):
+        server.execute(f"CREATE DATABASE {name}")
+        server.execute(f"CREATE TABLE {name}.parent (id INT PRIMARY KEY)")
+        server.execute(
+            f"CREATE TABLE {name}.child (id INT PRIMARY KEY, p INT,"
+            f" FOREIGN KEY (p) REFERENCES {name}.parent (id) ON DELETE CASCADE)"
+        )
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    for tables, outcome, actual in (
+        (("light.*",), "ok", "no captured database is left out"),
+        (("*.parent", "*.child"), "fail", "left out: dark"),
+    ):
+        source = Source(host=server.host, port=server.port, user=USER, tables=tables)
+        result = run_preflight(endpoint, source, 1_000_000)
+        checks = {check.name: check for check in result.checks}
+        assert (checks["binlog filters"].outcome, checks["binlog filters"].actual) == (outcome, actual)
+        cascades = checks["cascades"]
+        silent = flavor == "mariadb" or result.server.version < (9, 6)
+        assert cascades.outcome == ("warn" if silent else "ok")
+        assert ("light.child" in cascades.actual) == silent
