@@ -84,6 +84,13 @@ def read_summaries(directory: Directory) -> dict[str, Summary]:
     return {}
 
 
+def summaries_changed(directory: Directory) -> float:
+    """When the summaries were last changed: seconds since 1970; 0 if there are none."""
+    with suppress(OSError):
+        return (directory.verifications / "summary.json").stat().st_mtime
+    return 0.0
+
+
 def read_details(directory: Directory, table: str) -> Details:
     """A table's parts and differences; empty if there are none."""
     with suppress(OSError, ValueError, TypeError, KeyError):

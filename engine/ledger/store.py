@@ -98,9 +98,13 @@ class Ledger:
         record: Any = self._read(f"epoch-{number:08d}.json")
         return cast("EpochRecord", record)
 
+    def kept_numbers(self) -> list[int]:
+        """The epochs whose files exist, in order."""
+        return sorted(self._numbers(_EPOCH))
+
     def kept_epochs(self) -> Iterator[EpochRecord]:
         """Yield the records of all epochs whose files exist, in order; files deleted meanwhile are skipped."""
-        for number in sorted(self._numbers(_EPOCH)):
+        for number in self.kept_numbers():
             try:
                 record = self.epoch(number)
             except LedgerError as error:

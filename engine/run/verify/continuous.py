@@ -10,7 +10,6 @@ It also writes to the journal what other processes have verified (`verify`, the 
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 
 from engine import clock
 from engine.directory import Directory
@@ -19,18 +18,24 @@ from engine.journal import Journal
 from engine.ledger.state import State
 from engine.plan.chunks import plan_from_dict
 from engine.run.helpers import Helpers
-from engine.run.verify.recorded import Recorder
+from engine.run.verify.recorded import Recorder, forgotten, planned
 from engine.run.verify.scope import Scope
 from engine.run.verify.verifier import Verifier
 from engine.settings import Spec
-from engine.verifications import Summary, read_details, read_summaries
-from engine.verify_settings import OFF
+from engine.verifications import Summary, read_details, read_summaries, save, summaries_changed
+from engine.verify_settings import OFF, Verify
 
 _LOOK_S = 2.0
 _UNIT_ROWS = 50_000
 """Rows of a part of a table that are compared at once."""
+_UNITS = 100
+"""A table has at most about as many units: its parts are saved after each."""
 _FIRST_ROWS_PER_S = 5_000.0
 """The pace at which tables are compared for the first time."""
+_TABLE_ROWS = 1_000
+"""A comparison costs as much as so many rows, besides its rows."""
+_AHEAD = 1.2
+"""How much faster than the period asks for, because of interruptions."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,7 @@ class ContinuousVerifier:
     ) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._may_read = may_read
+        self._changed = summaries_changed(directory)
         self._known = {name: one["last"] for name, one in read_summaries(directory).items()}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
@@ -86,9 +92,11 @@ class ContinuousVerifier:
     def _compare(self, verifier: Verifier) -> float:
         """Compare what is due. Returns the seconds to rest."""
         state, summaries = verifier.committed.state(), read_summaries(self._directory)
-        due = self._due(state, summaries)
-        if due is None:
+        self._forget_replaced(state, summaries)
+        name = oldest(state, summaries) if self._spec.source.copies else None
+        if name is None:
             return 30.0
+        due = Due(name, self._chunks(verifier, name, state, summaries.get(name)))
         began_s = clock.monotonic_s()
         scope = Scope(tables=(due.table,), chunks=due.chunks)
         recorder = Recorder(self._directory)
@@ -97,52 +105,63 @@ class ContinuousVerifier:
             return 0.0
         verifier.record(recorder, result, scope)
         recorder.flush()
-        took_s = clock.monotonic_s() - began_s
         first = due.table not in summaries or not summaries[due.table]["at"]
-        rate = max(_rows(state) / self._spec.verify.period_s * 1.2, _FIRST_ROWS_PER_S if first else 1e-3)
-        return max(
-            took_s * (1 / self._spec.verify.share - 1), min(result.rows / rate, self._spec.verify.period_s) - took_s
-        )
+        return rest_s(self._spec.verify, state, result.rows, clock.monotonic_s() - began_s, first=first)
 
-    def _due(self, state: State, summaries: Mapping[str, Summary]) -> Due | None:
-        """What was compared longest ago; None if nothing can be compared, or all was compared within the period."""
-        tables = [
-            name
-            for name, table in state.tables.items()
-            if table.copied and not table.stopped and table.table.get("key")
-        ]
-        if not tables or not self._spec.source.copies:
-            return None
-
-        def age(name: str) -> str:
-            one = summaries.get(name)
-            if one is None or one["generation"] != state.tables[name].generation:
-                return ""
-            # One that cannot be compared is tried again in its turn.
-            return one["at"] if one["at"] or one["compared"] else one["last"]
-
-        name = min(tables, key=age)
-        if age(name) > clock.utc_text(clock.utc_now() - timedelta(seconds=self._spec.verify.period_s)):
-            return None
-        return Due(name, self._chunks(name, state))
-
-    def _chunks(self, name: str, state: State) -> tuple[int, ...]:
+    def _chunks(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[int, ...]:
         """The chunks of a table that were compared longest ago; none if it is compared as a whole."""
-        plan, parts = plan_from_dict(state.tables[name].plan), read_details(self._directory, name)
-        listed = [part for part in parts["parts"] if part["chunk"] is not None]
-        if not parts["complete"] or len(listed) < 2 or len(listed) != len(parts["parts"]):
+        details = read_details(self._directory, name)
+        if not details["complete"] or (known is not None and not known["compared"]):
+            summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
+            save(self._directory, {name: summary}, [details])
+        parts, plan = details["parts"], plan_from_dict(state.tables[name].plan)
+        chunks = [(part["at"], part["chunk"]) for part in parts if part["chunk"] is not None]
+        if len(chunks) < 2 or len(chunks) < len(parts):
             return ()
-        most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), 1)
-        oldest = sorted(listed, key=lambda part: part["at"])[:most]
-        return tuple(int(part["chunk"] or 0) for part in oldest)
+        most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), len(chunks) // _UNITS, 1)
+        return tuple(number for _, number in sorted(chunks)[:most])
 
     def _report(self) -> None:
         """Journal the results that are new."""
+        changed = summaries_changed(self._directory)
+        if changed == self._changed:
+            return
+        self._changed = changed
         for name, one in read_summaries(self._directory).items():
             if self._known.get(name) != one["last"]:
                 self._known[name] = one["last"]
                 self._journal.write(TableVerified(table=name, differences=one["differences"], summary=one))
 
+    def _forget_replaced(self, state: State, summaries: dict[str, Summary]) -> None:
+        """Tables that were resnapshotted since are not verified any more."""
+        replaced = {
+            name: forgotten(one, state.tables[name].generation)
+            for name, one in summaries.items()
+            if name in state.tables and one["generation"] != state.tables[name].generation
+        }
+        if replaced:
+            save(self._directory, replaced, [])
+            summaries.update(replaced)
 
-def _rows(state: State) -> int:
-    return sum(table.rows_read + table.changes_applied // 10 for table in state.tables.values())
+
+def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
+    """The table that was compared longest ago, of those that can be; None if there is none."""
+
+    def age(name: str) -> str:
+        one = summaries.get(name)
+        if one is None:
+            return ""
+        # One that could not be compared waits for its turn.
+        return one["at"] or (one["last"] if one["verdict"] in ("lagging", "unverifiable") else "")
+
+    tables = [name for name, t in state.tables.items() if t.copied and not t.stopped and t.table.get("key")]
+    return min(tables, key=age, default=None)
+
+
+def rest_s(verify: Verify, state: State, rows: int, took_s: float, *, first: bool) -> float:
+    """The seconds to rest after a comparison of so many rows. first: whether the table was never compared as a whole."""
+    tables = state.tables.values()
+    work = sum(table.rows_read + _TABLE_ROWS for table in tables)
+    rate = work / verify.period_s * _AHEAD
+    pause_s = (rows + _TABLE_ROWS) / max(rate, _FIRST_ROWS_PER_S if first else 0.0)
+    return max(took_s * (1 / verify.share - 1), pause_s - took_s)

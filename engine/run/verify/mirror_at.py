@@ -6,13 +6,15 @@ the first of them is where the mirror equals the source, apart from chunks that 
 therefore take any position up to it, and replay the binlog from there: replaying is idempotent, because row images are full.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine import clock
 from engine.destination.mirror import Mirror
-from engine.errors import SpecError
-from engine.ledger.state import State
+from engine.errors import LedgerError, SpecError
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State, apply
 from engine.ledger.store import Ledger
 from engine.run.verify.verdicts import Incomparable
 from engine.source.positions import Position, position_from_dict
@@ -38,22 +40,48 @@ class MirrorAt:
 
 
 class Committed:
-    """The committed state and the epochs that are kept. Read again when it is older than two seconds."""
+    """The committed state and the epochs that are kept. Follows the ledger: only new epochs are read."""
 
-    def __init__(self, ledger: Path) -> None:
-        self._folder, self._read_s = ledger, -1e9
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._read_s = folder, -math.inf
+        self._ledger: Ledger | None = None
+        self._state: State | None = None
+        self._kept: dict[int, EpochRecord] = {}
 
     def state(self, *, fresh: bool = False) -> State:
-        """The committed state. Raises SpecError before the first epoch."""
-        if fresh or clock.monotonic_s() - self._read_s > _FRESH_S:
-            ledger = Ledger(self._folder)
-            if ledger.state is None:
-                raise SpecError(
-                    "The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC"
-                )
-            self._state, self._read_s = ledger.state, clock.monotonic_s()
-            self._epochs = [record for record in ledger.kept_epochs() if record["epoch"] <= ledger.state.epoch]
+        """The committed state; unless `fresh`, at most two seconds old. Raises SpecError before the first epoch."""
+        now_s = clock.monotonic_s()
+        if self._state is None or fresh or now_s - self._read_s > _FRESH_S:
+            if not self._followed():
+                self._load()
+            self._read_s = now_s
+        assert self._state is not None
         return self._state
+
+    def _load(self) -> None:
+        self._ledger = Ledger(self._folder)
+        if self._ledger.state is None:
+            raise SpecError("The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC")
+        self._state = self._ledger.state
+        self._kept = {
+            record["epoch"]: record for record in self._ledger.kept_epochs() if record["epoch"] <= self._state.epoch
+        }
+
+    def _followed(self) -> bool:
+        """Read the new epochs. Returns False if they do not follow the known ones."""
+        if self._ledger is None or self._state is None:
+            return False
+        numbers, state, kept = self._ledger.kept_numbers(), self._state, dict(self._kept)
+        if not numbers or numbers[-1] < state.epoch:
+            return False
+        try:
+            for number in (number for number in numbers if number > self._state.epoch):
+                kept[number] = self._ledger.epoch(number)
+                state = apply(state, kept[number])
+        except LedgerError:  # pruned meanwhile
+            return False
+        self._state, self._kept = state, {number: kept[number] for number in numbers if number in kept}
+        return True
 
     def mirror(self, table: str, folder: Path) -> MirrorAt:
         """The newest version of a table's mirror. Raises Incomparable when it is none that can be compared."""
@@ -72,7 +100,7 @@ class Committed:
 
     def _at(self, table: str, state: State, mirror: Mirror, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None
-        for record in self._epochs:
+        for record in self._kept.values():
             part = record["tables"].get(table, {})
             if record["epoch"] > copied and part.get("chunks"):
                 raise Incomparable("lagging", "its mirror does not have the last copy yet")

@@ -6,7 +6,9 @@ from typing import Any
 
 from engine import clock
 from engine.directory import Directory
-from engine.run.verify.verdicts import MOST_LISTED, TableResult
+from engine.plan.chunks import text
+from engine.run.verify.table_check import NumberedRange
+from engine.run.verify.verdicts import MOST_LISTED, Difference, TableResult
 from engine.verifications import Details, PartState, Summary, read_details, read_summaries, save
 
 _SAVE_S = 2.0
@@ -39,7 +41,7 @@ def merged(
     if before["generation"] != generation:
         details = {"table": result.table, "complete": False, "parts": [], "differences": []}
     parts, left = _parts(details, result), _left(details, result, keys)
-    found: list[dict[str, Any]] = [asdict(one) for one in result.differences]
+    found = [json_of(one) for one in result.differences]
     total = result.differences_total + len(left)
     oldest = min(parts, key=lambda part: part["at"], default=None)
     complete = result.whole or details["complete"]
@@ -61,6 +63,46 @@ def merged(
     }
     listed = [*found, *left][:MOST_LISTED]
     return summary, {"table": result.table, "complete": complete, "parts": parts, "differences": listed}
+
+
+def json_of(difference: Difference) -> dict[str, Any]:
+    """A difference as the details have it."""
+    return {**asdict(difference), "key": list(difference.key), "columns": list(difference.columns)}
+
+
+def planned(
+    known: Summary | None, details: Details, ranges: Sequence[NumberedRange], generation: int
+) -> tuple[Summary, Details]:
+    """The summary and details of a table that is to be compared part by part, from the first."""
+    parts: list[PartState] = [
+        {
+            "chunk": one.chunk,
+            "lower": text(one.limits.lower),
+            "upper": text(one.limits.upper),
+            "at": "",
+            "rows": 0,
+            "differences": 0,
+            "position": None,
+            "version": None,
+        }
+        for one in ranges
+    ]
+    summary: Summary = {**(known or _NEVER), "parts": len(parts), "compared": 0, "at": "", "generation": generation}
+    return summary, {**details, "complete": True, "parts": parts}
+
+
+def forgotten(summary: Summary, generation: int) -> Summary:
+    """The summary of a table whose mirror was replaced by a new snapshot."""
+    return {
+        **summary,
+        "verdict": "",
+        "why": "it was resnapshotted since",
+        "at": "",
+        "differences": 0,
+        "by_kind": {},
+        "compared": 0,
+        "generation": generation,
+    }
 
 
 def _parts(details: Details, result: TableResult) -> list[PartState]:

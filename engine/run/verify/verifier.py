@@ -7,7 +7,7 @@ comparison is exact at a position that both sides have (`settling`).
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,12 +30,12 @@ from engine.run.tables.captured import CapturedTables
 from engine.run.verify.causes import explained
 from engine.run.verify.comparison import KINDS, Compared
 from engine.run.verify.mirror_at import Committed
-from engine.run.verify.recorded import Recorder
+from engine.run.verify.recorded import Recorder, json_of
 from engine.run.verify.rows import differences_of
 from engine.run.verify.scope import Scope, ranges_of
 from engine.run.verify.settling import Settling
 from engine.run.verify.source_rows import SourceRows
-from engine.run.verify.table_check import TableCheck
+from engine.run.verify.table_check import NumberedRange, TableCheck
 from engine.run.verify.verdicts import Difference, Incomparable, Level, TableResult
 from engine.settings import Spec
 from engine.source.catalog import read_table
@@ -43,6 +43,7 @@ from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
+from engine.verifications import read_details
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
@@ -84,11 +85,20 @@ class Verifier:
         return results
 
     def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
-        """Record a result in the pipeline's directory, and its differences in the destination."""
+        """Record a result in the pipeline's directory, and differences that were not known in the destination."""
+        found = read_details(self._directory, result.table)["differences"]
+        before = [{**one, "cause": "", "chunk": None} for one in found]
+        new = [one for one in result.differences if json_of(replace(one, cause="", chunk=None)) not in before]
         known = self.committed.state().tables.get(result.table)
         if known is not None:
             recorder.record(result, known.generation, scope.keys)
-        append_differences(self._spec.sink.path, [_row(one, result) for one in result.differences])
+        append_differences(self._spec.sink.path, [_row(one, result) for one in new])
+
+    def ranges(self, name: str) -> Sequence[NumberedRange]:
+        """The ranges in which a table is compared."""
+        known = self.committed.state().tables[name]
+        self._captured.take(name, known)
+        return ranges_of(Scope(), self._directory, known, self._captured.tables[name], self._captured.plans[name])
 
     def has_merged(self, name: str, epoch: int) -> bool:
         """Whether a table's mirror has all changes up to an epoch."""

@@ -1,0 +1,74 @@
+"""Which table is verified next, and how long the verifier rests."""
+
+from dataclasses import replace
+
+import pytest
+
+from engine.ledger.state import State, TableState
+from engine.plan.chunks import Range
+from engine.plan.coverage import Coverage
+from engine.run.verify.continuous import oldest, rest_s
+from engine.run.verify.recorded import forgotten, merged, planned
+from engine.run.verify.table_check import NumberedRange
+from engine.run.verify.verdicts import PartResult, TableResult
+from engine.verifications import Details, Summary
+from engine.verify_settings import Verify
+
+COPIED = TableState({"key": ["id"]}, {}, Coverage(runs=(Range(),)), rows_read=10_000)
+NONE: Details = {"table": "d.t", "complete": False, "parts": [], "differences": []}
+RANGES = [NumberedRange(0, Range(None, ("5",))), NumberedRange(1, Range(("5",), None))]
+
+
+def state(**tables: TableState) -> State:
+    """A state with these tables."""
+    return State(1, "ledger", "server", {}, 1, tables)
+
+
+def verified(at: str, verdict: str = "verified") -> Summary:
+    """A table that was compared as a whole, or could not be."""
+    parts = (PartResult(0, None, None, 10, 0),) if verdict == "verified" else ()
+    return merged(None, NONE, TableResult("d.t", verdict, parts=parts, at=at), 0)[0]  # type: ignore[arg-type]
+
+
+def test_the_oldest_comes_first() -> None:
+    """A table that was never compared before all; one that could not be compared in its turn; stopped ones not at all."""
+    tables = state(a=COPIED, b=COPIED, c=replace(COPIED, coverage=Coverage()), d=replace(COPIED, table={"key": []}))
+    assert oldest(tables, {}) == "a"
+    assert oldest(tables, {"a": verified("2026-01-02")}) == "b"
+    assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-01", "lagging")}) == "b"
+    assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-03", "unverifiable")}) == "a"
+    assert oldest(tables, {"a": forgotten(verified("2026-01-02"), 1), "b": verified("2026-01-01")}) == "a"
+    assert oldest(state(), {}) is None
+
+
+def test_parts_are_planned_before_they_are_compared() -> None:
+    """So that a large table is compared part by part, and counts as verified once all were."""
+    summary, details = planned(None, NONE, RANGES, 0)
+    assert (summary["parts"], summary["compared"], summary["at"], details["complete"]) == (2, 0, "", True)
+    for number, at in ((1, ""), (0, "2026-01-01T00:00:00Z")):
+        part = details["parts"][number]
+        result = TableResult(
+            "d.t",
+            "verified",
+            parts=(PartResult(number, part["lower"], part["upper"], 4, 0),),
+            whole=False,
+            at=f"2026-01-0{2 - number}T00:00:00Z",
+        )
+        summary, details = merged(summary, details, result, 0)
+        assert summary["at"] == at
+    assert (summary["compared"], summary["rows"]) == (2, 8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "took_s", "first", "expected"),
+    [
+        (10_000, 1.0, False, 86_400 / 2 / 1.2 - 1),  # half of the work in half of the period, and a bit faster
+        (10_000, 1.0, True, 19.0),  # at most the share
+        (10_000, 0.1, True, 11_000 / 5000 - 0.1),
+        (0, 0.0, False, 1000 / 22_000 * 86_400 / 1.2),  # an empty table takes some of the time too
+    ],
+)
+def test_it_rests(rows: int, took_s: float, first: bool, expected: float) -> None:
+    """Two tables of ten thousand rows within a day, in at most a twentieth of the time."""
+    found = rest_s(Verify(period="1d"), state(a=COPIED, b=COPIED), rows, took_s, first=first)
+    assert found == pytest.approx(expected)
