@@ -7,7 +7,7 @@ from typing import Any
 
 from app.view import words
 from engine.history.chunk_queries import Read
-from engine.history.series import EpochTotals, Lag
+from engine.history.series import EpochTotals, Lag, Rows
 from engine.history.table_queries import Progress
 from engine.plan.speed import owed_s
 from engine.throttle_settings import Throttle
@@ -155,7 +155,7 @@ def rows_per_s(
     return sum(overlap_rows(read, since, now) for read in chosen) / elapsed if elapsed > 0 else None
 
 
-def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
+def overlap_rows(read: Read | Rows, since: datetime, until: datetime) -> float:
     """The part of a chunk's rows that falls into an interval."""
     took = (read.ended - read.started).total_seconds()
     if took <= 0:

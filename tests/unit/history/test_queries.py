@@ -226,8 +226,6 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
     found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
     assert [one.event for one in found] == ["command.accepted", "command.done"]
     assert log.answers(cursor, "shop", []) == []
-    marks = series.marks(cursor, "shop", START)
-    assert [mark.label for mark in marks if mark.event == "run.state"] == ["running", "paused"]
 
 
 def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:
