@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from engine.history.fetch import Cursor, fetch, fetch_one, naive
+from engine.history.fetch import Cursor, aware, fetch, fetch_one, naive
 
 T = TypeVar("T")
 
@@ -76,6 +76,18 @@ FROM lag WHERE ts >= $since GROUP BY pipeline, bucket ORDER BY pipeline, bucket
 """
 
 
+_NEWEST = """
+SELECT pipeline, ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE ts >= $since
+QUALIFY row_number() OVER (PARTITION BY pipeline ORDER BY ts DESC, seq DESC) = 1
+"""
+
+_WORST = """
+SELECT pipeline, list({'at': bucket, 'lag_s': lag_s} ORDER BY bucket) FROM (
+    SELECT pipeline, time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s) AS lag_s
+    FROM lag WHERE ts >= $since GROUP BY pipeline, bucket)
+GROUP BY pipeline
+"""
+
 _EPOCHS = """
 SELECT max(ts), max(epoch), arg_max(to_position, ts), coalesce(sum(changes), 0)::BIGINT,
        coalesce(sum(transactions), 0)::BIGINT, max(read_s), max(commit_s)
@@ -131,6 +143,17 @@ def row_series(
 
 def _interval(pipeline: str, since: datetime, width_ms: int, until: datetime | None) -> dict[str, object]:
     return {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms, "until": until and naive(until)}
+
+
+def newest_lags(cursor: Cursor, since: datetime) -> dict[str, Lag]:
+    """The newest reading of every pipeline that has one since then."""
+    return dict(fetch(cursor, lambda name, *values: (name, Lag(*values)), _NEWEST, {"since": naive(since)}))
+
+
+def worst_lags(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[tuple[datetime, float | None]]]:
+    """The largest lag in each `width_ms`, in seconds, of every pipeline that has readings. For many small charts."""
+    rows = fetch(cursor, lambda name, points: (name, points), _WORST, {"since": naive(since), "width_ms": width_ms})
+    return {name: [(aware(point["at"]), point["lag_s"]) for point in points] for name, points in rows}
 
 
 def lags(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[Lag]]:
