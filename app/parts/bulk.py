@@ -6,7 +6,7 @@ import streamlit as st
 
 from app.parts import access, controls, home
 from app.parts.autorefresh import autorefresh
-from app.view import bulk, words
+from app.view import bulk_acts, words
 from engine.directory import Directory
 
 _CLICKS, _DONE = "several pipelines", "result for several pipelines"  # no pipeline has a name with a space
@@ -37,7 +37,7 @@ def _choices(names: tuple[str, ...], click: int) -> None:
     """What would happen now, and a button for each possibility. After a click, the whole page runs again, with an empty form."""
     if controls.clicks(_CLICKS) != click:
         st.rerun()
-    found = bulk.acts({name: home.glance(where) for name, where in _runners(names).items()})
+    found = bulk_acts.acts({name: home.glance(where) for name, where in _runners(names).items()})
     if any(act.verb == "pause" for act in found):
         st.text_input("Reason", key=f"bulk-reason-{click}", placeholder="Shown in the events and the history")
     for act in found:
@@ -60,7 +60,7 @@ def _do(click: int, verb: str, names: tuple[str, ...]) -> None:
         return
     sentences, done = [], []
     for name, where in _runners(names).items():
-        if not bulk.can(verb, runner := home.glance(where)):
+        if not bulk_acts.can(verb, runner := home.glance(where)):
             sentences.append(f"{name} is {runner.style.label} now, and stays as it is.")
         elif verb == "start" and (problem := controls.launch(where)) is not None:
             sentences.append(f"{name} was not started: {problem.message}")

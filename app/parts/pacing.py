@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.parts import controls, home, messages
 from app.parts.autorefresh import autorefresh
-from app.view import bottleneck, limits, progress, words
+from app.view import bottleneck, limits, progress, source_load, words
 from app.view.bottleneck import Bottleneck
 from app.view.limits import Pace
 from app.view.progress import Copy
@@ -105,9 +105,22 @@ def section(where: Directory) -> None:
 
 @autorefresh()
 def _effect(where: Directory, now: Pace) -> None:
-    """What the limits do."""
-    text = limits.effect(now, rows_now(where))
-    st.caption(text or "No table is being read.")
+    """What the limits do, and what the source feels."""
+    rows_s, name, at = rows_now(where), where.root.name, clock.utc_now()
+    st.caption(limits.effect(now, rows_s) or "No table is being read.")
+    since = at - timedelta(seconds=bottleneck.WINDOW_S)
+    spent, binlog = (
+        cost_queries.reader_seconds(home.fresh(), name, since, at),
+        cost_queries.asked(home.fresh(), name, since),
+    )
+    st.markdown("**What the source feels** :gray[in the last minute, by the journal; the source was not asked]")
+    felt = source_load.feels(spent, rows_s, binlog, bottleneck.WINDOW_S)
+    for column, (label, value) in zip(st.columns(len(felt)), felt, strict=True):
+        column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
+    waiting = (home.record_of(where) or {}).get("waiting_for")
+    checks = limits.checks(now, waiting)
+    if checks and home.runner(where).works:
+        st.caption(words.escape(checks))
 
 
 def rows_now(where: Directory) -> float | None:

@@ -25,3 +25,20 @@ def test_a_chunk_counts_with_its_part_in_the_interval(tmp_path: Path) -> None:
     assert (whole.read_s, whole.write_s, whole.bytes) == pytest.approx(total[1:], rel=1e-3)
     assert first.busy_s + second.busy_s == pytest.approx(whole.busy_s, rel=1e-3)
     assert 0 < first.busy_s < 2 * 3.4
+
+
+def test_what_was_asked_of_the_source_adds_up(tmp_path: Path) -> None:
+    """Chunks, backfills and epochs since a time, and redumped rows."""
+    run = Simulation(tmp_path / "shop", [ORDERS], start=START).advance(20)
+    run.write(
+        "redump.chunk", id="a", table="shop.orders", chunk=0, lower=None, upper=None, rows=70, ghosts=0, reader=None
+    )
+    cursor = indexed(run)
+    found = cost_queries.asked(cursor, "shop", START)
+    total = cursor.execute("SELECT count(*), sum(rows), sum(bytes), sum(gap_bytes) FROM finished").fetchone()
+    assert (found.chunks, found.rows, found.file_bytes, found.backfill_bytes) == total
+    assert found.epochs == run.epoch
+    assert found.binlog_bytes > 0
+    assert found.redumped_rows == 70
+    later = cost_queries.asked(cursor, "shop", run.now + timedelta(seconds=1))
+    assert later == cost_queries.Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.view.bulk import acts, can
+from app.view.bulk_acts import acts, can
 from app.view.status_style import PIPELINE
 from tests.unit.app.support import runner
 
