@@ -11,7 +11,7 @@ from app.parts.autorefresh import autorefresh
 from app.view import sparkline, words
 from app.view.health import layers
 from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages, stopped_tables
-from app.view.progress import current_reads
+from app.view.progress import copying, current_reads
 from app.view.status_style import PIPELINE
 from engine import clock
 from engine.directory import Directory
@@ -123,7 +123,9 @@ def _card_of(
 ) -> Card:
     name, runner = where.root.name, home.glance(where)
     tables = home.ask(table_queries.progress, name)
-    reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
+    reads: list[chunk_queries.Read] = []
+    if copying(tables, live=runner.works):
+        reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now, stopped_tables(tables))
     return card_of(name, runner, shown, lag, tables, reads, epochs, now, home.source_of(where))
 
