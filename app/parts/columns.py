@@ -41,6 +41,13 @@ def page() -> ColumnConfig:
     )
 
 
+def event() -> ColumnConfig:
+    """A column of links to events, in a tab of their own."""
+    return st.column_config.LinkColumn(
+        help="Opens the event", display_text=":material/open_in_new:", width=60, alignment="center"
+    )
+
+
 def sentences() -> ColumnConfig:
     """A column of sentences, for rows of `height`."""
     return st.column_config.TextColumn(width=_SENTENCES)

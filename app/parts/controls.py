@@ -125,15 +125,21 @@ def start(where: Directory, click: int) -> None:
     """Check what can be checked quickly, then launch the runner. `refusal` shows an error."""
     if not first_time(where.root.name, click) or not access.operator():
         return
+    problem = launch(where)
+    if problem is not None:
+        st.session_state[f"refused {where.root.name}"] = problem
+
+
+def launch(where: Directory) -> TidemarkError | None:
+    """Launch the runner, or return why that is not possible."""
     try:
         settings.password(settings.load(where.spec).source)
         home.launch(where)
     except TidemarkError as problem:
-        st.session_state[f"refused {where.root.name}"] = problem
+        return problem
     except OSError as problem:
-        st.session_state[f"refused {where.root.name}"] = TidemarkError(
-            f"The runner could not be started: {problem}.", detail="Nothing was read or changed."
-        )
+        return TidemarkError(f"The runner could not be started: {problem}.", detail="Nothing was read or changed.")
+    return None
 
 
 def refusal(name: str) -> None:

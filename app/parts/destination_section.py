@@ -9,11 +9,12 @@ import streamlit as st
 from app.parts import access, columns, controls, home, jobs, messages, places
 from app.view import destination, words
 from app.view.snippets import reading
+from app.view.source_load import asked_rows
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
 from engine.explore.destination_sizes import Condition, conditions
-from engine.history import maintenance_queries
+from engine.history import cost_queries, maintenance_queries
 
 _DAY = timedelta(days=1)
 _COLUMNS = {
@@ -37,6 +38,7 @@ _COLUMNS = {
 def section(where: Directory) -> None:
     """Sizes per table, read on request, since large logs take a while."""
     name = where.root.name
+    _asked(name)
     if space := home.ask(maintenance_queries.latest_space, name):
         st.markdown(f"**Disk** {words.escape(destination.disk(space, clock.utc_now()))}")
     read = _conditions(where)
@@ -71,6 +73,23 @@ def section(where: Directory) -> None:
         f"The runner maintains tables {schedule}. Old files stay for {spec.sink.files_retention}, changes {retention}. "
         "Maintenance changes no row."
     )
+
+
+def _asked(name: str) -> None:
+    """What was asked of the source, beside what the destination costs."""
+    now = clock.utc_now()
+    spans = {"Last hour": timedelta(hours=1), "Last 24 hours": _DAY}
+    rows = asked_rows({label: cost_queries.asked(home.fresh(), name, now - span) for label, span in spans.items()})
+    with st.expander("Asked of the source", icon=":material/database:"):
+        if not rows:
+            st.caption("Nothing in the last 24 hours.")
+            return
+        st.dataframe(pd.DataFrame(rows), hide_index=True, key="asked", alt="Bytes and seconds asked of the source")
+        st.caption(
+            "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and the pauses "
+            "of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is read whole, with the "
+            "changes of other tables."
+        )
 
 
 def _reading(where: Directory, found: Sequence[Condition]) -> None:

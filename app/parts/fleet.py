@@ -1,16 +1,17 @@
-"""The list of pipelines, one card each, with autorefresh."""
+"""The list of pipelines, with autorefresh: a card for each, or a row if they are many."""
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
+import pandas as pd
 import streamlit as st
 
-from app.parts import access, controls, home, messages, places
+from app.parts import access, bulk, columns, controls, home, messages, places
 from app.parts.autorefresh import autorefresh
-from app.view import words
+from app.view import sparkline, words
 from app.view.health import layers
 from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages, stopped_tables
-from app.view.progress import current_reads
+from app.view.progress import copying, current_reads
 from app.view.status_style import PIPELINE
 from engine import clock
 from engine.directory import Directory
@@ -18,6 +19,22 @@ from engine.history import chunk_queries, series, table_queries
 
 _FEW = 4
 """Fewer pipelines need no filter."""
+_CARDS = 12
+"""More pipelines are a table: each card costs ten milliseconds of server time a second."""
+_LAG_SHOWN, _LAG_WIDTH_MS = timedelta(minutes=30), 30_000
+_COLUMN_ORDER = (
+    "Pipeline",
+    "State",
+    "Lag",
+    "Lag, 30 min",
+    "Problem",
+    "Copied",
+    "Reading",
+    "Changes",
+    "Retention left",
+    "Heartbeat",
+    "Source",
+)
 _STEPS = (
     (":material/database:", "Connect", "Enter a MySQL or MariaDB server, and choose the tables to capture."),
     (":material/fact_check:", "Check", "The server and the spec are checked before anything starts."),
@@ -32,7 +49,8 @@ _STEPS = (
 
 def show() -> None:
     """All pipelines, or those that match a filter, which is in the URL."""
-    if len(home.directories()) < _FEW:
+    names = [where.root.name for where in home.directories()]
+    if len(names) < _FEW:
         fleet("", ())
         return
     left, right = st.columns([1, 2], vertical_alignment="bottom")
@@ -41,20 +59,15 @@ def show() -> None:
     )
     labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
     states = right.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    bulk.draw(names)
     fleet(text or "", tuple(states))
 
 
 @autorefresh(1.0)
 def fleet(text: str, states: tuple[str, ...]) -> None:
     """The pipelines that match, those that need attention first, below the problems of all."""
-    cursor, now = home.fresh(), clock.utc_now()
-    since = now - timedelta(seconds=CHANGES_S)
-    lags, epochs = series.lags(cursor, since, 2000), series.epochs(cursor, since, 2000)
-    found = [
-        (where, _card_of(where, lags.get(where.root.name, []), epochs.get(where.root.name, [])))
-        for where in home.directories()
-    ]
-    found.sort(key=lambda pair: order(pair[1]))
+    now = clock.utc_now()
+    found = sorted(_cards(now), key=lambda pair: order(pair[1]))
     failing = sum(one.runner.problem for _, one in found)
     shown = [(where, one) for where, one in found if matches(one, text, states)]
     notes = [f"{len(shown)} of {words.plural(len(found), 'pipeline')} shown"] if len(shown) < len(found) else []
@@ -64,23 +77,63 @@ def fleet(text: str, states: tuple[str, ...]) -> None:
         st.markdown(f":orange[:material/cloud_off: {words.escape(sentence)}]")
     if not shown:
         messages.nothing("Nothing matches", "Clear the text, or choose other states.", ":material/filter_alt_off:")
+        return
+    lines = _Sparklines(now)
+    if len(shown) > _CARDS:
+        _table([one for _, one in shown], lines)
+        return
     for where, one in shown:
-        _card(where, one)
+        _card(where, one, lines)
 
 
-def _card_of(where: Directory, recent: Sequence[series.Lag], epochs: Sequence[series.Epoch]) -> Card:
-    name, now = where.root.name, clock.utc_now()
-    runner, lag = home.glance(where), home.ask(series.latest_lag, name)
+class _Sparklines:
+    """The lag of all pipelines over the last time, by one query."""
+
+    def __init__(self, now: datetime) -> None:
+        self._since, self._until = now - _LAG_SHOWN, now
+        self._points = series.worst_lags(home.fresh(), self._since, _LAG_WIDTH_MS)
+
+    def picture(self, name: str) -> str:
+        """The address of the picture."""
+        return sparkline.picture(self._points.get(name, []), self._since, self._until, _LAG_WIDTH_MS)
+
+    def sentence(self, name: str) -> str:
+        """The picture in words."""
+        return sparkline.sentence(self._points.get(name, []), words.duration(_LAG_SHOWN.total_seconds()))
+
+
+def _cards(now: datetime) -> list[tuple[Directory, Card]]:
+    cursor, since = home.fresh(), now - timedelta(seconds=CHANGES_S)
+    lags, epochs = series.lags(cursor, since, 2000), series.epochs(cursor, since, 2000)
+    newest = series.newest_lags(cursor, since)
+    found = []
+    for where in home.directories():
+        name = where.root.name
+        lag = newest[name] if name in newest else home.ask(series.latest_lag, name)
+        found.append((where, _card_of(where, now, lag, lags.get(name, []), epochs.get(name, []))))
+    return found
+
+
+def _card_of(
+    where: Directory,
+    now: datetime,
+    lag: series.Lag | None,
+    recent: Sequence[series.Lag],
+    epochs: Sequence[series.Epoch],
+) -> Card:
+    name, runner = where.root.name, home.glance(where)
     tables = home.ask(table_queries.progress, name)
-    reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
+    reads: list[chunk_queries.Read] = []
+    if copying(tables, live=runner.works):
+        reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now, stopped_tables(tables))
     return card_of(name, runner, shown, lag, tables, reads, epochs, now, home.source_of(where))
 
 
-_WIDTHS = [2.1, 0.9, 1.2, 1.25, 1, 1.1, 1.25, 2.5]
+_WIDTHS = [2.1, 0.9, 1.2, 1.25, 1.3, 1.1, 1.25, 2.5]
 
 
-def _card(where: Directory, one: Card) -> None:
+def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
     style = one.style
     with st.container(border=True, key=f"card-{one.name}", gap="xsmall"):
         name, *facts, buttons = st.columns(_WIDTHS, vertical_alignment="center")
@@ -91,12 +144,50 @@ def _card(where: Directory, one: Card) -> None:
         for column, fact in zip(facts, one.facts, strict=True):
             value = f"**{words.escape(fact.value)}**"
             shown = f":{fact.colour}[{value}]" if fact.colour else value
-            column.markdown(f":small[:gray[{fact.label}]]  \n{shown}")
+            picture = lines.picture(one.name) if fact.label == "Lag" else ""
+            drawn = f"  \n![{lines.sentence(one.name)}]({picture})" if picture else ""
+            column.markdown(f":small[:gray[{fact.label}]]  \n{shown}{drawn}")
         with buttons:
             controls.controls(where, one.runner, key=f"card-{one.name}")
         controls.refusal(one.name)
         if one.trouble:
             st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)}")
+
+
+def _table(cards: Sequence[Card], lines: _Sparklines) -> None:
+    """Many pipelines: a row for each."""
+    rows = [
+        {
+            "Pipeline": places.address("live", pipeline=one.name),
+            "State": [one.style.label],
+            **{fact.label: fact.value for fact in one.facts},
+            "Lag, 30 min": lines.picture(one.name) or None,
+            "Problem": one.trouble,
+            "Source": one.source,
+        }
+        for one in cards
+    ]
+    labels = {style.label: style.colour for style in PIPELINE.values()}
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="fleet",
+        height="content",
+        column_order=[name for name in _COLUMN_ORDER if name != "Problem" or any(one.trouble for one in cards)],
+        column_config={
+            "Pipeline": st.column_config.LinkColumn(
+                help="Opens the pipeline", display_text=r"pipeline=([^&]*)", pinned=True, width=140
+            ),
+            "State": st.column_config.MultiselectColumn(options=list(labels), color=list(labels.values()), width=130),
+            "Lag, 30 min": st.column_config.ImageColumn(
+                help="The largest lag of each half minute. Dashed: below it, the pipeline keeps up", width=130
+            ),
+            "Problem": st.column_config.TextColumn(width=260),
+            **columns.figures("Copied", "Changes", "Lag", "Retention left", "Heartbeat"),
+            "Reading": columns.figure(width=110),
+        },
+        alt="Pipelines, those that need attention first",
+    )
 
 
 def none_yet() -> None:

@@ -1,18 +1,24 @@
 """The section in which an operator throttles, pauses and resumes the snapshot. The binlog is never throttled."""
 
 import json
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import streamlit as st
 
 from app.parts import controls, home, messages
 from app.parts.autorefresh import autorefresh
-from app.view import limits, progress, words
+from app.view import bottleneck, limits, progress, source_load, words
+from app.view.bottleneck import Bottleneck
 from app.view.limits import Pace
+from app.view.progress import Copy
 from engine import clock, settings, throttle_settings
 from engine.directory import Directory
 from engine.errors import SpecError, TidemarkError
-from engine.history import chunk_queries, runs, table_queries
+from engine.history import chunk_queries, cost_queries, runs, table_queries
+from engine.history.chunk_queries import Read
+from engine.history.runs import Run
 
 
 def pace(where: Directory) -> Pace:
@@ -45,6 +51,42 @@ def notices(where: Directory) -> None:
         st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
 
 
+def copy_line(where: Directory, run: Run | None, copy: Copy, reads: Sequence[Read]) -> None:
+    """When the copy ends, and what limits it."""
+    now = clock.utc_now()
+    found = limit_now(where, run, copy.rows_s, reads)
+    end = (
+        f"ends about **{words.escape(progress.finish(copy.remaining, now))}**"
+        if copy.remaining
+        else "has no known end yet"
+    )
+    by = f", limited by **{words.escape(found.name)}** :small[:gray[{words.escape(found.why)}]]" if found else ""
+    st.markdown(f":material/flag: The copy {end}{by}")
+
+
+def limit_now(where: Directory, run: Run | None, rows_s: float | None, reads: Sequence[Read]) -> Bottleneck | None:
+    """What limits a copy. reads: the newest of the run."""
+    if run is None or not reads:
+        return None
+    now, settings_now = clock.utc_now(), pace(where).settings
+    window_s = min(max((now - min(read.started for read in reads)).total_seconds(), 1.0), bottleneck.WINDOW_S)
+    spent = cost_queries.reader_seconds(home.fresh(), where.root.name, now - timedelta(seconds=window_s), now)
+    readers = bottleneck.readers_of(_slots(run), _usual_readers(where), settings_now)
+    waiting = (home.record_of(where) or {}).get("waiting_for")
+    return bottleneck.bottleneck(spent, readers, settings_now, rows_s, waiting, window_s)
+
+
+def _slots(run: Run) -> int:
+    return int((json.loads(run.spark) if run.spark else {}).get("slots") or 0)
+
+
+def _usual_readers(where: Directory) -> int:
+    try:
+        return settings.load(where.spec).snapshot.readers
+    except TidemarkError:
+        return 0
+
+
 def section(where: Directory) -> None:
     """The limits, and the paused tables."""
     now, name = pace(where), where.root.name
@@ -63,9 +105,22 @@ def section(where: Directory) -> None:
 
 @autorefresh()
 def _effect(where: Directory, now: Pace) -> None:
-    """What the limits do."""
-    text = limits.effect(now, rows_now(where))
-    st.caption(text or "No table is being read.")
+    """What the limits do, and what the source feels."""
+    rows_s, name, at = rows_now(where), where.root.name, clock.utc_now()
+    st.caption(limits.effect(now, rows_s) or "No table is being read.")
+    since = at - timedelta(seconds=bottleneck.WINDOW_S)
+    spent, binlog = (
+        cost_queries.reader_seconds(home.fresh(), name, since, at),
+        cost_queries.asked(home.fresh(), name, since),
+    )
+    st.markdown("**What the source feels** :gray[in the last minute, by the journal; the source was not asked]")
+    felt = source_load.feels(spent, rows_s, binlog, bottleneck.WINDOW_S)
+    for column, (label, value) in zip(st.columns(len(felt)), felt, strict=True):
+        column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
+    waiting = (home.record_of(where) or {}).get("waiting_for")
+    checks = limits.checks(now, waiting)
+    if checks and home.runner(where).works:
+        st.caption(words.escape(checks))
 
 
 def rows_now(where: Directory) -> float | None:

@@ -5,14 +5,15 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages, places, selection
+from app.parts import columns, home, messages, places, selection, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
+from app.parts.charts import plot
 from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
 from app.view.progress import current_reads, rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunk_queries, event_queries, runs, series, table_queries
+from engine.history import chunk_queries, event_queries, runs, table_queries
 from engine.sentences import remedy
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
@@ -31,14 +32,7 @@ _TABLE_COLUMNS = {
     "Retrying": columns.figure("Chunks whose last attempt failed"),
     "Page": columns.page(),
 }
-_RUNS = 200
 _EVENTS = 1000
-_CHART = {"displaylogo": False, "displayModeBar": False, "scrollZoom": False}
-
-
-def plot(figure: dict[str, object], key: str, alt: str) -> None:
-    """A plotly figure in the console's theme."""
-    st.plotly_chart(figure, key=key, config=_CHART, alt=alt)
 
 
 def overview(where: Directory) -> None:
@@ -49,7 +43,7 @@ def overview(where: Directory) -> None:
         return
     selection.default("span", "5 min")
     chosen = st.segmented_control("Time shown", list(SPANS), key="span", bind="query-params", required=True)
-    _curves(name, SPANS[chosen or "5 min"])
+    timeline_section.live(where, SPANS[chosen or "5 min"])
 
 
 @autorefresh()
@@ -110,35 +104,6 @@ def _table_row(
         "Changes": words.count(one.changes),
         "Chunking": strategy or words.NOTHING,
     }
-
-
-@autorefresh()
-def _curves(name: str, span_s: int) -> None:
-    cursor, now = home.fresh(), clock.utc_now()
-    run = home.ask(runs.latest_run, name)
-    until = curves.end(now, run.last_event if run else None)
-    first = runs.first_started(cursor, name)
-    since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
-    width = curves.width_ms(since, until)
-    marks = series.marks(cursor, name, since - timedelta(days=1))
-    if until < now:
-        st.caption(f"There is no event after {words.date_time(until)}; the time before it is shown.")
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown(f"**Throughput** :gray[rows copied and changes committed per second, {words.escape(zone.name())}]")
-        reads = chunk_queries.reads(cursor, name, limit=5000, since=since)
-        epochs = series.epoch_series(cursor, name, since, width)
-        lives = [(one.started, one.last_event) for one in home.ask(runs.runs, name, limit=_RUNS)]
-        lives += [(since, lives[-1][0])] if len(lives) == _RUNS else []  # earlier runs are not read
-        with zone.steady(until):
-            figure = curves.throughput_figure(reads, epochs, marks, (since, until), lives, width)
-        plot(figure, "throughput", "Rows copied and changes committed per second over time")
-    with right:
-        st.markdown(f"**Lag** :gray[behind the source, by its own clock, {words.escape(zone.name())}]")
-        points = series.lag_series(cursor, name, since, width)
-        with zone.steady(until):
-            figure = curves.lag_figure(points, marks, since, until, width)
-        plot(figure, "lag", curves.summary(points))
 
 
 def readers(name: str) -> None:
@@ -298,7 +263,9 @@ def _bounds(where: Directory) -> tuple[float, float]:
 
 
 def events(name: str) -> None:
-    """The event feed, newest first."""
+    """The event feed, newest first, or as it was up to the event that the address names."""
+    chosen = selection.event()
+    until = None if chosen is None else _event(name, chosen)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     selection.default("kinds", list(event_feed.USUAL))
     kinds = left.pills("Kinds", list(event_feed.KINDS), selection_mode="multi", key="kinds", bind="query-params")
@@ -309,13 +276,32 @@ def events(name: str) -> None:
         placeholder="A table, a chunk, part of an error message",
         icon=":material/search:",
     )
-    _events(name, tuple(kinds), text or "")
+    _events(name, tuple(kinds), text or "", until)
+
+
+def _event(name: str, chosen: str) -> datetime | None:
+    """One event, and the journal's line. Returns the end of the feed around it; None if there is no such event."""
+    run, _, seq = chosen.rpartition(":")
+    found = event_queries.one(home.fresh(), name, run, int(seq)) if seq.isdecimal() else None
+    with st.container(border=True):
+        left, right = st.columns([4, 1], vertical_alignment="center")
+        right.button("Show all events", icon=":material/close:", on_click=selection.close_event, key="close-event")
+        if found is None:
+            left.markdown(f"**There is no event {words.escape(chosen)} here.** Its journal may have been deleted.")
+        else:
+            line = event_feed.feed_lines([found])[0]
+            table = f" · {words.escape(line.table)}" if line.table else ""
+            when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
+            left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
+            with st.expander("Journal line", icon=":material/data_object:"):
+                st.json(found.body)
+    return None if found is None else found.ts + timedelta(minutes=1)
 
 
 @autorefresh()
-def _events(name: str, kinds: tuple[str, ...], text: str) -> None:
+def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None) -> None:
     cursor = home.fresh()
-    lines = event_queries.events(cursor, name, event_feed.names(kinds), text=text, limit=_EVENTS)
+    lines = event_queries.events(cursor, name, event_feed.names(kinds), text=text, until=until, limit=_EVENTS)
     found = event_feed.feed_lines(lines)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")

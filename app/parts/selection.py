@@ -15,6 +15,7 @@ from app.parts import messages
 from engine.directory import Directory
 
 _PIPELINE, _LAST, _TABLE, _UNKNOWN = "pipeline", "last pipeline", "table", "unknown in the address"
+_SECTION, _EVENT = "section", "event"
 _PAGE, _OPENED, _NOTED = "page of the last run", "page was just opened", "values for the address"
 
 
@@ -33,6 +34,7 @@ def keep_address() -> None:
         return
     state[_PAGE] = run.page_script_hash
     _unknown().clear()
+    state.pop(_EVENT, None)
     asked = parse_qs(run.query_string)
     for name in (_PIPELINE, _TABLE):
         before, values = state.pop(name, None), asked.get(name, [])
@@ -95,6 +97,7 @@ def pipeline(found: Mapping[str, Directory]) -> Directory | None:
         return None
     if before not in (None, name) and not opened():  # the table was one of the pipeline before
         st.session_state[_TABLE] = None
+        close_event()
         _unknown().pop(_TABLE, None)
     st.session_state[_LAST] = name
     return found[name]
@@ -167,6 +170,26 @@ def whole_number(key: str) -> str | None:
         st.query_params.pop(key)
         _seed()
     return asked or None
+
+
+def event() -> str | None:
+    """The event that the URL names, or that was clicked (`run_timeline.name_of`); None without one."""
+    name: str | None = st.session_state.setdefault(_EVENT, st.query_params.get(_EVENT)) or None
+    if name is not None:
+        note(_EVENT, name)
+    return name
+
+
+def open_event(name: str) -> None:
+    """Choose an event, and the section that shows it. The whole page must run again."""
+    st.session_state[_EVENT], st.session_state[_SECTION] = name, "Events"
+    st.query_params[_EVENT] = name
+
+
+def close_event() -> None:
+    """Choose no event."""
+    st.session_state[_EVENT] = ""
+    st.query_params.pop(_EVENT, None)
 
 
 def no_table() -> None:

@@ -1,12 +1,13 @@
 """The history: all runs with their outcome, duration and totals, and a comparison of runs."""
 
 import json
+from datetime import timedelta
 
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages, selection
-from app.parts.sections import plot
+from app.parts import columns, home, messages, selection, timeline_section
+from app.parts.charts import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
 from engine import clock
@@ -62,6 +63,8 @@ def page() -> None:
     chosen_lines = [lines[n] for n in chosen_rows["selection"]["rows"]][: compare.MOST]
     if chosen_lines:
         _comparison(chosen_lines)
+        if len(chosen_lines) == 1:
+            _timeline(chosen_lines[0])
     elif len(rows) > 1:
         st.caption(f"Select up to {compare.MOST} runs in the first column to compare them.")
 
@@ -70,6 +73,12 @@ def _spec_of(line: PastRun) -> str | None:
     """The spec of a run, redacted again, since the journal of an earlier version may have been redacted less."""
     text = runs.spec_of(home.fresh(), line.pipeline, line.run)
     return None if text is None else json.dumps(clean(json.loads(text)))
+
+
+def _timeline(line: PastRun) -> None:
+    """What the run did when."""
+    where = next((one for one in home.directories() if one.root.name == line.pipeline), None)
+    timeline_section.past(line.pipeline, line.started, line.started + timedelta(seconds=line.duration_s), where)
 
 
 def _comparison(lines: list[PastRun]) -> None:

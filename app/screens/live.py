@@ -71,6 +71,8 @@ def status(where: Directory) -> None:
     stale_lag = "" if stale_since(runner, lag, now) is None else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label
     st.code(status_line(copy, lag, label, runner.phase, stale_lag), language=None, wrap_lines=True)
+    if is_copying:
+        pacing.copy_line(where, run, copy, reads)
     sent = controls.sent(name)
     health_strip.footer(
         now,

@@ -1,14 +1,16 @@
-"""Lag and throughput over time, annotated with starts, pauses and source events."""
+"""Throughput and lag over time: the curves of the timeline."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from app.view import words, zone
-from app.view.figure import Figure, fade, iso, layout, time_axis
+from app.view import words
+from app.view.figure import Figure, fade, iso
+from app.view.health import LAG_FINE_S
 from app.view.progress import overlap_rows
 from app.view.status_style import HEX
 from engine.history.chunk_queries import Read
-from engine.history.series import Epoch, Lag, Mark
+from engine.history.series import Epoch, Lag, Rows
 
 POINTS = 240
 """About as many points as a chart can show."""
@@ -36,39 +38,89 @@ def width_ms(since: datetime, until: datetime, finest_ms: int = 2000) -> int:
     return max(finest_ms, int(-(-wanted // finest_ms)) * finest_ms)
 
 
-def lag_figure(points: Sequence[Lag], marks: Sequence[Mark], since: datetime, until: datetime, width: int) -> Figure:
-    """Seconds above, bytes below, on one time axis. A gap means that nothing was measured."""
-    times = [point.ts for point in points]
-    seconds = _line("lag, seconds", HEX["primary"], times, [point.lag_s for point in points], width, "%{y:.2f} s")
-    size = _line("lag, bytes", HEX["violet"], times, [point.lag_bytes for point in points], width, "%{y:.3s}B")
-    size["yaxis"] = "y2"
-    units = ("seconds", ""), ("bytes", "~s")
-    return {"data": [seconds, size], "layout": _two_rows(marks, since, until, units, (times, times))}
+@dataclass(frozen=True)
+class Curve:
+    """One measure over time."""
+
+    title: str
+    """Its unit."""
+    ticks: str
+    """The number format of its axis."""
+    line: Figure
+
+    @property
+    def most(self) -> float:
+        """Its highest value."""
+        return max((value for value in self.line["y"] if value is not None), default=0.0)
 
 
-def throughput_figure(
-    reads: Sequence[Read],
+@dataclass(frozen=True)
+class Threshold:
+    """A level that means something."""
+
+    unit: str
+    """The title of its curve."""
+    value: float
+    name: str
+    colour: str
+
+
+def curves_of(
+    reads: Sequence[Read | Rows],
     epochs: Sequence[Epoch],
-    marks: Sequence[Mark],
+    points: Sequence[Lag],
     shown: tuple[datetime, datetime],
     lives: Sequence[tuple[datetime, datetime]],
     width: int,
-) -> Figure:
-    """Rows copied per second above, changes committed per second below.
+) -> list[Curve]:
+    """Rows copied and changes committed per second, lag in seconds and in bytes. One without a value in the time shown is left out.
 
     shown: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these a rate is
-    unknown, not 0.
+    unknown, not 0. A gap in the lag means that nothing was measured.
     """
     since, until = shown
     row_times, rows = row_rates(reads, since, until, width)
     change_times, changes = change_rates(epochs, since, until, width)
     rows, changes = _heard(row_times, rows, lives, width), _heard(change_times, changes, lives, width)
-    row_ticks, change_ticks = _number_format(rows), _number_format(changes)
-    upper = _line("rows copied", HEX["blue"], row_times, rows, width, f"%{{y:{row_ticks}}} rows/s", fill=True)
-    lower = _line("changes", HEX["green"], change_times, changes, width, f"%{{y:{change_ticks}}} changes/s", fill=True)
-    lower["yaxis"] = "y2"
-    units = ("rows/s", row_ticks), ("changes/s", change_ticks)
-    return {"data": [upper, lower], "layout": _two_rows(marks, since, until, units, (row_times, change_times))}
+    inside = [point for point in points if since <= point.ts <= until]
+    times = [point.ts for point in inside]
+    found = [
+        _rate("rows copied", "rows/s", HEX["blue"], row_times, rows, width),
+        _rate("changes", "changes/s", HEX["green"], change_times, changes, width),
+        _curve("lag", "lag, s", "", HEX["primary"], times, [point.lag_s for point in inside], width, "%{y:.2f} s"),
+        _curve("lag", "lag, B", "~s", HEX["violet"], times, [point.lag_bytes for point in inside], width, "%{y:.3s}B"),
+    ]
+    return [curve for curve in found if any(value is not None for value in curve.line["y"])]
+
+
+def _rate(
+    name: str, unit: str, colour: str, times: Sequence[datetime], rates: Sequence[float | None], width: int
+) -> Curve:
+    ticks = _number_format(rates)
+    return Curve(unit, ticks, _line(name, colour, times, rates, width, f"%{{y:{ticks}}} {unit}", fill=True))
+
+
+def _curve(
+    name: str,
+    unit: str,
+    ticks: str,
+    colour: str,
+    times: Sequence[datetime],
+    values: Sequence[float | None],
+    width: int,
+    hover: str,
+) -> Curve:
+    return Curve(unit, ticks, _line(name, colour, times, values, width, hover))
+
+
+def thresholds(lag_s: float | None, lag_bytes: float | None) -> list[Threshold]:
+    """The levels of the lag. lag_s, lag_bytes: above which an alert fires; None without such an alert."""
+    found = [Threshold("lag, s", LAG_FINE_S, f"keeping up below {words.duration(LAG_FINE_S)}", HEX["orange"])]
+    if lag_s is not None:
+        found.append(Threshold("lag, s", lag_s, f"alert above {words.duration(lag_s)}", HEX["red"]))
+    if lag_bytes is not None:
+        found.append(Threshold("lag, B", lag_bytes, f"alert above {words.size(lag_bytes)}", HEX["red"]))
+    return found
 
 
 def _number_format(rates: Sequence[float | None]) -> str:
@@ -76,36 +128,8 @@ def _number_format(rates: Sequence[float | None]) -> str:
     return ".3~s" if max((rate for rate in rates if rate is not None), default=0.0) >= _WHOLE else ".2~f"
 
 
-def _two_rows(
-    marks: Sequence[Mark],
-    since: datetime,
-    until: datetime,
-    units: tuple[tuple[str, str], ...],
-    times: tuple[Sequence[datetime], ...],
-) -> Figure:
-    """Two curves above each other on one time axis.
-
-    units: title and number format of each. times: those of the points; a curve without a point in the time shown gets no scale,
-    because a reader would take 0 from it.
-    """
-    shapes, annotations = annotate(marks, since, until)
-    upper, lower = (
-        {
-            "title": {"text": title},
-            "domain": domain,
-            "rangemode": "tozero",
-            "automargin": True,
-            "tickformat": ticks,
-            "showticklabels": any(since <= at <= until for at in points),
-        }
-        for (title, ticks), domain, points in zip(units, ([0.56, 1], [0, 0.44]), times, strict=True)
-    )
-    x_axis = time_axis(since, until, anchor="y2")
-    return layout(300, xaxis=x_axis, yaxis=upper, yaxis2=lower, shapes=shapes, annotations=annotations)
-
-
 def row_rates(
-    reads: Sequence[Read], since: datetime, until: datetime, width: int
+    reads: Sequence[Read | Rows], since: datetime, until: datetime, width: int
 ) -> tuple[list[datetime], list[float | None]]:
     """Rows per second in each bucket; a chunk's rows are spread evenly over its read time."""
     step = timedelta(milliseconds=width)
@@ -161,75 +185,6 @@ def _spread(sums: list[float], amount: float, begin: float, end: float) -> None:
         sums[n] += amount * max(inside, 0.0) / (end - begin) if end > begin else amount
 
 
-def annotate(marks: Sequence[Mark], since: datetime, until: datetime) -> tuple[list[Figure], list[Figure]]:
-    """A band for each interval that was paused or without a runner, and a line for each event."""
-    shapes, annotations, labelled = [], [], []
-    for start, end, name in bands(marks, since, until):
-        corners = {"x0": iso(start), "x1": iso(end), "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
-        shapes.append(
-            {"type": "rect", **corners, "fillcolor": fade(HEX["gray"], 0.18), "line": {"width": 0}, "layer": "below"}
-        )
-        if (end - start) > (until - since) / 14:
-            annotations.append(_note(start + (end - start) / 2, name, "center"))
-    for mark in marks:
-        text = mark_words(mark)
-        if text and since <= mark.ts <= until:
-            where = {"x0": iso(mark.ts), "x1": iso(mark.ts), "y0": 0, "y1": 1, "xref": "x", "yref": "paper"}
-            shapes.append({"type": "line", **where, "line": {"width": 1, "dash": "dot", "color": HEX["gray"]}})
-            labelled.append((mark.ts, text))
-    annotations += [_note(at, text, "left") for at, text in together(labelled, (until - since) / 10)]
-    return shapes, annotations
-
-
-def together(labels: Sequence[tuple[datetime, str]], apart: timedelta) -> list[tuple[datetime, str]]:
-    """Merge labels that are closer than `apart`, as they would overlap."""
-    groups: list[tuple[datetime, list[str]]] = []
-    for at, text in labels:
-        if groups and at - groups[-1][0] < apart:
-            groups[-1][1].append(text)
-        else:
-            groups.append((at, [text]))
-    return [(at, texts[0] if len(texts) == 1 else f"{texts[0]}, {len(texts) - 1} more") for at, texts in groups]
-
-
-def bands(marks: Sequence[Mark], since: datetime, until: datetime) -> list[tuple[datetime, datetime, str]]:
-    """(from, to, label) of the intervals in which the pipeline was paused or had no runner."""
-    found, began, name = [], None, ""
-    for mark in marks:
-        still = {"run.ended": "no runner"}.get(mark.event) or ("paused" if mark.label == "paused" else "")
-        if began is not None and not still:
-            found.append((max(began, since), mark.ts, name))
-            began = None
-        elif began is None and still:
-            began, name = mark.ts, still
-    if began is not None and began < until:
-        found.append((max(began, since), until, name))
-    return [band for band in found if band[1] > band[0]]
-
-
-def mark_words(mark: Mark) -> str:
-    """The label of a mark; empty for a mark that a band shows."""
-    if mark.event == "run.started":
-        return "started"
-    if mark.event == "source.event":
-        return mark.label
-    return ""
-
-
-def _note(at: datetime, text: str, anchor: str) -> Figure:
-    return {
-        "x": iso(at),
-        "y": 1,
-        "xref": "x",
-        "yref": "paper",
-        "yanchor": "bottom",
-        "xanchor": anchor,
-        "text": text,
-        "showarrow": False,
-        "font": {"size": 11, "color": HEX["gray"]},
-    }
-
-
 def _line(
     name: str,
     colour: str,
@@ -251,13 +206,14 @@ def _line(
         ys.append(value)
     line: Figure = {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "lines+markers",  # without markers, Plotly ignores clicks
+        "marker": {"size": 8, "opacity": 0},
         "name": name,
         "x": xs,
         "y": ys,
         "line": {"color": colour, "width": 1.8},
         "connectgaps": False,
-        "hovertemplate": f"{hover}<br>%{{x|%H:%M:%S}} {zone.name()}<extra></extra>",
+        "hovertemplate": f"{hover}<extra></extra>",
     }
     return line | ({"fill": "tozeroy", "fillcolor": fade(colour, 0.15)} if fill else {})
 

@@ -40,3 +40,9 @@ def fade(colour: str, share: float) -> str:
     """A hex colour with an alpha."""
     red, green, blue = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
     return f"rgba({red},{green},{blue},{share})"
+
+
+def pale(colour: str) -> str:
+    """A hex colour mixed with white, on which dark text can be read in both themes."""
+    parts = (int(colour[n : n + 2], 16) for n in (1, 3, 5))
+    return "#" + "".join(f"{round(part + (255 - part) * 0.4):02x}" for part in parts)

@@ -69,6 +69,16 @@ def effect(pace: Pace, rows_s: float | None) -> str:
     return f"{rows_s:,.0f} rows/s are read now" + (f", {rows_s / most:.0%} of the limit" if most else "")
 
 
+def checks(pace: Pace, waiting_for: str | None) -> str:
+    """What the runner polls on the source and on replicas, with the limits; "" if nothing. It reports a value above its limit."""
+    loads = {**(pace.settings.get("max_load") or {}), **(pace.settings.get("critical_load") or {})}
+    polled = [*loads, *(f"the lag of {replica}" for replica in pace.settings.get("replicas") or ())]
+    if not polled:
+        return ""
+    held = waiting_for and any(name in waiting_for for name in (*loads, "replica"))
+    return f"The runner polls {', '.join(polled)}: {waiting_for if held else 'all within their limits'}."
+
+
 def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
     """One sentence per limit or pause that slows the snapshot; none if nothing does.
 

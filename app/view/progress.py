@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from app.view import words
+from app.view import words, zone
 from engine.history.chunk_queries import Read
-from engine.history.series import EpochTotals, Lag
+from engine.history.series import EpochTotals, Lag, Rows
 from engine.history.table_queries import Progress
 from engine.plan.speed import owed_s
 from engine.throttle_settings import Throttle
@@ -15,9 +15,23 @@ from engine.throttle_settings import Throttle
 RECENT_S = 30.0
 """The window for rates."""
 _ALMOST = 0.999
+_SOON_S = 600.0
 _CHUNK_ROWS = 2000
 """The fixed cost of a chunk's statements, in rows that could be read in that time (`run.snapshot.table_copy`)."""
 _FREE = Throttle()
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """The range of the remaining time."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def text(self) -> str:
+        """`50–65 s`."""
+        return between(self.low_s, self.high_s)
 
 
 @dataclass(frozen=True)
@@ -40,8 +54,13 @@ class Copy:
     """Changes committed."""
     rows_s: float | None
     """Rows read per second; None while nothing is copied."""
-    eta: str | None
-    """A range such as `50–65 s`; None while there is too little data."""
+    remaining: Remaining | None
+    """None while there is too little data."""
+
+    @property
+    def eta(self) -> str | None:
+        """A range such as `50–65 s`; None while there is too little data."""
+        return None if self.remaining is None else self.remaining.text
 
     @property
     def done(self) -> bool:
@@ -95,7 +114,7 @@ def copy_of(
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s([*reads, *current], now) if going else None,
-        eta=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
+        remaining=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
         if going and foreseen
         else None,
     )
@@ -155,7 +174,7 @@ def rows_per_s(
     return sum(overlap_rows(read, since, now) for read in chosen) / elapsed if elapsed > 0 else None
 
 
-def overlap_rows(read: Read, since: datetime, until: datetime) -> float:
+def overlap_rows(read: Read | Rows, since: datetime, until: datetime) -> float:
     """The part of a chunk's rows that falls into an interval."""
     took = (read.ended - read.started).total_seconds()
     if took <= 0:
@@ -180,8 +199,10 @@ def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
     return Work(sum(one.chunks for one in work), sum(one.rows for one in work))
 
 
-def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE) -> str | None:
-    """The remaining time as a range: by the speed of all reads, and by that of the newest third.
+def estimate(
+    done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE
+) -> Remaining | None:
+    """The remaining time: by the speed of all reads, and by that of the newest third.
 
     It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the first
     reads may not show. None before 1 % and three chunks are done.
@@ -194,7 +215,7 @@ def estimate(done: Work, left: Work, reads: Sequence[Read], now: datetime, throt
     each = sum(read.bytes for read in reads) / max(sum(read.rows for read in reads), 1)
     least = owed_s(throttle, left.rows, left.rows * each)
     low, high = sorted(max(worth * pace, least) for pace in paces)
-    return between(low * 0.95, high * 1.05)
+    return Remaining(low * 0.95, high * 1.05)
 
 
 def _pace_s(reads: Sequence[Read], now: datetime, throttle: Throttle) -> float:
@@ -211,6 +232,16 @@ def between(low_s: float, high_s: float) -> str:
     digits = 1 if unit != "s" and high < 10 else 0
     low_text, high_text = (f"{end:.{digits}f}".removesuffix(".0") for end in (low, high))
     return f"{high_text} {unit}" if low_text == high_text else f"{low_text}–{high_text} {unit}"
+
+
+def finish(remaining: Remaining, now: datetime) -> str:
+    """When the copy ends, with the range: `02:14 UTC ± 6 min`. With seconds if it ends soon, with the date if not today."""
+    middle, half_s = (remaining.low_s + remaining.high_s) / 2, (remaining.high_s - remaining.low_s) / 2
+    at = zone.local(now + timedelta(seconds=middle))
+    soon = middle < _SOON_S
+    day = "" if at.date() == zone.local(now).date() else "%Y-%m-%d "
+    range_ = f"{max(round(half_s), 1)} s" if soon and half_s < 60 else words.duration(max(round(half_s / 60), 1) * 60)
+    return f"{at.strftime(day + ('%H:%M:%S %Z' if soon else '%H:%M %Z'))} ± {range_}"
 
 
 def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "") -> str:

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from engine.history.fetch import Cursor, fetch
+from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ _EVENTS = """
 WITH chosen AS (
     SELECT ts, run, seq, event, tbl, body FROM event
     WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
+          AND ($until IS NULL OR ts < $until)
           AND ($text = '' OR contains(lower(body), lower($text)))
           AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
     ORDER BY ts DESC, seq DESC LIMIT $limit),
@@ -61,6 +62,8 @@ FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
 """
 
+_ONE = "SELECT ts, run, seq, event, tbl, body FROM event WHERE pipeline = $pipeline AND run = $run AND seq = $seq"
+
 _ANSWERS = """
 SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE)
 FROM event WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done')
@@ -77,18 +80,28 @@ def events(
     text: str = "",
     run: str | None = None,
     table: str | None = None,
+    until: datetime | None = None,
     limit: int = 500,
 ) -> list[Event]:
-    """Events of these names whose line contains `text`, newest first. table: only those of it, and errors that mention it."""
+    """Events of these names whose line contains `text`, newest first.
+
+    table: only those of it, and errors that mention it. until: only those before.
+    """
     parameters = {
         "pipeline": pipeline,
         "names": sorted(names),
         "text": text,
         "run": run,
         "table": table,
+        "until": until and naive(until),
         "limit": limit,
     }
     return fetch(cursor, Event, _EVENTS, parameters)
+
+
+def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> Event | None:
+    """One event; None if the index does not have it."""
+    return fetch_one(cursor, Event, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
 
 
 def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:

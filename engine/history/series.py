@@ -1,4 +1,4 @@
-"""Time series: lag, epochs, and the marks that explain a bend in a curve."""
+"""Time series: lag, epochs and rows."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
-from engine.history.fetch import Cursor, fetch, fetch_one, naive
+from engine.history.fetch import Cursor, aware, fetch, fetch_one, naive
 
 T = TypeVar("T")
 
@@ -39,6 +39,15 @@ class Epoch:
 
 
 @dataclass(frozen=True)
+class Rows:
+    """Rows that were read, by one or several readers."""
+
+    started: datetime
+    ended: datetime
+    rows: int
+
+
+@dataclass(frozen=True)
 class EpochTotals:
     """The totals of a pipeline's commits."""
 
@@ -49,17 +58,6 @@ class EpochTotals:
     to_position: str | None
 
 
-@dataclass(frozen=True)
-class Mark:
-    """An event that explains a chart: a start, an end, a pause, a DDL, a rotation."""
-
-    ts: datetime
-    run: str
-    event: str
-    label: str
-    reason: str | None
-
-
 _LATEST = """
 SELECT ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE pipeline = $pipeline
 ORDER BY ts DESC, seq DESC LIMIT 1
@@ -68,7 +66,7 @@ ORDER BY ts DESC, seq DESC LIMIT 1
 _LAG = """
 SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
        arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
-FROM lag WHERE pipeline = $pipeline AND ts >= $since GROUP BY bucket ORDER BY bucket
+FROM lag WHERE pipeline = $pipeline AND ts >= $since AND ($until IS NULL OR ts < $until) GROUP BY bucket ORDER BY bucket
 """
 
 _LAGS = """
@@ -78,10 +76,22 @@ FROM lag WHERE ts >= $since GROUP BY pipeline, bucket ORDER BY pipeline, bucket
 """
 
 
+_NEWEST = """
+SELECT pipeline, ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE ts >= $since
+QUALIFY row_number() OVER (PARTITION BY pipeline ORDER BY ts DESC, seq DESC) = 1
+"""
+
+_WORST = """
+SELECT pipeline, list({'at': bucket, 'lag_s': lag_s} ORDER BY bucket) FROM (
+    SELECT pipeline, time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s) AS lag_s
+    FROM lag WHERE ts >= $since GROUP BY pipeline, bucket)
+GROUP BY pipeline
+"""
+
 _EPOCHS = """
 SELECT max(ts), max(epoch), arg_max(to_position, ts), coalesce(sum(changes), 0)::BIGINT,
        coalesce(sum(transactions), 0)::BIGINT, max(read_s), max(commit_s)
-FROM epoch WHERE pipeline = $pipeline AND ts >= $since
+FROM epoch WHERE pipeline = $pipeline AND ts >= $since AND ($until IS NULL OR ts < $until)
 GROUP BY time_bucket(to_milliseconds($width_ms), ts) ORDER BY 1
 """
 
@@ -97,12 +107,11 @@ SELECT count(*), coalesce(sum(changes), 0)::BIGINT, max(ts), arg_max(epoch, ts),
 FROM epoch WHERE pipeline = $pipeline
 """
 
-_MARKS = """
-SELECT ts, run, event, coalesce(body->>'$.state', body->>'$.kind', body->>'$.outcome', ''),
-       coalesce(body->>'$.reason', body->>'$.statement')
-FROM event WHERE pipeline = $pipeline AND ts >= $since
-      AND event IN ('run.started', 'run.state', 'run.ended', 'source.event')
-ORDER BY ts DESC, seq DESC LIMIT $limit
+# Chunks that began in one interval and ended in one count as one.
+_ROWS = """
+SELECT min(started), max(ended), sum(rows)::BIGINT FROM finished
+WHERE pipeline = $pipeline AND ended >= $since AND ts >= $since AND started < coalesce($until, started + INTERVAL 1 SECOND)
+GROUP BY time_bucket(to_milliseconds($width_ms), started), time_bucket(to_milliseconds($width_ms), ended) ORDER BY 1, 2
 """
 
 
@@ -111,14 +120,40 @@ def latest_lag(cursor: Cursor, pipeline: str) -> Lag | None:
     return fetch_one(cursor, Lag, _LATEST, {"pipeline": pipeline})
 
 
-def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Lag]:
+def lag_series(
+    cursor: Cursor, pipeline: str, since: datetime, width_ms: int, until: datetime | None = None
+) -> list[Lag]:
     """The worst reading in each `width_ms`; intervals without readings are left out."""
-    return fetch(cursor, Lag, _LAG, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
+    return fetch(cursor, Lag, _LAG, _interval(pipeline, since, width_ms, until))
 
 
-def epoch_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Epoch]:
+def epoch_series(
+    cursor: Cursor, pipeline: str, since: datetime, width_ms: int, until: datetime | None = None
+) -> list[Epoch]:
     """Commits, added up per `width_ms`."""
-    return fetch(cursor, Epoch, _EPOCHS, {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms})
+    return fetch(cursor, Epoch, _EPOCHS, _interval(pipeline, since, width_ms, until))
+
+
+def row_series(
+    cursor: Cursor, pipeline: str, since: datetime, width_ms: int, until: datetime | None = None
+) -> list[Rows]:
+    """Rows of finished chunks, added up by the `width_ms` in which they began and ended."""
+    return fetch(cursor, Rows, _ROWS, _interval(pipeline, since, width_ms, until))
+
+
+def _interval(pipeline: str, since: datetime, width_ms: int, until: datetime | None) -> dict[str, object]:
+    return {"pipeline": pipeline, "since": naive(since), "width_ms": width_ms, "until": until and naive(until)}
+
+
+def newest_lags(cursor: Cursor, since: datetime) -> dict[str, Lag]:
+    """The newest reading of every pipeline that has one since then."""
+    return dict(fetch(cursor, lambda name, *values: (name, Lag(*values)), _NEWEST, {"since": naive(since)}))
+
+
+def worst_lags(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[tuple[datetime, float | None]]]:
+    """The largest lag in each `width_ms`, in seconds, of every pipeline that has readings. For many small charts."""
+    rows = fetch(cursor, lambda name, points: (name, points), _WORST, {"since": naive(since), "width_ms": width_ms})
+    return {name: [(aware(point["at"]), point["lag_s"]) for point in points] for name, points in rows}
 
 
 def lags(cursor: Cursor, since: datetime, width_ms: int) -> dict[str, list[Lag]]:
@@ -146,9 +181,3 @@ def _by_pipeline(
 def epoch_totals(cursor: Cursor, pipeline: str) -> EpochTotals:
     """The totals of the pipeline's commits."""
     return fetch_one(cursor, EpochTotals, _TOTALS, {"pipeline": pipeline}) or EpochTotals(0, 0, None, None, None)
-
-
-def marks(cursor: Cursor, pipeline: str, since: datetime, limit: int = 200) -> list[Mark]:
-    """The newest marks, in ascending order of time."""
-    found = fetch(cursor, Mark, _MARKS, {"pipeline": pipeline, "since": naive(since), "limit": limit})
-    return found[::-1]

@@ -7,8 +7,9 @@ from typing import Any
 from app.view.draft import Draft, first_spec
 from app.view.health import Runner
 from engine.history.chunk_queries import Read
-from engine.history.series import Epoch, Lag, Mark
+from engine.history.series import Epoch, Lag
 from engine.history.table_queries import Plan, Progress
+from engine.history.timeline_queries import Moment
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
 AT = "2026-01-31T15:30:17Z"
@@ -44,9 +45,10 @@ def epoch(age: float, changes: int) -> Epoch:
     return Epoch(ago(age), 1, "bin.000001:10", changes, changes, 0.1, 0.1)
 
 
-def mark(age: float, event: str, label: str = "", reason: str | None = None) -> Mark:
-    """A mark of a chart."""
-    return Mark(ago(age), "run", event, label, reason)
+def moment(age: float, event: str, label: str = "", text: str | None = None, **more: Any) -> Moment:
+    """An event of the timeline, in the run `r` unless another is given."""
+    usual: dict[str, Any] = {"run": "r", "seq": int(1000 - age), "table": None, "id": "", "since": None}
+    return Moment(ts=ago(age), event=event, label=label, text=text, **(usual | more))
 
 
 def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:

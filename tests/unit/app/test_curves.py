@@ -1,4 +1,4 @@
-"""Lag and throughput over time, with gaps and annotations."""
+"""Lag and throughput over time, with gaps and thresholds."""
 
 from datetime import timedelta
 
@@ -6,27 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.curves import (
-    annotate,
-    bands,
-    change_rates,
-    end,
-    lag_figure,
-    row_rates,
-    start,
-    summary,
-    throughput_figure,
-    width_ms,
-)
-from tests.unit.app.support import NOW, ago, epoch, lag, mark, read
+from app.view.curves import change_rates, curves_of, end, row_rates, start, summary, thresholds, width_ms
+from tests.unit.app.support import NOW, ago, epoch, lag, read
 
 
 def test_an_interval_without_a_reading_is_a_gap() -> None:
     """A line over an hour without a runner would be wrong."""
     points = [lag(1, age=100), lag(1, age=98), lag(2, age=10), lag(None, age=8)]
-    seconds, size = lag_figure(points, [], ago(120), NOW, 2000)["data"]
-    assert seconds["y"] == [1, 1, None, 2, None]
-    assert size["y"] == [1000, 1000, None, 1000, 1000]
+    seconds, size = curves_of([], [], points, (ago(120), NOW), [], 2000)
+    assert seconds.line["y"] == [1, 1, None, 2, None]
+    assert size.line["y"] == [1000, 1000, None, 1000, 1000]
 
 
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(1, 30), st.integers(1, 5000)), min_size=1, max_size=15))
@@ -52,15 +41,15 @@ def test_changes_are_spread_over_the_time_since_the_last_epoch() -> None:
     assert times[0] == ago(35)
     assert rates == [10, 10, 10, 0]
     lives = [(ago(60), ago(20))]
-    figure = throughput_figure([read(20, 10)], [epoch(30, 100)], [], (ago(60), NOW), lives, 10_000)
-    assert figure["data"][1]["y"] == [10, 0, None, None]
+    (changes,) = curves_of([read(20, 10)], [epoch(30, 100)], [], (ago(60), NOW), lives, 10_000)
+    assert changes.line["y"] == [10, 0, None, None]
 
 
 def test_rates_are_unknown_without_a_live_runner() -> None:
     """Between a lost run and the next one, a rate is not 0."""
     reads, lives = [read(50, 40), read(20, 10)], [(ago(60), ago(40)), (ago(20), NOW)]
-    figure = throughput_figure(reads, [epoch(45, 100), epoch(5, 100)], [], (ago(60), NOW), lives, 10_000)
-    rows, changes = (data["y"] for data in figure["data"])
+    found = curves_of(reads, [epoch(45, 100), epoch(5, 100)], [], (ago(60), NOW), lives, 10_000)
+    rows, changes = (curve.line["y"] for curve in found)
     assert rows == [100, None, None, 100]
     assert [value is None for value in changes] == [False, False, True, True, False, False]
 
@@ -68,11 +57,24 @@ def test_rates_are_unknown_without_a_live_runner() -> None:
 def test_rates_have_units_of_the_thing() -> None:
     """Less than a change a second is a decimal, not `500m` changes; many have a prefix."""
     lives, shown = [(ago(60), NOW)], (ago(60), NOW)
-    few = throughput_figure([], [epoch(30, 5)], [], shown, lives, 10_000)
-    many = throughput_figure([], [epoch(30, 50_000)], [], shown, lives, 10_000)
-    assert few["layout"]["yaxis2"]["tickformat"] == ".2~f"
-    assert few["data"][1]["hovertemplate"].startswith("%{y:.2~f} changes/s")
-    assert many["layout"]["yaxis2"]["tickformat"] == ".3~s"
+    (few,) = curves_of([], [epoch(30, 5)], [], shown, lives, 10_000)
+    (many,) = curves_of([], [epoch(30, 50_000)], [], shown, lives, 10_000)
+    assert few.ticks == ".2~f"
+    assert few.line["hovertemplate"].startswith("%{y:.2~f} changes/s")
+    assert many.ticks == ".3~s"
+
+
+def test_a_curve_without_a_value_in_the_time_shown_is_left_out() -> None:
+    """An empty scale would look like 0."""
+    found = curves_of([read(200, 190)], [], [lag(None, None)], (ago(60), NOW), [(ago(300), NOW)], 10_000)
+    assert found == []
+
+
+def test_thresholds_are_those_of_the_page_and_of_the_spec() -> None:
+    """Below ten seconds is keeping up; alerts have thresholds only if the spec sets them."""
+    assert [one.name for one in thresholds(None, None)] == ["keeping up below 10 s"]
+    names = [one.name for one in thresholds(60.0, 5_000_000)]
+    assert names == ["keeping up below 10 s", "alert above 1 min", "alert above 5 MB"]
 
 
 @given(st.lists(st.tuples(st.integers(0, 90), st.integers(0, 1000)), min_size=1, max_size=12))
@@ -81,34 +83,6 @@ def test_the_chart_has_all_changes(commits: list[tuple[int, int]]) -> None:
     epochs = [epoch(age + 1, changes) for age, changes in sorted(commits, reverse=True)]
     _, rates = change_rates(epochs, ago(200), NOW, 2000)
     assert sum((value or 0) * 2 for value in rates) == pytest.approx(sum(one.changes for one in epochs))
-
-
-def test_pauses_and_missing_runners_are_bands() -> None:
-    """They explain a flat curve."""
-    marks = [
-        mark(90, "run.started"),
-        mark(90, "run.state", "running"),
-        mark(60, "run.state", "paused"),
-        mark(40, "run.state", "running"),
-        mark(20, "run.ended", "stopped"),
-    ]
-    assert bands(marks, ago(100), NOW) == [(ago(60), ago(40), "paused"), (ago(20), NOW, "no runner")]
-    assert bands(marks, ago(50), NOW)[0][0] == ago(50)
-    shapes, notes = annotate([*marks, mark(10, "source.event", "rotation")], ago(100), NOW)
-    assert len([shape for shape in shapes if shape["type"] == "rect"]) == 2
-    assert {note["text"] for note in notes} == {"paused", "no runner", "started", "rotation"}
-
-
-def test_labels_that_would_overlap_are_merged() -> None:
-    """Two schema changes within seconds have two lines, but one label."""
-    marks = [
-        mark(50, "source.event", "evolved"),
-        mark(47, "source.event", "resnapshotted"),
-        mark(20, "source.event", "evolved"),
-    ]
-    shapes, notes = annotate(marks, ago(100), NOW)
-    assert len(shapes) == 3
-    assert [note["text"] for note in notes] == ["evolved, 1 more", "evolved"]
 
 
 def test_charts_begin_and_end_where_there_is_data() -> None:

@@ -87,3 +87,14 @@ def test_presets_follow_what_is_read() -> None:
     assert limits.effect(limits.pace_of(SPEC, None, AT), 4000.0) == "4,000 rows/s are read now, 80% of the limit"
     assert limits.effect(limits.pace_of({}, None, AT), 4000.0) == "4,000 rows/s are read now"
     assert limits.effect(limits.pace_of(SPEC, None, AT), None) == ""
+
+
+def test_polled_limits_are_named_with_the_value_above() -> None:
+    """The runner reports a value only if it is above its limit."""
+    settings = {"max_load": {"Threads_running": 50.0}, "replicas": ("r1:3306",)}
+    pace = limits.pace_of(settings, None, AT)
+    assert limits.checks(pace, None) == "The runner polls Threads_running, the lag of r1:3306: all within their limits."
+    held = "Threads_running is 80 (limit 50)"
+    assert limits.checks(pace, held) == f"The runner polls Threads_running, the lag of r1:3306: {held}."
+    assert "all within" in limits.checks(pace, "at most 300 rows/s")
+    assert limits.checks(limits.pace_of({}, None, AT), held) == ""

@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.view.progress import (
+    Remaining,
     Work,
     between,
     copy_of,
     current_reads,
     estimate,
+    finish,
     left_of,
     overlap_rows,
     rows_per_s,
@@ -76,7 +78,9 @@ def test_no_estimate_before_one_percent_and_three_chunks() -> None:
 def test_the_estimate_contains_a_steady_pace() -> None:
     """One chunk per second and fifty to go: about fifty seconds."""
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
-    low, high = ends(estimate(Work(50, 50_000), Work(50, 50_000), reads, NOW))
+    found = estimate(Work(50, 50_000), Work(50, 50_000), reads, NOW)
+    assert found is not None
+    low, high = ends(found.text)
     assert low <= 50 <= high
     assert high < 60
 
@@ -130,6 +134,20 @@ def test_the_work_left_is_estimated_from_chunks_or_the_source() -> None:
 def test_a_range_is_in_the_unit_of_its_upper_end(low: float, high: float, text: str) -> None:
     """`50–65 s`, not `0.8–1.1 min`."""
     assert between(low, high) == text
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "text"),
+    [
+        (50, 66, "15:31:15 UTC ± 8 s"),
+        (3000, 3720, "16:26 UTC ± 6 min"),
+        (36_000, 43_200, "2026-02-01 02:30 UTC ± 1 h"),
+        (1000, 1010, "15:47 UTC ± 1 min"),
+    ],
+)
+def test_the_finish_is_a_clock_time_with_its_range(low_s: float, high_s: float, text: str) -> None:
+    """No more exact than the range, and with the date if it is not today."""
+    assert finish(Remaining(low_s, high_s), NOW) == text
 
 
 def test_the_status_line_has_the_style_of_gh_ost() -> None:

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.view import curves, words, zone
+from app.view import timeline_figure, words, zone
 from app.view.figure import iso
-from tests.unit.app.support import NOW, lag
+from tests.unit.app.support import NOW
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def test_every_time_has_its_zone_and_charts_agree_with_texts(berlin: None) -> No
     assert words.time_of_day(NOW) == "16:30:17 CET"
     assert words.date_time(NOW) == "2026-01-31 16:30:17 CET"
     assert iso(NOW) == "2026-01-31T16:30:17.000"
-    figure = curves.lag_figure([lag(1.0)], [], NOW, NOW, 2000)
-    assert "Europe/Berlin" in figure["data"][0]["hovertemplate"]
+    figure = timeline_figure.figure([], [], [], [], NOW, NOW)
+    assert figure["layout"]["xaxis"]["hoverformat"] == "%H:%M:%S Europe/Berlin"
     assert zone.heading("Asked") == "Asked (Europe/Berlin)"
 
 

@@ -226,8 +226,18 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
     found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
     assert [one.event for one in found] == ["command.accepted", "command.done"]
     assert log.answers(cursor, "shop", []) == []
-    marks = series.marks(cursor, "shop", START)
-    assert [mark.label for mark in marks if mark.event == "run.state"] == ["running", "paused"]
+
+
+def test_lags_of_all_pipelines_come_from_one_query(half: Simulation, tmp_path: Path) -> None:
+    """The newest reading of each, and the worst of each interval."""
+    other = Simulation(tmp_path / "other", [COUNTRIES], start=START).advance(9)
+    half.advance(9)
+    cursor = indexed(half, other)
+    newest = series.newest_lags(cursor, START)
+    assert newest == {name: series.latest_lag(cursor, name) for name in ("shop", "other")}
+    assert series.newest_lags(cursor, half.now) == {}
+    for name, points in series.worst_lags(cursor, START, 4000).items():
+        assert points == [(one.ts, one.lag_s) for one in series.lag_series(cursor, name, START, 4000)]
 
 
 def test_events_are_filtered_by_name_and_text(half: Simulation) -> None:

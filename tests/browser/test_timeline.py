@@ -1,0 +1,77 @@
+"""The timeline on Live and in History: phases above the curves, and events that open with a click and with the keyboard."""
+
+from contextlib import suppress
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Console, OpenPage
+
+
+def point_at(page: Page, share: float) -> None:
+    """Point at the lag below the timeline's strip, at this share of the width."""
+    plot = page.locator(".js-plotly-plot").first
+    expect(plot.locator(".barlayer .point").first).to_be_attached()
+    plot.locator(".draglayer").scroll_into_view_if_needed()
+    box = plot.bounding_box()
+    assert box is not None
+    x, y = box["x"] + box["width"] * share, box["y"] + box["height"] * 0.3
+    page.mouse.move(x - 9, y)
+    page.mouse.move(x, y)
+
+
+def hovers(page: Page, share: float) -> None:
+    """Point there until the values are shown: an autorefresh hides them."""
+    values = page.locator(".js-plotly-plot .hovertext").first
+    for _ in range(20):
+        point_at(page, share)
+        with suppress(AssertionError):
+            return expect(values).to_be_visible(timeout=500)
+    raise AssertionError("the timeline shows no values")
+
+
+def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: OpenPage) -> None:
+    """The paused pipeline shows its phases and its pause; the feed shows the clicked event until it is closed."""
+    page = open_page(f"{simulated.url}/live?pipeline=billing&section=Overview")
+    strip = page.locator(".js-plotly-plot .ytick")
+    for row in ("Phase", "Pauses", "Restarts"):
+        expect(strip.get_by_text(row, exact=True)).to_be_visible()
+    expect(strip.get_by_text("Outages", exact=True)).to_have_count(0)
+    hovers(page, 0.25)
+    expect(page.locator(".js-plotly-plot .spikeline").first).to_be_attached()
+    events = page.get_by_role("tab", name="Events")
+    for _ in range(5):
+        hovers(page, 0.25)
+        page.mouse.down()
+        page.mouse.up()
+        with suppress(AssertionError):
+            expect(events).to_have_attribute("aria-selected", "true", timeout=3000)
+            break
+    expect(page.get_by_text("Journal line", exact=True)).to_be_visible()
+    assert "event=" in page.url
+    page.get_by_role("button", name="Show all events").click()
+    expect(page.get_by_text("Journal line", exact=True)).to_have_count(0)
+    page.get_by_role("tab", name="Overview").click()
+    expect(page.get_by_text("a click opens the closest event")).to_be_visible()
+    page.wait_for_timeout(3000)  # the click must not open it again
+    expect(page.get_by_role("tab", name="Overview")).to_have_attribute("aria-selected", "true")
+
+
+def test_an_address_opens_an_event(simulated: Console, open_page: OpenPage) -> None:
+    """Links in the table below the timeline lead there too. An unknown event is said to be unknown."""
+    run = simulated.shop.run
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events&event={run}:1")
+    expect(page.get_by_text(f"Run {run} started on db-tools-1").first).to_be_visible()
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events&event=nobody:7")
+    expect(page.get_by_text("There is no event nobody:7 here.")).to_be_visible()
+
+
+def test_a_past_run_has_a_timeline(simulated: Console, open_page: OpenPage) -> None:
+    """In the history, below the comparison, if one run is selected."""
+    page = open_page(f"{simulated.url}/history?runs-of=legacy")
+    frame = page.get_by_test_id("stDataFrame").first
+    frame.wait_for()
+    box = frame.bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + 15, box["y"] + 50)
+    expect(page.get_by_text("a click opens the closest event")).to_be_visible()
+    expect(page.locator(".js-plotly-plot .ytick").get_by_text("Restarts", exact=True)).to_be_visible()
