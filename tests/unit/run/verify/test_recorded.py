@@ -63,7 +63,7 @@ def test_differences_stay_until_their_rows_are_compared_again() -> None:
     assert (left["differences"], left["by_kind"], [one["key"] for one in kept["differences"]]) == (
         1,
         {"missing": 1},
-        [("4",)],
+        [["4"]],
     )
     keys = replace(WHOLE, parts=(), whole=False)
     left, kept = merged(summary, details, keys, 0, [("4",), ("12",)])
