@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import access, controls, home, messages, places
+from app.parts import controls, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import layers
@@ -18,16 +18,6 @@ from engine.history import chunk_queries, series, table_queries
 
 _FEW = 4
 """Fewer pipelines need no filter."""
-_STEPS = (
-    (":material/database:", "Connect", "Enter a MySQL or MariaDB server, and choose the tables to capture."),
-    (":material/fact_check:", "Check", "The server and the spec are checked before anything starts."),
-    (
-        ":material/rocket_launch:",
-        "Launch",
-        "A runner reads the tables in chunks, without locks and without writing to the source.",
-    ),
-    (":material/monitor_heart:", "Monitor", "Watch the chunks, and see the mirror keep up with the source."),
-)
 
 
 def show() -> None:
@@ -97,27 +87,3 @@ def _card(where: Directory, one: Card) -> None:
         controls.refusal(one.name)
         if one.trouble:
             st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)}")
-
-
-def none_yet() -> None:
-    """The page without pipelines: four steps and one button."""
-    with st.container(border=True, horizontal_alignment="center"):
-        st.space("small")
-        st.markdown("### No pipelines yet", text_alignment="center", anchors=False)
-        st.markdown(
-            ":gray[A pipeline copies tables into a lakehouse and keeps them in sync while applications write to the source.]",
-            text_alignment="center",
-        )
-        st.space("small")
-        for n, (column, (icon, title, text)) in enumerate(zip(st.columns(4), _STEPS, strict=True), 1):
-            with column:
-                st.markdown(f"**{icon} {n}. {title}**  \n:gray[{text}]")
-        st.space("small")
-        if access.operator() and st.button(
-            "Create the first pipeline", type="primary", icon=":material/add:", key="first"
-        ):
-            st.switch_page(places.NEW, query_params={})
-        st.space("small")
-    st.caption(
-        f"Pipelines live in {words.escape(str(home.home()))}; each folder there with a pipeline.toml is listed here."
-    )

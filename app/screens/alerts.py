@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, focus, home, messages, places
+from app.parts import access, columns, controls, focus, home, messages, places, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
@@ -242,7 +242,7 @@ def page() -> None:
     title.title("Alerts", anchor=False)
     names = [where.root.name for where in home.directories()]
     if not names:
-        messages.nothing("No pipelines yet", "Their alerts appear here.")
+        welcome.brief("Their alerts appear here.")
         return
     asked = st.query_params.get("pipeline")
     name = asked if asked in names else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, focus, home, messages, places, saved, selection
+from app.parts import access, focus, home, messages, places, saved, selection, welcome
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -249,9 +249,7 @@ def page() -> None:
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Explore", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "Here you can query published tables.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can query published tables.")
         return
     with choice:
         where = selection.pipeline(found)

@@ -14,11 +14,11 @@ from app.parts import (
     membership,
     messages,
     pacing,
-    places,
     runner_notice,
     sections,
     selection,
     spoken,
+    welcome,
 )
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
@@ -124,9 +124,7 @@ def page() -> None:
     spoken.heading("Live")
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "Create a pipeline to watch it here.")
-        if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can watch a pipeline.")
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, messages, places, selection
+from app.parts import columns, controls, engine, home, messages, places, selection, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -191,9 +191,7 @@ def page() -> None:
     st.session_state.update(handed_over)
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "Here you can redump published tables.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can redump published tables.")
         return
     if not handed_over:
         selection.reset_form(_EMPTY, list(found))

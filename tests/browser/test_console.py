@@ -480,7 +480,7 @@ def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page:
     assert not any("hunter-3" in path.read_text() for path in simulated.home.rglob("*.json"))
 
 
-def test_an_empty_home_has_four_steps_and_one_button(
+def test_an_empty_home_has_the_idea_and_one_primary_button(
     open_page: OpenPage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A new user is led to the wizard."""
@@ -488,7 +488,8 @@ def test_an_empty_home_has_four_steps_and_one_button(
         page = open_page(url)
         expect(page.get_by_text("No pipelines yet")).to_be_visible()
         healthy(page)
-        page.get_by_role("button", name="Create the first pipeline").click()
+        expect(page.get_by_test_id("stBaseButton-primary")).to_have_count(1)
+        page.get_by_role("button", name="New pipeline").click()
         expect(page).to_have_url(re.compile("/new"))
         for address in ("/live", "/history"):
             healthy(open_page(url + address))
