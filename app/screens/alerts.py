@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, focus, home, messages, places, welcome
+from app.parts import access, columns, controls, focus, home, meaning, messages, places, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
@@ -166,22 +166,25 @@ def rules(name: str | None) -> None:
         pd.DataFrame([alert_list.threshold_row(pipeline, one) for pipeline, one in found.items()]),
         hide_index=True,
         key="thresholds",
-        column_config={
-            label: columns.figure(fields[field].description)
-            for label, field in (
-                ("Lag above", "lag_s"),
-                ("Lag in bytes above", "lag_bytes"),
-                ("Retention left below", "runway_s"),
-                ("Duration", "for_s"),
-                ("Repeated every", "repeat_s"),
-            )
-        },
+        column_config={label: columns.figure(text) for label, text in _rule_texts().items()},
         alt="Thresholds and durations of each pipeline",
     )
     with st.expander("When each alert fires and clears", icon=":material/rule:"):
         st.table(pd.DataFrame(alert_list.kind_rows()).set_index("Alert"))
     if access.operator():
         _test({one: rule for one, rule in found.items() if rule.webhook_env or rule.webhook_file})
+
+
+def _rule_texts() -> dict[str, str]:
+    """What each threshold and duration means, by the heading of its column."""
+    texts = {name: field.description or "" for name, field in settings.Alerts.model_fields.items()}
+    return {
+        "Lag above": meaning.of("lag", also=texts["lag_s"]),
+        "Lag in bytes above": meaning.of("lag", also=texts["lag_bytes"]),
+        "Retention left below": meaning.of("retention left", also=texts["runway_s"]),
+        "Duration": texts["for_s"],
+        "Repeated every": texts["repeat_s"],
+    }
 
 
 def _test(rules_of: dict[str, settings.Alerts]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, focus, home, messages, places, saved, selection, welcome
+from app.parts import access, focus, home, meaning, messages, places, saved, selection, welcome
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -272,7 +272,14 @@ def page() -> None:
         name = selection.table(list(by_name), usual=next(iter(by_name)))
     with right:
         selection.default("way", "SQL")
-        way = st.segmented_control("Ask by", WAYS, key="way", bind="query-params", required=True)
+        way = st.segmented_control(
+            "Ask by",
+            WAYS,
+            key="way",
+            bind="query-params",
+            required=True,
+            help=meaning.of("mirror", "change log", "change"),
+        )
     if name is None:
         messages.nothing("Choose a table", "The table in the address is not published by this pipeline.")
         return

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages, selection
+from app.parts import columns, home, meaning, messages, selection
 from app.parts.sections import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
@@ -15,6 +15,7 @@ from engine.redaction import clean
 
 _COLUMNS = {
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
+    "Run": st.column_config.TextColumn(help=meaning.of("run")),
     "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
     "Why": st.column_config.TextColumn(width=300),
 }

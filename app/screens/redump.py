@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, messages, places, selection, welcome
+from app.parts import columns, controls, engine, home, meaning, messages, places, selection, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -35,7 +35,14 @@ def _key(kind: str, of: str) -> str:
 def request_form(plans: Sequence[table_queries.Plan]) -> Request:
     """The form for the request."""
     selection.default("part", "Chunks")
-    part = st.segmented_control("Redump", redump_form.PARTS, key="part", bind="query-params", required=True)
+    part = st.segmented_control(
+        "Redump",
+        redump_form.PARTS,
+        key="part",
+        bind="query-params",
+        required=True,
+        help=meaning.of("redump", "chunk", "resnapshot", "ghost"),
+    )
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
         with left:
@@ -176,7 +183,7 @@ def commands(where: Directory) -> None:
         key="past",
         column_config={
             **columns.time("Asked"),
-            "Ghosts": st.column_config.NumberColumn(help="Rows that only the mirror had"),
+            "Ghosts": st.column_config.NumberColumn(help=meaning.of("ghost")),
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),
         },
