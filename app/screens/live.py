@@ -24,7 +24,6 @@ from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.alert_list import alert_lines
 from app.view.health import lag_words, layers, stale_since
-from app.view.pipeline_cards import stopped_tables
 from app.view.progress import copy_of, copying, current_reads, status_line
 from engine import clock
 from engine.directory import Directory
@@ -43,8 +42,7 @@ def top(where: Directory, drawn_state: str) -> None:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    stopped = stopped_tables(home.ask(table_queries.progress, name))
-    health_strip.draw(layers(runner, lag, recent, now, stopped))
+    health_strip.draw(layers(runner, lag, recent, now, tuple(home.ask(table_queries.stopped, name))))
     raised = home.firing(where, runner)
     # `runner_notice` has a panel for a failed or lost runner.
     noticed = ("run_failed", "runner_lost") if runner.problem else ()

@@ -80,9 +80,16 @@ class _Answer:
 class _Reading:
     """A cursor that records what is read. Queries of this package only call `execute`, `description` and the fetching methods."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, history: "History") -> None:
+        self._cursor, self._history = cursor, history
         self.read: set[Region] = set()
+
+    def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """The answer of a part of the query (`fetch.part`)."""
+        answer = self._history.answer(query, *args, **options)
+        self.read |= answer.read.keys()
+        content: T = answer.content
+        return content
 
     def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
         """As DuckDB's."""
@@ -117,7 +124,7 @@ class History:
         """How often rows were added."""
         self._forgotten = 0
         """How often rows were deleted, or may have been read in part."""
-        self._answers_lock = threading.Lock()
+        self._answers_lock = threading.RLock()  # a query may ask for parts of its answer
         self._answers: dict[Any, _Answer] = {}
         self._connection = self._open(path)
         self.behind: str | None = None
@@ -155,20 +162,24 @@ class History:
 
         Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change rarely.
         """
+        content: T = self.answer(query, *args, **options).content
+        return content
+
+    def answer(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> _Answer:
+        """As `ask`, with what was read."""
         question = query, args, tuple(sorted(options.items()))
         with self._answers_lock:
             known = self._answers.get(question)
             if known is None or not self._is_current(known):
                 # Before the query: rows that are added meanwhile make its result outdated.
                 forgotten, added = self._forgotten, self._added.copy()
-                cursor: Any = _Reading(self.cursor())
+                cursor: Any = _Reading(self.cursor(), self)
                 content = query(cursor, *args, **options)
                 known = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = known
-        answer: T = known.content
-        return answer
+        return known
 
     def _is_current(self, answer: _Answer) -> bool:
         read = answer.read.items()

@@ -8,7 +8,7 @@ the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0
 
 import pyarrow as pa
 
-VERSION = 8
+VERSION = 9
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -41,6 +41,13 @@ TABLES: dict[str, pa.Schema] = {
     ),
     # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
     "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
+    # From run.started, table.state and chunk.parked, which are also in `event`: answers that need only these stay current while
+    # other events arrive (`index.History.ask`).
+    "begun": pa.schema(_KEY),
+    "stated": pa.schema(
+        [*_KEY, ("tbl", pa.string()), ("state", pa.string()), ("reason", pa.string()), ("hint", pa.string())]
+    ),
+    "parked": pa.schema([*_KEY, *_CHUNK]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
     "failed": pa.schema(
