@@ -40,9 +40,11 @@ def fleet(text: str, states: tuple[str, ...]) -> None:
     cursor, now = home.fresh(), clock.utc_now()
     since = now - timedelta(seconds=CHANGES_S)
     lags, epochs = series.lags(cursor, since, 2000), series.epochs(cursor, since, 2000)
+    latest = series.latest_lags(cursor, since)
     found = [
-        (where, _card_of(where, lags.get(where.root.name, []), epochs.get(where.root.name, [])))
+        (where, _card_of(where, latest.get(name), lags.get(name, []), epochs.get(name, [])))
         for where in home.directories()
+        for name in (where.root.name,)
     ]
     found.sort(key=lambda pair: order(pair[1]))
     failing = sum(one.runner.problem for _, one in found)
@@ -58,9 +60,12 @@ def fleet(text: str, states: tuple[str, ...]) -> None:
         _card(where, one)
 
 
-def _card_of(where: Directory, recent: Sequence[series.Lag], epochs: Sequence[series.Epoch]) -> Card:
+def _card_of(
+    where: Directory, lag: series.Lag | None, recent: Sequence[series.Lag], epochs: Sequence[series.Epoch]
+) -> Card:
+    """lag: the latest reading, if it is recent."""
     name, now = where.root.name, clock.utc_now()
-    runner, lag = home.glance(where), home.ask(series.latest_lag, name)
+    runner, lag = home.glance(where), lag or home.ask(series.latest_lag, name)
     tables = home.ask(table_queries.progress, name)
     reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now, stopped_tables(tables))

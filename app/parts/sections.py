@@ -258,12 +258,14 @@ def plan(where: Directory) -> None:
         "**Distribution factor** :gray[within the bounds, the key is split evenly]",
         help=meaning.of("distribution factor", "chunk key"),
     )
-    if any(one.distribution_factor for one in found):
+    if drawn := factor.drawn(found, lower, upper):
         plot(
-            factor.figure(found, lower, upper),
+            factor.figure(drawn, lower, upper),
             "factor",
             f"Distribution factor of each table against {lower:g} to {upper:g}",
         )
+        if rest := sum(1 for one in found if one.distribution_factor) - len(drawn):
+            st.caption(f"{words.plural(rest, 'smaller table')} not shown")
     st.dataframe(
         pd.DataFrame([_plan_row(where.root.name, one) for one in found]),
         hide_index=True,

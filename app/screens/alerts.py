@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, focus, home, meaning, messages, places, welcome
+from app.parts import access, columns, controls, home, meaning, messages, places, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
@@ -114,7 +114,6 @@ def _ask(where: Directory, one: Firing, key: str) -> None:
         st.button(
             "Acknowledge alert", type="primary", key=f"confirm-{key}", on_click=_confirmed, args=(where, one, key)
         )
-        focus.first(f"acknowledge-{key}")
 
 
 def _confirmed(where: Directory, one: Firing, key: str) -> None:

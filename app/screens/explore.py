@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, focus, home, meaning, messages, places, saved, selection, welcome
+from app.parts import access, home, meaning, messages, places, saved, selection, welcome
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -119,7 +119,6 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
                     saved.save(str(name).strip(), sql)
                     st.rerun()
                 st.toast("Not saved: enter a name and a query.", icon=":material/edit:")
-            focus.first("save-query")
         chosen = (st.session_state.get("query") or "").removeprefix("★ ")
         if chosen in saved.load() and st.button(
             "Delete saved", icon=":material/delete:", type="tertiary", key="forget"

@@ -65,6 +65,11 @@ SELECT ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s F
 ORDER BY ts DESC, seq DESC LIMIT 1
 """
 
+_NEWEST = """
+SELECT pipeline, ts, lag_s, lag_bytes, runway_s, position, source_position, mirror_age_s FROM lag WHERE ts >= $since
+QUALIFY row_number() OVER (PARTITION BY pipeline ORDER BY ts DESC, seq DESC) = 1
+"""
+
 _LAG = """
 SELECT time_bucket(to_milliseconds($width_ms), ts) AS bucket, max(lag_s), max(lag_bytes), min(runway_s),
        arg_max(position, ts), arg_max(source_position, ts), max(mirror_age_s)
@@ -109,6 +114,12 @@ ORDER BY ts DESC, seq DESC LIMIT $limit
 def latest_lag(cursor: Cursor, pipeline: str) -> Lag | None:
     """The newest reading, or None."""
     return fetch_one(cursor, Lag, _LATEST, {"pipeline": pipeline})
+
+
+def latest_lags(cursor: Cursor, since: datetime) -> dict[str, Lag]:
+    """`latest_lag` of each pipeline that has a reading since then."""
+    rows = fetch(cursor, lambda name, *values: (name, Lag(*values)), _NEWEST, {"since": naive(since)})
+    return dict(rows)
 
 
 def lag_series(cursor: Cursor, pipeline: str, since: datetime, width_ms: int) -> list[Lag]:

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import focus, jobs, messages, source_queries
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
@@ -83,7 +83,6 @@ def _saved(draft: Draft) -> None:
                 on_click=drafts.forget_connection,
                 args=(draft.connection,),
             )
-        focus.first("keep-connection")
 
 
 def _pick(identity: str, key: str) -> None:
