@@ -17,6 +17,8 @@ from engine.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
 
 _EMPTY = {"part": "Chunks", "table": None, "chunks": "", "lower": "", "upper": "", "keys": ""}
+_ADDRESS = 2000
+"""Characters of keys that an address can have. Longer ones are left out, because servers refuse long addresses."""
 _DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
@@ -73,7 +75,8 @@ def _part(part: str, key: str) -> None:
         lower.text_input(f"From {key}".rstrip(), key="lower", bind="query-params", placeholder="open")
         upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open")
     elif part == "Keys":
-        st.text_area("Keys", key="keys", height=120, placeholder="17\n18")
+        text = st.text_area("Keys", key="keys", height=120, placeholder="17\n18") or ""
+        selection.note("keys", text if len(text) <= _ADDRESS else "")
 
 
 def dry_run(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
@@ -202,6 +205,7 @@ def page() -> None:
         return
     if not handed_over:
         selection.reset_form(_EMPTY, list(found))
+        selection.take("keys")
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Redump", anchor=False)
     with choice:

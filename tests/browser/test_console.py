@@ -380,7 +380,7 @@ def test_start_without_the_password_shows_what_is_missing(simulated: Console, op
 
 
 def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> None:
-    """Five of six pipelines have a run; two selected runs are compared."""
+    """Five of six pipelines have a run; two selected runs are compared, also by whoever opens the address."""
     page = open_page(f"{simulated.url}/history")
     expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
     runs = page.get_by_test_id("stDataFrame")
@@ -390,7 +390,12 @@ def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> Non
         page.wait_for_timeout(1500)
     expect(page.get_by_text("Differences in configuration")).to_be_visible()
     expect(runs.nth(1)).to_be_visible()
+    expect(page).to_have_url(re.compile("compare=[^&]+&compare=[^&]+"))
+    compared = page.get_by_text(re.compile("^Compared with ")).inner_text()
+    other = open_page(page.url)
+    expect(other.get_by_text(compared, exact=True)).to_be_visible()
     healthy(page)
+    healthy(other)
 
 
 def fill(page: Page, label: str, text: str) -> None:
