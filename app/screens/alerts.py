@@ -10,6 +10,7 @@ from app.parts import access, columns, controls, home, meaning, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
+from app.view.hints import for_console
 from engine import clock, settings
 from engine.acknowledgements import acknowledge, occurrence
 from engine.directory import Directory
@@ -83,7 +84,7 @@ def _card(where: Directory, one: Firing) -> None:
                 f":orange[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
                 " It may be over: nothing can clear it now.]"
             )
-        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(one.do)}")
+        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(for_console(one.do))}")
         if one.acknowledged is not None:
             st.markdown(
                 f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"
@@ -181,6 +182,7 @@ def _rule_texts() -> dict[str, str]:
         "Lag above": meaning.of("lag", also=texts["lag_s"]),
         "Lag in bytes above": meaning.of("lag", also=texts["lag_bytes"]),
         "Retention left below": meaning.of("retention left", also=texts["runway_s"]),
+        "Disk full within": texts["disk_filling_s"],
         "Duration": texts["for_s"],
         "Repeated every": texts["repeat_s"],
     }

@@ -70,7 +70,7 @@ def page(draft: Draft) -> None:
             draft = _shown(draft, spec, found)
             st.caption(f"Planned {jobs.ended(key)}")
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         draft = frame.note(draft, "Plan", "fail", problem.message)
     frame.foot(draft, "Plan")
 
@@ -203,7 +203,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
         if low:
             st.markdown(f":small[:gray[{words.escape(low)}]]")
     else:
-        messages.error(plan)
+        frame.error(plan)
     mirrors.choose(draft, table)
 
 
