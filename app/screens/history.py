@@ -21,7 +21,7 @@ _COLUMNS = {
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
     "Run": st.column_config.TextColumn(help=meaning.of("run")),
     "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
-    "Why": st.column_config.TextColumn(width=220),
+    "Why": st.column_config.TextColumn(width=240),
 }
 
 st.title("History", anchor=False)
