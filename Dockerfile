@@ -30,6 +30,7 @@ RUN sed '/^# Tests and tools only/,$d' requirements.txt > runtime.txt \
 COPY engine engine
 COPY app app
 COPY assets assets
+COPY docs/glossary.md docs/
 RUN python -m compileall -q engine app
 
 RUN useradd --create-home --uid 1000 tidemark \

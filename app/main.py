@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import access, badge, cell_links, copy_link, places, selection, times
+from app.parts import access, badge, cell_links, copy_link, focus, places, selection, times
 
 
 @st.cache_resource
@@ -34,7 +34,7 @@ st.html(
     # Only a screen reader has these.
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.
-    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links {display: none}"
+    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links, .st-key-popover-focus {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")
@@ -46,6 +46,7 @@ with st.container(key="header", horizontal=True, horizontal_alignment="right", v
     copy_link.draw()
     times.choose()
     cell_links.draw()
+    focus.draw()
 screen.run()
 copy_link.complete(screen.url_path)
 if screen.url_path not in _frozen():

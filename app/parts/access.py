@@ -61,6 +61,7 @@ def _section(name: str) -> Mapping[str, Any]:
 
 
 def _refuse() -> None:
+    st.title("Tidemark", anchor=False)
     st.error(
         "**This console listens on more than this machine, and has no login.**\n\n"
         "**What it means** Anyone who can connect to it could read your rows and stop your pipelines, so it shows nothing.\n\n"
@@ -74,7 +75,7 @@ def _refuse() -> None:
 
 def _login() -> None:
     with st.container(border=True, horizontal_alignment="center"):
-        st.markdown("### Tidemark", text_alignment="center", anchors=False)
+        st.title("Tidemark", anchor=False, text_alignment="center")
         st.markdown(":gray[Log in to see the pipelines.]", text_alignment="center")
         st.button("Log in", type="primary", icon=":material/login:", key="log-in", on_click=st.login)
     st.stop()
@@ -82,6 +83,7 @@ def _login() -> None:
 
 def _stranger() -> None:
     who = actor() or "A user without a verified name"
+    st.title("Tidemark", anchor=False)
     st.error(
         f"**{words.escape(who)} has no role here.**\n\n**What to do** Ask the administrator to add you to \\[roles\\].",
         icon=":material/lock:",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from app.parts import access, focus, home, messages, places, selection
+from app.parts import access, home, meaning, messages, places, selection
 from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import Brush, chunk_map
 from app.view import chunk_counts, chunk_details, heat, words
@@ -66,7 +66,14 @@ def show(name: str) -> None:
     with right.container(horizontal_alignment="right"):
         places.link_to_table(name, table)
     selection.default("colour", "State")
-    st.segmented_control("Colour by", list(heat.COLOURINGS), key="colour", bind="query-params", required=True)
+    st.segmented_control(
+        "Colour by",
+        list(heat.COLOURINGS),
+        key="colour",
+        bind="query-params",
+        required=True,
+        help=meaning.of("chunk", "watermark", "parked chunk", "redump"),
+    )
     operator = access.operator()
     _map(name, table, window, chosen, operator=operator)
     if chosen is not None:
@@ -82,7 +89,6 @@ def show(name: str) -> None:
                 )
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
-                focus.first("link")
         _facts(name, table, chosen, planned[table].chunk_key)
 
 

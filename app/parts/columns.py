@@ -55,5 +55,5 @@ def sentences() -> ColumnConfig:
 
 def height(texts: Iterable[str]) -> int | None:
     """The row height in pixels at which no sentence is cut off; None, the default height, if each fits one line."""
-    lines = max((len(textwrap.wrap(text, _LETTERS)) for text in texts), default=0)
+    lines = max((len(textwrap.wrap(text, _LETTERS)) for text in set(texts)), default=0)
     return max(_LINE * lines + 6, _WRAPS) if lines > 1 else None

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from app.parts import access, focus, home, messages
+from app.parts import access, home, messages
 from app.view.commands import Sent
 from app.view.health import Runner
 from engine import clock, settings
@@ -168,7 +168,6 @@ def _ask(verb: str, where: Directory, label: str, key: str) -> None:
             on_click=_confirmed,
             args=(where, click, verb, f"{name}-reason"),
         )
-        focus.first(name)
 
 
 def _confirmed(where: Directory, click: int, verb: str, reason_key: str) -> None:

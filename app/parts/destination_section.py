@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, home, jobs, messages, places
+from app.parts import access, columns, controls, home, jobs, meaning, messages, places
 from app.view import destination, words
 from app.view.snippets import reading
 from app.view.source_load import asked_rows
@@ -20,10 +20,16 @@ _DAY = timedelta(days=1)
 _COLUMNS = {
     "Table": st.column_config.TextColumn(width="medium", pinned=True),
     "Page": columns.page(),
-    "Mirror": columns.figure("The files of the newest version"),
+    "Mirror": columns.figure(meaning.of("mirror", also="The files of its newest version.")),
     "Files": columns.figure("Files of the mirror"),
-    "Deleted rows": columns.figure("Rows that deletion vectors delete; they go when their file is rewritten"),
-    "Change log": columns.figure(),
+    "Deleted rows": columns.figure(
+        meaning.of(
+            "deletion vector",
+            "merge on read",
+            also="Rows that deletion vectors delete; they go when their file is rewritten.",
+        )
+    ),
+    "Change log": columns.figure(meaning.of("change log")),
     "Log files": columns.figure("Files of the change log"),
     "Old files": columns.figure(
         "Files that the newest version does not name; a vacuum deletes them after the retention"
@@ -31,7 +37,9 @@ _COLUMNS = {
     "Written": columns.figure("Bytes written to the mirror per byte of changes, in the last 24 hours"),
     "Merged": columns.figure("The last merge into the mirror, in the last 24 hours"),
     "Maintained": columns.figure("The last step of maintenance, in the last 24 hours"),
-    "Due": st.column_config.TextColumn("Due", help="What maintenance would do now, apart from deleting old files"),
+    "Due": st.column_config.TextColumn(
+        "Due", help=meaning.of("maintenance", "compaction", also="What it would do now, apart from deleting old files.")
+    ),
 }
 
 

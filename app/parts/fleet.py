@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, bulk, columns, controls, home, messages, places
+from app.parts import bulk, columns, controls, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import sparkline, words
 from app.view.health import layers
@@ -34,16 +34,6 @@ _COLUMN_ORDER = (
     "Retention left",
     "Heartbeat",
     "Source",
-)
-_STEPS = (
-    (":material/database:", "Connect", "Enter a MySQL or MariaDB server, and choose the tables to capture."),
-    (":material/fact_check:", "Check", "The server and the spec are checked before anything starts."),
-    (
-        ":material/rocket_launch:",
-        "Launch",
-        "A runner reads the tables in chunks, without locks and without writing to the source.",
-    ),
-    (":material/monitor_heart:", "Monitor", "Watch the chunks, and see the mirror keep up with the source."),
 )
 
 
@@ -187,28 +177,4 @@ def _table(cards: Sequence[Card], lines: _Sparklines) -> None:
             "Reading": columns.figure(width=110),
         },
         alt="Pipelines, those that need attention first",
-    )
-
-
-def none_yet() -> None:
-    """The page without pipelines: four steps and one button."""
-    with st.container(border=True, horizontal_alignment="center"):
-        st.space("small")
-        st.markdown("### No pipelines yet", text_alignment="center", anchors=False)
-        st.markdown(
-            ":gray[A pipeline copies tables into a lakehouse and keeps them in sync while applications write to the source.]",
-            text_alignment="center",
-        )
-        st.space("small")
-        for n, (column, (icon, title, text)) in enumerate(zip(st.columns(4), _STEPS, strict=True), 1):
-            with column:
-                st.markdown(f"**{icon} {n}. {title}**  \n:gray[{text}]")
-        st.space("small")
-        if access.operator() and st.button(
-            "Create the first pipeline", type="primary", icon=":material/add:", key="first"
-        ):
-            st.switch_page(places.NEW, query_params={})
-        st.space("small")
-    st.caption(
-        f"Pipelines live in {words.escape(str(home.home()))}; each folder there with a pipeline.toml is listed here."
     )

@@ -86,7 +86,7 @@ def _remove(where: Directory, has: list[str]) -> None:
     if not has:
         st.markdown(":gray[The pipeline has no table.]")
         return
-    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="None")
+    chosen = st.multiselect("Tables of the pipeline", has, key=f"remove-{name}-{click}", placeholder="Choose tables")
     then = st.segmented_control(
         "Their mirror and change log",
         (membership_form.KEEP, membership_form.DROP),

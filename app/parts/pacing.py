@@ -227,7 +227,7 @@ def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
             sorted({*names, *now.tables}),
             list(now.tables),
             key=f"paused-{now.tables}",
-            placeholder="None",
+            placeholder="No table",
         )
         stop, go = limits.pauses(now, chosen)
         if st.button("Set paused tables", key="set-paused", disabled=not (stop or go)):

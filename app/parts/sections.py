@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages, places, selection, timeline_section
+from app.parts import columns, home, meaning, messages, places, selection, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
 from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
@@ -26,7 +26,7 @@ _TABLE_COLUMNS = {
     "Rows": columns.figure(
         "Rows read, also of chunks that are being read, and the source's estimate of the table's rows", 190
     ),
-    "Chunks": columns.figure(),
+    "Chunks": columns.figure(meaning.of("chunk")),
     "Rows/s": columns.figure("Rows copied per second over the last 30 s"),
     "Changes": columns.figure(f"Committed since the pipeline was created. {_CHANGE}"),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
@@ -141,7 +141,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
     """How busy each reader was, and the distribution of a chunk's cost."""
     left, right = st.columns([2, 3], gap="medium")
     with left:
-        st.markdown("**Readers** :gray[in the time shown]")
+        st.markdown("**Readers** :gray[in the time shown]", help=meaning.of("reader", "slot"))
         rows = [
             {
                 "Reader": one.reader,
@@ -157,7 +157,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
         configs = {"Busy": busy, **columns.figures("Rows")}
         st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config=configs, alt="Readers")
     with right:
-        st.markdown("**Cost of a chunk** :gray[in the time shown]")
+        st.markdown("**Cost of a chunk** :gray[in the time shown]", help=meaning.of("chunk", "watermark", "backfill"))
         heads = ("min", "25 %", "median", "75 %", "max")
         spread = [{"": s.name} | dict(zip(heads, s.values, strict=True)) for s in reader_timeline.spreads(shown)]
         st.dataframe(
@@ -183,7 +183,12 @@ def watermarks(name: str, names: list[str]) -> None:
         table = selection.named("Table", "windows-table", "all tables", names)
     selection.default("windows-shown", 20)
     most = right.segmented_control(
-        "Windows shown", [20, 40, 80], key="windows-shown", bind="query-params", required=True
+        "Windows shown",
+        [20, 40, 80],
+        key="windows-shown",
+        bind="query-params",
+        required=True,
+        help=meaning.of("watermark", "backfill"),
     )
     if table is not None:
         places.link_to_table(name, table)
@@ -212,13 +217,18 @@ def plan(where: Directory) -> None:
         messages.nothing("No plan yet", "The runner plans when it has connected.")
         return
     lower, upper = _bounds(where)
-    st.markdown("**Distribution factor** :gray[within the bounds, the key is split evenly]")
-    if any(one.distribution_factor for one in found):
+    st.markdown(
+        "**Distribution factor** :gray[within the bounds, the key is split evenly]",
+        help=meaning.of("distribution factor", "chunk key"),
+    )
+    if drawn := factor.drawn(found, lower, upper):
         plot(
-            factor.figure(found, lower, upper),
+            factor.figure(drawn, lower, upper),
             "factor",
             f"Distribution factor of each table against {lower:g} to {upper:g}",
         )
+        if rest := sum(1 for one in found if one.distribution_factor) - len(drawn):
+            st.caption(f"{words.plural(rest, 'smaller table')} not shown")
     st.dataframe(
         pd.DataFrame([_plan_row(where.root.name, one) for one in found]),
         hide_index=True,
@@ -232,7 +242,9 @@ def plan(where: Directory) -> None:
             "Why": columns.sentences(),
             "Page": columns.page(),
             "Rows a chunk": columns.figure("By plan; the actual numbers are in the chunk details"),
-            **columns.figures("Chunks", "Rows", "Smallest", "Largest", "Factor"),
+            "Factor": columns.figure(meaning.of("distribution factor")),
+            "Chunks": columns.figure(meaning.of("chunk")),
+            **columns.figures("Rows", "Smallest", "Largest"),
         },
     )
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
@@ -268,7 +280,14 @@ def events(name: str) -> None:
     until = None if chosen is None else _event(name, chosen)
     left, right = st.columns([3, 2], vertical_alignment="bottom")
     selection.default("kinds", list(event_feed.USUAL))
-    kinds = left.pills("Kinds", list(event_feed.KINDS), selection_mode="multi", key="kinds", bind="query-params")
+    kinds = left.pills(
+        "Kinds",
+        list(event_feed.KINDS),
+        selection_mode="multi",
+        key="kinds",
+        bind="query-params",
+        help=meaning.of("chunk", "epoch", "redump", "resnapshot", "maintenance"),
+    )
     text = right.text_input(
         "Contains",
         key="contains",

@@ -163,6 +163,23 @@ def unbound(key: str, names: Sequence[str]) -> str | None:
     return _unknown().get(key)
 
 
+def take(key: str) -> None:
+    """Give a field that cannot be bound to the URL the value of the URL as the page was opened. Call it before the field."""
+    if opened() and key in st.query_params:
+        st.session_state[key] = st.query_params[key]
+
+
+def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The values of the URL as the page was opened, afterwards those that were chosen: those in `names`, and those that are not.
+
+    The session has them under `key`, which no field may have.
+    """
+    if opened():
+        st.session_state[key] = list(dict.fromkeys(st.query_params.get_all(key)))
+    chosen: list[str] = [one for one in st.session_state.get(key, []) if one]
+    return [one for one in chosen if one in names], [one for one in chosen if one not in names]
+
+
 def whole_number(key: str) -> str | None:
     """Remove a value of the URL that is not a whole number, which Streamlit would round. Returns the value of the URL as opened."""
     asked = st.query_params.get(key) if opened() else None

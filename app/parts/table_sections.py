@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, health_strip, home, messages, pacing
+from app.parts import columns, health_strip, home, meaning, messages, pacing
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.view import table_events, table_page, words
 from app.view.health import Runner
@@ -70,7 +70,9 @@ def flow_and_changes(where: Directory, table: str) -> None:
     facts = facts_of(where, table, home.runner(where))
     left, right = st.columns([1, 1], gap="medium")
     with left:
-        st.markdown("**From the source to the mirror**")
+        st.markdown(
+            "**From the source to the mirror**", help=meaning.of("change log", "mirror", "epoch", "committed", "lag")
+        )
         st.table(dict(table_page.flow_rows(facts, now)), border="horizontal", hide_header=True)
     until = table_page.numbers_until(facts, now)
     rows_of_changes = [
@@ -104,7 +106,7 @@ def errors(name: str, table: str) -> None:
 @autorefresh(5 * INTERVAL_S)
 def schema(name: str, table: str) -> None:
     """Schema changes, resnapshots and states, newest first."""
-    st.markdown("**Schema and copies** :gray[newest first]")
+    st.markdown("**Schema and copies** :gray[newest first]", help=meaning.of("schema change", "resnapshot", "redump"))
     events = event_queries.events(home.fresh(), name, table_events.SCHEMA, table=table, limit=_EVENTS)
     widths = {"What": 150, "Statement": 360, "Why": 360}
     _list(table_events.schema_rows(events), "table-schema", widths, "Schema changes and copies, newest first")

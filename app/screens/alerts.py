@@ -6,10 +6,11 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, focus, home, messages, places
+from app.parts import access, columns, controls, home, meaning, messages, places, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
+from app.view.hints import for_console
 from engine import clock, settings
 from engine.acknowledgements import acknowledge, occurrence
 from engine.directory import Directory
@@ -83,7 +84,7 @@ def _card(where: Directory, one: Firing) -> None:
                 f":orange[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
                 " It may be over: nothing can clear it now.]"
             )
-        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(one.do)}")
+        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(for_console(one.do))}")
         if one.acknowledged is not None:
             st.markdown(
                 f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"
@@ -114,7 +115,6 @@ def _ask(where: Directory, one: Firing, key: str) -> None:
         st.button(
             "Acknowledge alert", type="primary", key=f"confirm-{key}", on_click=_confirmed, args=(where, one, key)
         )
-        focus.first(f"acknowledge-{key}")
 
 
 def _confirmed(where: Directory, one: Firing, key: str) -> None:
@@ -166,22 +166,26 @@ def rules(name: str | None) -> None:
         pd.DataFrame([alert_list.threshold_row(pipeline, one) for pipeline, one in found.items()]),
         hide_index=True,
         key="thresholds",
-        column_config={
-            label: columns.figure(fields[field].description)
-            for label, field in (
-                ("Lag above", "lag_s"),
-                ("Lag in bytes above", "lag_bytes"),
-                ("Retention left below", "runway_s"),
-                ("Duration", "for_s"),
-                ("Repeated every", "repeat_s"),
-            )
-        },
+        column_config={label: columns.figure(text) for label, text in _rule_texts().items()},
         alt="Thresholds and durations of each pipeline",
     )
     with st.expander("When each alert fires and clears", icon=":material/rule:"):
         st.table(pd.DataFrame(alert_list.kind_rows()).set_index("Alert"))
     if access.operator():
         _test({one: rule for one, rule in found.items() if rule.webhook_env or rule.webhook_file})
+
+
+def _rule_texts() -> dict[str, str]:
+    """What each threshold and duration means, by the heading of its column."""
+    texts = {name: field.description or "" for name, field in settings.Alerts.model_fields.items()}
+    return {
+        "Lag above": meaning.of("lag", also=texts["lag_s"]),
+        "Lag in bytes above": meaning.of("lag", also=texts["lag_bytes"]),
+        "Retention left below": meaning.of("retention left", also=texts["runway_s"]),
+        "Disk full within": texts["disk_filling_s"],
+        "Duration": texts["for_s"],
+        "Repeated every": texts["repeat_s"],
+    }
 
 
 def _test(rules_of: dict[str, settings.Alerts]) -> None:
@@ -242,7 +246,7 @@ def page() -> None:
     title.title("Alerts", anchor=False)
     names = [where.root.name for where in home.directories()]
     if not names:
-        messages.nothing("No pipelines yet", "Their alerts appear here.")
+        welcome.brief("Their alerts appear here.")
         return
     asked = st.query_params.get("pipeline")
     name = asked if asked in names else None

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import streamlit as st
 
-from app.parts import engine, home, messages, places, selection
+from app.parts import engine, home, messages, selection, welcome
 from app.view import words
 from engine import clock
 from engine.directory import Directory
@@ -68,9 +68,7 @@ def page() -> None:
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Diagnostics", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "Here you can pack what others need to help you.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can pack what others need to help you.")
         return
     with choice:
         where = selection.pipeline(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, focus, home, messages, places, saved, selection
+from app.parts import access, home, meaning, messages, places, saved, selection, welcome
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -119,7 +119,6 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
                     saved.save(str(name).strip(), sql)
                     st.rerun()
                 st.toast("Not saved: enter a name and a query.", icon=":material/edit:")
-            focus.first("save-query")
         chosen = (st.session_state.get("query") or "").removeprefix("★ ")
         if chosen in saved.load() and st.button(
             "Delete saved", icon=":material/delete:", type="tertiary", key="forget"
@@ -249,9 +248,7 @@ def page() -> None:
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Explore", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "Here you can query published tables.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can query published tables.")
         return
     with choice:
         where = selection.pipeline(found)
@@ -274,7 +271,14 @@ def page() -> None:
         name = selection.table(list(by_name), usual=next(iter(by_name)))
     with right:
         selection.default("way", "SQL")
-        way = st.segmented_control("Ask by", WAYS, key="way", bind="query-params", required=True)
+        way = st.segmented_control(
+            "Ask by",
+            WAYS,
+            key="way",
+            bind="query-params",
+            required=True,
+            help=meaning.of("mirror", "change log", "change"),
+        )
     if name is None:
         messages.nothing("Choose a table", "The table in the address is not published by this pipeline.")
         return

@@ -1,12 +1,14 @@
 """The history: all runs with their outcome, duration and totals, and a comparison of runs."""
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, messages, selection, timeline_section
+from app.parts import columns, home, meaning, messages, selection, timeline_section
 from app.parts.charts import plot
 from app.view import compare, words
 from app.view.past import PastRun, past
@@ -14,10 +16,13 @@ from engine import clock
 from engine.history import chunk_queries, runs
 from engine.redaction import clean
 
+_COMPARED = "compare"
+"""The runs that are compared, in the session and in the URL."""
 _COLUMNS = {
     **{name: st.column_config.NumberColumn(format="localized") for name in ("Rows", "Chunks", "Changes", "Errors")},
+    "Run": st.column_config.TextColumn(help=meaning.of("run")),
     "Rows/s": st.column_config.NumberColumn(format="localized", help="Over the time in which chunks were read"),
-    "Why": st.column_config.TextColumn(width=300),
+    "Why": st.column_config.TextColumn(width=240),
 }
 
 st.title("History", anchor=False)
@@ -49,24 +54,37 @@ def page() -> None:
         }
         for one in lines
     ]
-    chosen_rows = st.dataframe(
+    ids = [one.id for one in lines]
+    compared, unknown = selection.several(_COMPARED, ids)
+    # The table begins again with other rows, so a position never means another run.
+    key = f"runs {hash(tuple(ids))}"
+    st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        key="runs",
+        key=key,
         height=420 if len(rows) > 11 else "auto",
         column_config=_COLUMNS | columns.time("Started"),
-        on_select="rerun",
+        on_select=partial(_select, key, ids),
         selection_mode="multi-row",
+        selection_default={"selection": {"rows": [ids.index(one) for one in compared]}},
         alt="Runs, newest first",
     )
+    selection.note(_COMPARED, compared)
     messages.freshness(clock.utc_now(), extra=words.plural(len(rows), "run"))
-    chosen_lines = [lines[n] for n in chosen_rows["selection"]["rows"]][: compare.MOST]
-    if chosen_lines:
-        _comparison(chosen_lines)
-        if len(chosen_lines) == 1:
-            _timeline(chosen_lines[0])
+    if unknown:
+        st.info(words.escape(f"Not in this list: {', '.join(unknown)}."), icon=":material/info:")
+    if compared:
+        chosen = [lines[ids.index(one)] for one in compared[: compare.MOST]]
+        _comparison(chosen)
+        if len(chosen) == 1:
+            _timeline(chosen[0])
     elif len(rows) > 1:
         st.caption(f"Select up to {compare.MOST} runs in the first column to compare them.")
+
+
+def _select(key: str, ids: Sequence[str]) -> None:
+    """Keep the runs that were selected in the table. ids: of its rows."""
+    st.session_state[_COMPARED] = [ids[row] for row in st.session_state[key]["selection"]["rows"]]
 
 
 def _spec_of(line: PastRun) -> str | None:

@@ -15,17 +15,16 @@ from app.parts import (
     membership,
     messages,
     pacing,
-    places,
     runner_notice,
     sections,
     selection,
     spoken,
+    welcome,
 )
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.alert_list import alert_lines
 from app.view.health import lag_words, layers, stale_since
-from app.view.pipeline_cards import stopped_tables
 from app.view.progress import copy_of, copying, current_reads, status_line
 from engine import clock
 from engine.directory import Directory
@@ -44,7 +43,7 @@ def top(where: Directory, drawn_state: str) -> None:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
-    stopped = stopped_tables(home.ask(table_queries.progress, name))
+    stopped = tuple(home.ask(table_queries.stopped, name))
     health_strip.draw((*layers(runner, lag, recent, now, stopped), data_light.layer_of(where, now)))
     raised = home.firing(where, runner)
     # `runner_notice` has a panel for a failed or lost runner.
@@ -127,9 +126,7 @@ def page() -> None:
     spoken.heading("Live")
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "Create a pipeline to watch it here.")
-        if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can watch a pipeline.")
         return
     title, buttons = st.columns([2, 3], vertical_alignment="center")
     with title:

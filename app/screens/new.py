@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.parts import focus, messages, places
+from app.parts import messages, places
 from app.parts.wizard import as_toml, connect, drafts, frame, launch, plan, preflight, tables, target
 from app.view import words
 from app.view.draft import STEPS, Draft
@@ -113,7 +113,6 @@ def _resume(saved: list[Draft], unknown: str = "") -> None:
                         on_click=drafts.discard,
                         args=(draft.id,),
                     )
-                    focus.first(f"discard-{draft.id}")
     messages.freshness(clock.utc_now(), extra=words.plural(len(saved), "draft"))
 
 

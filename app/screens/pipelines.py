@@ -2,14 +2,16 @@
 
 import streamlit as st
 
-from app.parts import access, fleet, home, places
+from app.parts import access, demo, fleet, home, welcome
 
+found = home.directories()
 with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):
     st.title("Pipelines", anchor=False, width="content")
-    if access.operator() and st.button("New pipeline", icon=":material/add:", type="primary", key="new"):
-        st.switch_page(places.NEW, query_params={})
+    if found and access.operator():
+        welcome.new_pipeline()
 
-if home.directories():
+demo.draw()
+if found:
     fleet.show()
 else:
-    fleet.none_yet()
+    welcome.draw()

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, messages, places, selection
+from app.parts import columns, controls, engine, home, meaning, messages, places, selection, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -17,6 +17,8 @@ from engine.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
 
 _EMPTY = {"part": "Chunks", "table": None, "chunks": "", "lower": "", "upper": "", "keys": ""}
+_ADDRESS = 2000
+"""Characters of keys that an address can have. Longer ones are left out, because servers refuse long addresses."""
 _DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
@@ -35,7 +37,14 @@ def _key(kind: str, of: str) -> str:
 def request_form(plans: Sequence[table_queries.Plan]) -> Request:
     """The form for the request."""
     selection.default("part", "Chunks")
-    part = st.segmented_control("Redump", redump_form.PARTS, key="part", bind="query-params", required=True)
+    part = st.segmented_control(
+        "Redump",
+        redump_form.PARTS,
+        key="part",
+        bind="query-params",
+        required=True,
+        help=meaning.of("redump", "chunk", "resnapshot", "ghost"),
+    )
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
         with left:
@@ -66,7 +75,8 @@ def _part(part: str, key: str) -> None:
         lower.text_input(f"From {key}".rstrip(), key="lower", bind="query-params", placeholder="open")
         upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open")
     elif part == "Keys":
-        st.text_area("Keys", key="keys", height=120, placeholder="17\n18")
+        text = st.text_area("Keys", key="keys", height=120, placeholder="17\n18") or ""
+        selection.note("keys", text if len(text) <= _ADDRESS else "")
 
 
 def dry_run(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
@@ -176,7 +186,7 @@ def commands(where: Directory) -> None:
         key="past",
         column_config={
             **columns.time("Asked"),
-            "Ghosts": st.column_config.NumberColumn(help="Rows that only the mirror had"),
+            "Ghosts": st.column_config.NumberColumn(help=meaning.of("ghost")),
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),
         },
@@ -191,12 +201,11 @@ def page() -> None:
     st.session_state.update(handed_over)
     found = {where.root.name: where for where in home.directories()}
     if not found:
-        messages.nothing("No pipelines yet", "Here you can redump published tables.")
-        if st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can redump published tables.")
         return
     if not handed_over:
         selection.reset_form(_EMPTY, list(found))
+        selection.take("keys")
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Redump", anchor=False)
     with choice:

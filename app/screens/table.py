@@ -2,7 +2,17 @@
 
 import streamlit as st
 
-from app.parts import access, destination_section, home, messages, places, runner_notice, selection, table_sections
+from app.parts import (
+    access,
+    destination_section,
+    home,
+    messages,
+    places,
+    runner_notice,
+    selection,
+    table_sections,
+    welcome,
+)
 from app.view import table_page
 from app.view.table_page import Facts
 from engine.directory import Directory
@@ -61,9 +71,7 @@ def page() -> None:
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Table", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "Here you can see the state of each table.")
-        if access.operator() and st.button("New pipeline", type="primary", icon=":material/add:"):
-            st.switch_page(places.NEW, query_params={})
+        welcome.brief("Here you can see the state of each table.")
         return
     with choice:
         where = selection.pipeline(found)

@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection
+from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import verification, words
 from engine import clock
@@ -224,7 +224,7 @@ def page() -> None:
     title, choice = st.columns([3, 2], vertical_alignment="bottom")
     title.title("Verify", anchor=False)
     if not found:
-        messages.nothing("No pipelines yet", "Here you can see whether their mirrors equal the source.")
+        welcome.brief("Here you can see whether their mirrors equal the source.")
         return
     with choice:
         where = selection.pipeline(found)

@@ -11,6 +11,7 @@ from typing import Any
 
 from app.view import words
 from app.view.health import EXIT_CODES, Runner
+from app.view.hints import for_console
 from engine.acknowledgements import Acknowledgement
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
@@ -216,7 +217,7 @@ def kind_rows() -> list[dict[str, str]]:
             "Alert": text.title,
             "Fires when": text.fires,
             "Clears when": text.clears,
-            "What to do": text.do.replace("{table}", "TABLE"),
+            "What to do": for_console(text.do.replace("{table}", "TABLE")),
         }
         for text in ALERTS.values()
     ]

@@ -8,6 +8,16 @@ from app.view.figure import Figure, fade, layout
 from app.view.status_style import HEX
 from engine.history.table_queries import Plan
 
+MOST = 20
+"""More tables would make the figure taller than a screen."""
+
+
+def drawn(plans: Sequence[Plan], lower: float, upper: float) -> list[Plan]:
+    """The tables for the figure: first those outside the bounds, then by rows."""
+    known = [plan for plan in plans if plan.distribution_factor]
+    known.sort(key=lambda plan: (lower <= (plan.distribution_factor or 0) <= upper, -(plan.approx_rows or 0)))
+    return known[:MOST]
+
 
 def figure(plans: Sequence[Plan], lower: float, upper: float) -> Figure:
     """One row per table on a logarithmic axis: a marker at its factor, and a band between the bounds."""

@@ -11,6 +11,7 @@ _FORMS = (
     (r"`?tidemark stop SPEC`?", "the button Stop"),
     (r"`?tidemark bundle SPEC`?", "the page Diagnostics"),
     (r"`tidemark status SPEC` shows", "the page Live shows"),
+    (r"status, the console's readers", "page Live, Readers"),
 )
 """Commands that have a form, and where it is."""
 
@@ -20,6 +21,22 @@ def for_console(hint: str) -> str:
     for command, form in _FORMS:
         hint = re.sub(command, lambda found, form=form: form.format(tables=_tables(found)), hint)  # type: ignore[misc]
     return hint
+
+
+_LABELS = {
+    "source.host": "Host",
+    "source.port": "Port",
+    "source.user": "User",
+    "source.tls": "Encryption",
+    "source.password_env": "Name of the environment variable",
+    "source.password_file": "Path of the file",
+}
+"""Settings that have a field in the first step of a new pipeline, and its label."""
+
+
+def for_wizard(hint: str) -> str:
+    """The advice with the labels of fields instead of settings."""
+    return re.sub(r"source\.\w+", lambda found: _LABELS.get(found[0], found[0]), hint)
 
 
 def _tables(found: re.Match[str]) -> str:

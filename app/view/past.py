@@ -27,6 +27,11 @@ class PastRun:
     changes: int
     errors: int
 
+    @property
+    def id(self) -> str:
+        """The pipeline and the run. A run's id alone is unique within its pipeline."""
+        return f"{self.pipeline}/{self.run}"
+
 
 def past(
     runs: Sequence[Run], totals: Mapping[tuple[str, str], RunTotals], alive: Collection[str], now: datetime

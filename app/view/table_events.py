@@ -42,7 +42,8 @@ def _schema(events: Sequence[Event]) -> Iterator[dict[str, object]]:
             state = body.get("state")
             what = f"Table is {state}"
         elif event.event == "table.planned":
-            what = f"Planned {words.count(len(body.get('chunks') or []) or body.get('estimated_chunks'))} chunks"
+            number = len(body.get("chunks") or []) or body.get("estimated_chunks")
+            what = f"Planned {words.plural(number, 'chunk')}" if number else "Planned"
         else:
             what = _OUTCOMES.get(str(body.get("kind")), str(body.get("kind") or "Changed").capitalize())
         yield {

@@ -104,13 +104,26 @@ class Window:
     changes: int
 
 
-PLAN = """
-WITH latest AS (
-    SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
-    QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
-streamed AS (
-    SELECT tbl, max(ts) AS ts FROM event
-    WHERE pipeline = $pipeline AND event = 'table.state' AND body->>'$.state' = 'streaming' GROUP BY tbl),
+SETTLED = "coalesce(streamed.ts >= n.ts, FALSE)"
+"""Whether a table has been copied completely since its newest plan `n`: then all of its chunks are published, whatever follows."""
+
+
+def planned(which: str = "TRUE") -> str:
+    """Common table expressions: the newest plans.
+
+    `latest`: a row per table with its newest plan. `extent`: the same, and whether the table is completely split (a table that
+    streams was copied completely). `plan`: a row per chunk with its newest bounds.
+
+    which: a condition for the tables, about `n`, the newest plan, and `streamed`.
+    """
+    return f"""
+WITH streamed AS (
+    SELECT tbl, max(ts) AS ts FROM stated WHERE pipeline = $pipeline AND state = 'streaming' GROUP BY tbl),
+latest AS (
+    SELECT n.* FROM (
+        SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
+        QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1) n
+    LEFT JOIN streamed USING (tbl) WHERE {which}),
 whole AS (
     SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
@@ -119,24 +132,25 @@ extent AS (
     FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN streamed ON streamed.tbl = l.tbl),
 plan AS (
     SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
-        SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({'lower': c.lower, 'upper': c.upper}, (c.ts, c.seq)) AS bounds
+        SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({{'lower': c.lower, 'upper': c.upper}}, (c.ts, c.seq)) AS bounds
         FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
         GROUP BY ALL))
 """
-"""Common table expressions: `extent`, a row per table with its newest plan and whether the table is completely split (a table that
-streams was copied completely); `plan`, a row per chunk with its newest bounds."""
 
-PROGRESS = (
-    PLAN
-    + """
-, newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
+
+def chunk_progress(which: str = "TRUE") -> str:
+    """`planned` and more, ending with `progress`: a row per chunk with its state."""
+    return (
+        planned(which)
+        + """
+, newest AS (SELECT arg_max(run, ts) AS run FROM begun WHERE pipeline = $pipeline),
 reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
 read AS (
     SELECT f.tbl, f.chunk, f.lower, f.upper,
            {'committed': r.seq IS NOT NULL, 'ts': f.ts, 'seq': f.seq, 'run': f.run, 'rows': f.rows, 'attempt': f.attempt,
             'started': f.started, 'ended': f.ended} AS entry FROM finished f
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
-    WHERE f.pipeline = $pipeline AND ($table IS NULL OR f.tbl = $table)),
+    WHERE f.pipeline = $pipeline AND f.tbl IN (SELECT tbl FROM latest)),
 done AS (SELECT tbl, chunk, lower, upper, max(entry) AS last FROM read GROUP BY ALL),
 taken AS (
     SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
@@ -149,9 +163,8 @@ known AS (
         SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
         WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
 parked_at AS (
-    SELECT tbl, (body->>'$.chunk')::BIGINT AS chunk, max((ts, seq)) AS at FROM event
-    WHERE pipeline = $pipeline AND event = 'chunk.parked' AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table)
-    GROUP BY ALL),
+    SELECT tbl, chunk, max((ts, seq)) AS at FROM parked
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
            CASE WHEN done.last.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
@@ -169,8 +182,10 @@ progress AS (
     LEFT JOIN bad ON bad.tbl = plan.tbl AND bad.chunk = plan.chunk
     LEFT JOIN parked_at ON parked_at.tbl = plan.tbl AND parked_at.chunk = plan.chunk)
 """
-)
-"""`PLAN` and more, ending with `progress`: a row per chunk with its state."""
+    )
+
+
+PLAN, PROGRESS = planned(), chunk_progress()
 
 _STATES = """
 SELECT p.chunk, p.state, {value}, CASE WHEN {single} THEN p.lower END, CASE WHEN {single} THEN p.upper END

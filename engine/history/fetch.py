@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import duckdb
 
 Cursor = duckdb.DuckDBPyConnection
 Found = TypeVar("Found")
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def fetch(
@@ -23,6 +25,12 @@ def fetch(
             values[n] = aware(values[n])
         found.append(kind(*values))
     return found
+
+
+def part(cursor: Cursor, query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
+    """The answer of a query that is a part of another one. `History.ask` keeps it by itself, as long as it is current."""
+    ask = getattr(cursor, "ask", None)
+    return ask(query, *args, **options) if ask else query(cursor, *args, **options)
 
 
 def fetch_one(

@@ -24,7 +24,7 @@ import pyarrow as pa
 from engine import clock, formats
 from engine.directory import Directory
 from engine.errors import NewerFormatError
-from engine.history.index_schema import TABLES, UNIQUE, VERSION, create_statements
+from engine.history.index_schema import JOURNAL, TABLES, UNIQUE, VERSION, create_statements
 from engine.history.journal_rows import Row, rows_of
 from engine.history.journal_slices import Slice, read_slice
 from engine.journal.parts import Part, parts_in
@@ -38,10 +38,13 @@ _MAX_SEQ = 2**62
 _ALL_TABLES = "SELECT table_name FROM duckdb_tables() WHERE NOT internal"
 _READ_TO = "SELECT pipeline, run, first, read_to, last_seq, complete FROM journal"
 _ADVANCE = """
-INSERT INTO journal VALUES ($pipeline, $run, $first, $read_to, $last_seq, $complete, $lines, $malformed, $text)
-ON CONFLICT DO UPDATE SET read_to = $read_to, last_seq = $last_seq, complete = $complete, lines = lines + $lines,
-    malformed = malformed + $malformed, malformed_text = coalesce($text, malformed_text)
+INSERT INTO journal SELECT * FROM incoming
+ON CONFLICT DO UPDATE SET read_to = excluded.read_to, last_seq = excluded.last_seq, complete = excluded.complete,
+    lines = lines + excluded.lines, malformed = malformed + excluded.malformed,
+    malformed_text = coalesce(excluded.malformed_text, malformed_text)
 """
+_BATCH = 5000
+"""Lines in a transaction, at least. With one for each of 50 journals, a refresh took six times as long."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,36 @@ class _Read:
     last_seq: int = 0
     complete: bool = False
     """Whether it was closed, and read to its end."""
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """What was read and is not committed yet: rows by table, and the state of each part's journal."""
+
+    rows: defaultdict[str, list[Row]]
+    parts: dict[tuple[str, str, int], Row]
+
+    def add(self, pipeline: str, part: Part, piece: Slice, read: _Read) -> None:
+        """Add a slice and the state after it."""
+        for line in piece.lines:
+            for table, row in rows_of(pipeline, line):
+                self.rows[table].append(row | {"run": part.run})
+        key = pipeline, part.run, part.first
+        before = self.parts.get(key, {"lines": 0, "malformed": 0, "malformed_text": None})
+        self.parts[key] = {
+            **dict(zip(("pipeline", "run", "first"), key, strict=True)),
+            "read_to": read.offset,
+            "last_seq": read.last_seq,
+            "complete": read.complete,
+            "lines": before["lines"] + len(piece.lines),
+            "malformed": before["malformed"] + piece.malformed,
+            "malformed_text": piece.malformed_text or before["malformed_text"],
+        }
+
+    @property
+    def full(self) -> bool:
+        """Whether to commit it before more is read."""
+        return bool(sum(part["lines"] for part in self.parts.values()) >= _BATCH)
 
 
 _Known = dict[tuple[str, int], _Read]
@@ -68,6 +101,13 @@ def _tables_of(sql: str) -> frozenset[str]:
     return frozenset({*TABLES, "journal"}.intersection(_WORD.findall(sql)))
 
 
+def _check(piece: Slice, part: Part) -> None:
+    """Raises NewerFormatError if a newer Tidemark wrote it."""
+    for line in piece.lines:
+        if line.event == "run.started":
+            formats.check("journal", line.body, part.path)
+
+
 @dataclass(frozen=True)
 class _Answer:
     """The result of a query, and the numbers of what it has read."""
@@ -80,9 +120,16 @@ class _Answer:
 class _Reading:
     """A cursor that records what is read. Queries of this package only call `execute`, `description` and the fetching methods."""
 
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, history: "History") -> None:
+        self._cursor, self._history = cursor, history
         self.read: set[Region] = set()
+
+    def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """The answer of a part of the query (`fetch.part`)."""
+        answer = self._history.answer(query, *args, **options)
+        self.read |= answer.read.keys()
+        content: T = answer.content
+        return content
 
     def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
         """As DuckDB's."""
@@ -117,7 +164,7 @@ class History:
         """How often rows were added."""
         self._forgotten = 0
         """How often rows were deleted, or may have been read in part."""
-        self._answers_lock = threading.Lock()
+        self._answers_lock = threading.RLock()  # a query may ask for parts of its answer
         self._answers: dict[Any, _Answer] = {}
         self._connection = self._open(path)
         self.behind: str | None = None
@@ -155,20 +202,24 @@ class History:
 
         Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change rarely.
         """
+        content: T = self.answer(query, *args, **options).content
+        return content
+
+    def answer(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> _Answer:
+        """As `ask`, with what was read."""
         question = query, args, tuple(sorted(options.items()))
         with self._answers_lock:
             known = self._answers.get(question)
             if known is None or not self._is_current(known):
                 # Before the query: rows that are added meanwhile make its result outdated.
                 forgotten, added = self._forgotten, self._added.copy()
-                cursor: Any = _Reading(self.cursor())
+                cursor: Any = _Reading(self.cursor(), self)
                 content = query(cursor, *args, **options)
                 known = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = known
-        answer: T = known.content
-        return answer
+        return known
 
     def _is_current(self, answer: _Answer) -> bool:
         read = answer.read.items()
@@ -209,12 +260,13 @@ class History:
         known: defaultdict[str, _Known] = defaultdict(dict)
         for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
             known[pipeline][run, first] = _Read(*read)
+        batch = _Batch(defaultdict(list), {})
         for directory in directories:
             pipeline, found = directory.root.name, parts_in(directory.journals)
             self._forget_deleted(pipeline, known[pipeline], found, directory.journals)
             for part in found:
                 try:
-                    new, bad = self._read_part(pipeline, part, known[pipeline])
+                    new, bad = self._read_part(pipeline, part, known[pipeline], batch)
                 except FileNotFoundError:  # retention has deleted it
                     continue
                 except (OSError, EOFError) as error:
@@ -224,6 +276,7 @@ class History:
                     unreadable.append(error.message)
                     continue
                 lines, malformed = lines + new, malformed + bad
+        self._commit(batch)
         return Refresh(lines, malformed, tuple(unreadable))
 
     def _forget_deleted(self, pipeline: str, known: _Known, found: list[Part], journals: Path) -> None:
@@ -237,7 +290,7 @@ class History:
             self._forget(pipeline, run, first, [*known, *listed])
             del known[run, first]
 
-    def _read_part(self, pipeline: str, part: Part, known: _Known) -> tuple[int, int]:
+    def _read_part(self, pipeline: str, part: Part, known: _Known, batch: _Batch) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
         read = known.get((part.run, part.first), _Read())
         if read.complete:
@@ -249,7 +302,6 @@ class History:
                 read = _Read()
             if size == read.offset and not (part.closed and size):
                 return 0, 0
-        cursor = self.cursor()
         lines = malformed = 0
         with part.open() as file:
             while True:
@@ -257,39 +309,42 @@ class History:
                 complete = part.closed and not piece.more
                 if piece.offset == read.offset and not complete:
                     break
-                for line in piece.lines:
-                    if line.event == "run.started":
-                        formats.check("journal", line.body, part.path)
+                _check(piece, part)
                 read = _Read(piece.offset, piece.lines[-1].seq if piece.lines else read.last_seq, complete)
-                self._append(cursor, pipeline, part, piece, read)
+                batch.add(pipeline, part, piece, read)
+                if batch.full:
+                    self._commit(batch)
                 known[part.run, part.first] = read
                 lines, malformed = lines + len(piece.lines), malformed + piece.malformed
                 if not piece.more:
                     break
         return lines, malformed
 
-    def _append(self, cursor: duckdb.DuckDBPyConnection, pipeline: str, part: Part, piece: Slice, read: _Read) -> None:
-        batches: defaultdict[str, list[Row]] = defaultdict(list)
-        for line in piece.lines:
-            for table, row in rows_of(pipeline, line):
-                batches[table].append(row | {"run": part.run})
+    def _commit(self, batch: _Batch) -> None:
+        """Commit a batch, and empty it."""
+        if not batch.parts:
+            return
+        cursor = self.cursor()
         cursor.begin()
         try:
-            for table, rows in batches.items():
+            for table, rows in batch.rows.items():
                 cursor.register("incoming", pa.Table.from_pylist(rows, schema=TABLES[table]))
                 insert = "INSERT OR IGNORE" if table in UNIQUE else "INSERT"
                 cursor.execute(f'{insert} INTO "{table}" SELECT * FROM incoming')
                 cursor.unregister("incoming")
-            values = {"pipeline": pipeline, "run": part.run, "first": part.first, "complete": read.complete}
-            values |= {"read_to": read.offset, "last_seq": read.last_seq, "lines": len(piece.lines)}
-            values |= {"malformed": piece.malformed, "text": piece.malformed_text}
-            cursor.execute(_ADVANCE, values)
+            cursor.register("incoming", pa.Table.from_pylist(list(batch.parts.values()), schema=JOURNAL))
+            cursor.execute(_ADVANCE)
+            cursor.unregister("incoming")
             cursor.commit()
-            self._added.update((name, table) for table in (*batches, "journal") for name in (pipeline, None))
         except duckdb.Error:
             with suppress(duckdb.Error):  # the failed commit has ended the transaction
                 cursor.rollback()
             raise
+        added = {(row["pipeline"], table) for table, rows in batch.rows.items() for row in rows}
+        added |= {(pipeline, "journal") for pipeline, _, _ in batch.parts}
+        self._added.update(added | {(None, table) for _, table in added})
+        batch.rows.clear()
+        batch.parts.clear()
 
     def _forget(self, pipeline: str, run: str, first: int, known: Iterable[tuple[str, int]]) -> None:
         """Delete the rows of a part that is gone or was replaced: those up to the run's next part in `known`."""

@@ -8,7 +8,7 @@ the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0
 
 import pyarrow as pa
 
-VERSION = 8
+VERSION = 9
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -41,6 +41,13 @@ TABLES: dict[str, pa.Schema] = {
     ),
     # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
     "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
+    # From run.started, table.state and chunk.parked, which are also in `event`: answers that need only these stay current while
+    # other events arrive (`index.History.ask`).
+    "begun": pa.schema(_KEY),
+    "stated": pa.schema(
+        [*_KEY, ("tbl", pa.string()), ("state", pa.string()), ("reason", pa.string()), ("hint", pa.string())]
+    ),
+    "parked": pa.schema([*_KEY, *_CHUNK]),
     "resumed": pa.schema([*_KEY, ("tbl", pa.string()), ("first", pa.int64()), ("last", pa.int64())]),
     "assigned": pa.schema([*_KEY, *_CHUNK, ("grp", pa.string())]),
     "failed": pa.schema(
@@ -126,20 +133,29 @@ TABLES: dict[str, pa.Schema] = {
 UNIQUE = ("event", "lag")
 """The tables with one row per line, which reject a second one."""
 
-_JOURNAL = """
-CREATE TABLE IF NOT EXISTS journal (
-    pipeline VARCHAR, run VARCHAR, first BIGINT, read_to BIGINT, last_seq BIGINT, complete BOOLEAN, lines BIGINT,
-    malformed BIGINT, malformed_text VARCHAR, PRIMARY KEY (pipeline, run, first))
-"""
+JOURNAL = pa.schema(
+    [
+        ("pipeline", pa.string()),
+        ("run", pa.string()),
+        ("first", pa.int64()),
+        ("read_to", pa.int64()),
+        ("last_seq", pa.int64()),
+        ("complete", pa.bool_()),
+        ("lines", pa.int64()),
+        ("malformed", pa.int64()),
+        ("malformed_text", pa.string()),
+    ]
+)
 
-_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us]": "TIMESTAMP"}
+_TYPES = {"string": "VARCHAR", "int64": "BIGINT", "double": "DOUBLE", "timestamp[us]": "TIMESTAMP", "bool": "BOOLEAN"}
 
 
 def create_statements() -> list[str]:
     """SQL that creates the missing tables. `event` has one row per (pipeline, run, seq)."""
-    statements = [_JOURNAL, f"CREATE TABLE IF NOT EXISTS version_{VERSION} (version INTEGER)"]
-    for name, schema in TABLES.items():
+    statements = [f"CREATE TABLE IF NOT EXISTS version_{VERSION} (version INTEGER)"]
+    keys = dict.fromkeys(UNIQUE, "pipeline, run, seq") | {"journal": "pipeline, run, first"}
+    for name, schema in {"journal": JOURNAL, **TABLES}.items():
         columns = ", ".join(f'"{field.name}" {_TYPES[str(field.type)]}' for field in schema)
-        unique = ", PRIMARY KEY (pipeline, run, seq)" if name in UNIQUE else ""
+        unique = f", PRIMARY KEY ({keys[name]})" if name in keys else ""
         statements.append(f'CREATE TABLE IF NOT EXISTS "{name}" ({columns}{unique})')
     return statements

@@ -31,6 +31,21 @@ def rows_of(pipeline: str, line: Line) -> Iterator[Placed]:
             yield name, {**key, **row}
 
 
+def _begun(_: Row) -> Iterator[Placed]:
+    yield "begun", {}
+
+
+def _stated(body: Row) -> Iterator[Placed]:
+    yield (
+        "stated",
+        {"tbl": _text(body.get("table")), **{name: _text(body.get(name)) for name in ("state", "reason", "hint")}},
+    )
+
+
+def _parked(body: Row) -> Iterator[Placed]:
+    yield "parked", {"tbl": _text(body.get("table")), "chunk": _int(body.get("chunk"))}
+
+
 def _planned(body: Row) -> Iterator[Placed]:
     table, chunks = _text(body.get("table")), _list(body.get("chunks"))
     yield (
@@ -155,6 +170,9 @@ def _lag(body: Row) -> Iterator[Placed]:
 
 
 _MAPPERS: dict[str, Callable[[Row], Iterator[Placed]]] = {
+    "run.started": _begun,
+    "table.state": _stated,
+    "chunk.parked": _parked,
     "table.planned": _planned,
     "chunk.planned": _split,
     "table.resumed": _resumed,

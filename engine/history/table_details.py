@@ -63,7 +63,7 @@ class TableState:
 # The next run publishes everything of earlier runs before anything else, so only changes of the newest run count.
 _FLOW = """
 WITH c AS (SELECT ts, run, epoch FROM changed WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),
-newest AS (SELECT arg_max(run, ts) AS run FROM event WHERE pipeline = $pipeline AND event = 'run.started'),
+newest AS (SELECT arg_max(run, ts) AS run FROM begun WHERE pipeline = $pipeline),
 a AS (
     SELECT max(ts) FILTER (kind = 'append') AS published, max(ts) FILTER (kind <> 'append') AS merged,
            greatest(arg_max(through_epoch, (ts, seq)) FILTER (kind = 'append'),
@@ -89,14 +89,14 @@ _COUNTS = PROGRESS + "SELECT state, count(*), min(chunk) FROM progress GROUP BY 
 
 # Each run journals the state again, so the state began with its first line after those of another state.
 _STATE = """
-WITH s AS (SELECT ts, seq, body FROM event WHERE pipeline = $pipeline AND tbl = $table AND event = 'table.state'),
-newest AS (SELECT arg_max(body->>'$.state', (ts, seq)) AS state FROM s),
+WITH s AS (SELECT ts, seq, state, reason, hint FROM stated WHERE pipeline = $pipeline AND tbl = $table),
+newest AS (SELECT arg_max(state, (ts, seq)) AS state FROM s),
 here AS (
     SELECT * FROM s WHERE (ts, seq) > coalesce(
-        (SELECT max((ts, seq)) FROM s WHERE body->>'$.state' <> (SELECT state FROM newest)), (TIMESTAMP 'epoch', 0)))
+        (SELECT max((ts, seq)) FROM s WHERE state <> (SELECT state FROM newest)), (TIMESTAMP 'epoch', 0)))
 SELECT state, (SELECT min(ts) FROM here),
-       CASE WHEN state = 'stopped' THEN (SELECT arg_max(body->>'$.reason', (ts, seq)) FROM here) END,
-       CASE WHEN state = 'stopped' THEN (SELECT arg_max(body->>'$.hint', (ts, seq)) FROM here) END
+       CASE WHEN state = 'stopped' THEN (SELECT arg_max(reason, (ts, seq)) FROM here) END,
+       CASE WHEN state = 'stopped' THEN (SELECT arg_max(hint, (ts, seq)) FROM here) END
 FROM newest WHERE state IS NOT NULL
 """
 

@@ -4,11 +4,13 @@ A table may be split while it is copied. Then `chunks` are those known now, `est
 statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
-from engine.history.chunk_queries import PLAN, PROGRESS
-from engine.history.fetch import Cursor, aware, fetch
+from engine.history.chunk_queries import SETTLED, chunk_progress, planned
+from engine.history.fetch import Cursor, aware, fetch, part
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,22 @@ def expected(known: int, estimated: int | None, *, complete: bool) -> int:
     return known if complete else max(known, estimated or 0)
 
 
+class _Count(NamedTuple):
+    """The chunks of a table, as in `Progress`."""
+
+    chunks: int = 0
+    waiting: int = 0
+    reading: int = 0
+    failed: int = 0
+    finished: int = 0
+    published: int = 0
+    rows: int = 0
+    first_started: datetime | None = None
+    last_ended: datetime | None = None
+
+
 _PLANS = (
-    PLAN
+    planned()
     + """
 SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coalesce(n, 0), chunk_rows, estimated_chunks,
        complete, last_chunk
@@ -99,37 +115,40 @@ FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM 
 """
 )
 
-_PROGRESS = (
-    PROGRESS
-    + """
-, counted AS (
-    SELECT tbl, count(*) AS chunks, count(*) FILTER (state = 'waiting') AS waiting,
-           count(*) FILTER (state = 'reading') AS reading, count(*) FILTER (state = 'failed') AS failed,
-           count(*) FILTER (state = 'finished') AS finished, count(*) FILTER (state = 'published') AS published,
-           coalesce(sum(d.rows) FILTER (state IN ('finished', 'published')), 0)::BIGINT AS rows,
-           min(d.started) AS first_started, max(d.ended) AS last_ended
-    FROM progress GROUP BY tbl),
-states AS (SELECT tbl, arg_max(body->>'$.state', (ts, seq)) AS state,
-                  arg_max(body->>'$.reason', (ts, seq)) FILTER (body->>'$.state' = 'stopped') AS stopped FROM event
-           WHERE pipeline = $pipeline AND event = 'table.state' GROUP BY tbl),
-here AS (SELECT * FROM counted WHERE tbl NOT IN (SELECT tbl FROM states WHERE state = 'removed')),
-sums AS (SELECT tbl, sum(changes)::BIGINT AS changes FROM changed WHERE pipeline = $pipeline GROUP BY tbl),
-sizes AS (SELECT tbl, approx_rows, estimated_chunks, complete FROM extent),
-names AS (SELECT tbl FROM sizes UNION SELECT tbl FROM states UNION SELECT tbl FROM sums)
-SELECT tbl, state, CASE WHEN state = 'stopped' THEN stopped END, approx_rows, coalesce(chunks, 0), estimated_chunks,
-       coalesce(state = 'removed', FALSE) OR coalesce(complete, TRUE), coalesce(waiting, 0), coalesce(reading, 0),
-       coalesce(failed, 0), coalesce(finished, 0),
-       coalesce(published, 0), coalesce(rows, 0), coalesce(changes, 0), first_started, last_ended
-FROM names LEFT JOIN here USING (tbl) LEFT JOIN states USING (tbl) LEFT JOIN sums USING (tbl) LEFT JOIN sizes USING (tbl)
-WHERE tbl IS NOT NULL ORDER BY tbl
+_COUNTED = """
+SELECT tbl, count(*), count(*) FILTER (state = 'waiting'), count(*) FILTER (state = 'reading'), count(*) FILTER (state = 'failed'),
+       count(*) FILTER (state = 'finished'), count(*) FILTER (state = 'published'),
+       coalesce(sum(d.rows) FILTER (state IN ('finished', 'published')), 0)::BIGINT, min(d.started), max(d.ended)
+FROM progress GROUP BY tbl
 """
+_UNSETTLED = chunk_progress(f"NOT {SETTLED}") + _COUNTED
+
+# Without the epochs, which come every few seconds.
+_SETTLED = (
+    planned(SETTLED)
+    + """
+, done AS (
+    SELECT tbl, chunk, lower, upper, max(ts) AS ts,
+           arg_max({'rows': rows, 'started': started, 'ended': ended}, (ts, seq)) AS d FROM finished
+    WHERE pipeline = $pipeline AND tbl IN (SELECT tbl FROM latest) GROUP BY ALL),
+progress AS (
+    SELECT plan.tbl, 'published' AS state, done.d FROM plan
+    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.ts >= plan.planned_at
+        AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper)
+"""
+    + _COUNTED
 )
 
+_TABLE_STATES = """
+SELECT tbl, arg_max(state, (ts, seq)), arg_max(reason, (ts, seq)) FILTER (state = 'stopped') FROM stated
+WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
+"""
+
+_SUMS = "SELECT tbl, sum(changes)::BIGINT FROM changed WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl"
+
 _COPIED = """
-SELECT min(ts) FROM event WHERE pipeline = $pipeline AND tbl = $table AND event = 'table.state'
-    AND body->>'$.state' = 'streaming' AND (ts, seq) > coalesce((
-        SELECT max((ts, seq)) FROM event WHERE pipeline = $pipeline AND tbl = $table AND event = 'table.state'
-        AND body->>'$.state' <> 'streaming'), (TIMESTAMP 'epoch', 0))
+SELECT min(ts) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state = 'streaming' AND (ts, seq) > coalesce((
+    SELECT max((ts, seq)) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state <> 'streaming'), (TIMESTAMP 'epoch', 0))
 """
 
 
@@ -140,7 +159,63 @@ def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]
 
 def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
     """The progress of each table, by name."""
-    return fetch(cursor, Progress, _PROGRESS, {"pipeline": pipeline, "table": None})
+    found = part(cursor, _without_changes, pipeline)
+    sums = dict(cursor.execute(_SUMS, {"pipeline": pipeline}).fetchall())
+    tables = [replace(one, changes=sums[one.table] or 0) if sums.get(one.table) else one for one in found.values()]
+    tables += [replace(_unplanned(name), changes=changes or 0) for name, changes in sums.items() if name not in found]
+    return sorted(tables, key=lambda one: one.table)
+
+
+def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
+    """The progress of each table without its changes. Only while tables are copied does it depend on epochs."""
+    asked = {"pipeline": pipeline, "table": None}
+    states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
+    counts = part(cursor, _settled, pipeline)
+    known = {plan.table: plan for plan in part(cursor, plans, pipeline)}
+    if known.keys() - counts.keys():
+        counts = counts | _counted(cursor, _UNSETTLED, asked)
+    found = {}
+    for table in {**known, **states}:
+        state, reason = states.get(table, (None, None))
+        plan, count = known.get(table), counts.get(table, _Count()) if state != "removed" else _Count()
+        found[table] = Progress(
+            table,
+            state,
+            reason if state == "stopped" else None,
+            plan.approx_rows if plan else None,
+            count.chunks,
+            plan.estimated_chunks if plan else None,
+            state == "removed" or plan is None or plan.complete,
+            count.waiting,
+            count.reading,
+            count.failed,
+            count.finished,
+            count.published,
+            count.rows,
+            0,
+            count.first_started,
+            count.last_ended,
+        )
+    return found
+
+
+def _settled(cursor: Cursor, pipeline: str) -> dict[str, _Count]:
+    return _counted(cursor, _SETTLED, {"pipeline": pipeline, "table": None})
+
+
+def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str, _Count]:
+    return {row[0]: _Count._make(map(aware, row[1:])) for row in cursor.execute(sql, asked).fetchall()}
+
+
+def _unplanned(table: str) -> Progress:
+    """A table of which only changes are known."""
+    return Progress(table, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
+
+
+def stopped(cursor: Cursor, pipeline: str) -> list[str]:
+    """The names of the stopped tables."""
+    rows = cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()
+    return sorted(table for table, state, _ in rows if state == "stopped")
 
 
 def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:

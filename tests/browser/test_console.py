@@ -378,7 +378,7 @@ def test_start_without_the_password_shows_what_is_missing(simulated: Console, op
 
 
 def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> None:
-    """Five of six pipelines have a run; two selected runs are compared."""
+    """Five of six pipelines have a run; two selected runs are compared, also by whoever opens the address."""
     page = open_page(f"{simulated.url}/history")
     expect(page.get_by_text(re.compile("· 5 runs"))).to_be_visible()
     runs = page.get_by_test_id("stDataFrame")
@@ -388,7 +388,12 @@ def test_history_lists_every_run(simulated: Console, open_page: OpenPage) -> Non
         page.wait_for_timeout(1500)
     expect(page.get_by_text("Differences in configuration")).to_be_visible()
     expect(runs.nth(1)).to_be_visible()
+    expect(page).to_have_url(re.compile("compare=[^&]+&compare=[^&]+"))
+    compared = page.get_by_text(re.compile("^Compared with ")).inner_text()
+    other = open_page(page.url)
+    expect(other.get_by_text(compared, exact=True)).to_be_visible()
     healthy(page)
+    healthy(other)
 
 
 def fill(page: Page, label: str, text: str) -> None:
@@ -478,7 +483,7 @@ def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page:
     assert not any("hunter-3" in path.read_text() for path in simulated.home.rglob("*.json"))
 
 
-def test_an_empty_home_has_four_steps_and_one_button(
+def test_an_empty_home_has_the_idea_and_one_primary_button(
     open_page: OpenPage, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """A new user is led to the wizard."""
@@ -486,7 +491,8 @@ def test_an_empty_home_has_four_steps_and_one_button(
         page = open_page(url)
         expect(page.get_by_text("No pipelines yet")).to_be_visible()
         healthy(page)
-        page.get_by_role("button", name="Create the first pipeline").click()
+        expect(page.get_by_test_id("stBaseButton-primary")).to_have_count(1)
+        page.get_by_role("button", name="New pipeline").click()
         expect(page).to_have_url(re.compile("/new"))
         for address in ("/live", "/history"):
             healthy(open_page(url + address))

@@ -64,6 +64,7 @@ def test_a_console_without_a_login_shows_nothing(
         page = open_page(url)
         expect(page.get_by_text("listens on more than this machine")).to_be_visible()
         expect(page.get_by_role("link", name="Pipelines")).to_have_count(0)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
 
 
 def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open_page: OpenPage) -> None:
@@ -71,6 +72,7 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     url, where = guarded
     page = open_page(f"{url}/live?pipeline=shop")
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
     expect(page.get_by_text("Copy:")).to_have_count(0)
     log_in(page, BOB)
     expect(page.get_by_text(f"{BOB} · viewer")).to_be_visible()
@@ -89,8 +91,10 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     page = open_page(url)
     log_in(page, EVE)
     expect(page.get_by_text("has no role here")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
 
     log_in(page, ADA)
     page.goto(f"{url}/live?pipeline=shop")

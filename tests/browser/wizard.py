@@ -41,7 +41,7 @@ def proceed(story: Story, step: str) -> None:
 def connect(story: Story) -> None:
     """The first step, from the empty list; the connection is saved for later pipelines."""
     page = story.page
-    press(story, "Create the first pipeline")
+    press(story, "New pipeline")
     expect(page).to_have_url(re.compile("step=Connect"))
     for label, text in (
         ("Pipeline name", PIPELINE),

@@ -43,6 +43,12 @@ def find(flavor: str) -> Program:
     raise NoServerError(f"no MariaDB server on this machine; {MARIADB_HINT}")
 
 
+def installed(flavor: str) -> bool:
+    """Whether the server program is on this machine, so that `find` fetches nothing."""
+    private = cache_folder() / "mysql-9/usr/sbin/mysqld"
+    return _on_path(flavor) is not None or (flavor == "mysql" and private.exists())
+
+
 def _on_path(flavor: str) -> Program | None:
     for name in PROGRAMS[flavor]:
         for place in (None, *EXTRA_PLACES):

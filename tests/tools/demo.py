@@ -54,7 +54,7 @@ name = "{name}"
 host = "{host}"
 port = {port}
 user = "{user}"
-password_env = "{variable}"
+{password}
 tables = ["shop.*"]
 
 [snapshot]
@@ -88,24 +88,27 @@ def running(flavor: str = "mysql", rows: int = 300_000, rate: float = 100.0, por
             stack.enter_context(tempfile.TemporaryDirectory(prefix="tidemark-demo-", ignore_cleanup_errors=True))
         )
         server = stack.enter_context(start(flavor, event_scheduler="ON"))
-        spec = prepare(server, home, rows)
+        fill(server, rows)
+        spec = home / PIPELINE / "pipeline.toml"
+        spec.parent.mkdir(parents=True)
+        spec.write_text(spec_text(PIPELINE, server, f'password_env = "{PASSWORD_VARIABLE}"'))
         load = stack.enter_context(Workload(server, DATABASE, ORDERS, seed=1, rate=rate, connections=2))
         stack.callback(stop_runners, home)
         url = stack.enter_context(console(home, port or _usual_port()))
         yield Demo(url, home, spec, server, load)
 
 
-def prepare(server: Server, home: Path, rows: int) -> Path:
-    """Fill the shop and write its pipeline's spec, whose path is returned."""
+def fill(server: Server, rows: int) -> None:
+    """Fill the shop."""
     server.execute(f"CREATE DATABASE {DATABASE}")
     seed_table(server, DATABASE, ORDERS, rows)
     for statement in SMALL_TABLES:
         server.execute(statement)
-    spec = home / PIPELINE / "pipeline.toml"
-    spec.parent.mkdir(parents=True)
-    settings = {"name": PIPELINE, "host": server.host, "port": server.port, "user": USER, "variable": PASSWORD_VARIABLE}
-    spec.write_text(SPEC.format(**settings))
-    return spec
+
+
+def spec_text(name: str, server: Server, password: str) -> str:
+    """The spec of the shop's pipeline. password: the line that says where the password is."""
+    return SPEC.format(name=name, host=server.host, port=server.port, user=USER, password=password)
 
 
 @contextmanager
@@ -143,18 +146,23 @@ def console(
 def stop_runners(home: Path) -> None:
     """Stop the runners that the console started, which outlive it by design; kill those that do not stop."""
     for spec in home.glob("*/pipeline.toml"):
-        directory = Directory(spec.parent)
-        record = read_runner(directory)
-        runner = _runner_process(record["pid"], spec) if record else None
-        if runner is None:
-            continue
-        send_command(directory, "stop", reason="the demo ends")
-        with suppress(psutil.TimeoutExpired):
-            runner.wait(RUNNER_STOP_S)
-        if runner.is_running():
-            for process in [*runner.children(recursive=True), runner]:
-                with suppress(psutil.NoSuchProcess):
-                    process.kill()
+        stop_runner(spec)
+
+
+def stop_runner(spec: Path) -> None:
+    """Stop the runner of a pipeline; kill it if it does not stop."""
+    directory = Directory(spec.parent)
+    record = read_runner(directory)
+    runner = _runner_process(record["pid"], spec) if record else None
+    if runner is None:
+        return
+    send_command(directory, "stop", reason="the demo ends")
+    with suppress(psutil.TimeoutExpired):
+        runner.wait(RUNNER_STOP_S)
+    if runner.is_running():
+        for process in [*runner.children(recursive=True), runner]:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 def _usual_port() -> int:

@@ -42,7 +42,9 @@ def test_what_is_copied_exists_and_is_sent(source: str) -> None:
 
 def test_nothing_else_is_sent() -> None:
     """Local state and secrets stay out of the build."""
-    assert not any(is_sent(path) for path in (".venv", ".git", "tests", ".env", "app/.streamlit/secrets.toml"))
+    assert not any(
+        is_sent(path) for path in (".venv", ".git", "tests", "docs/console.md", ".env", "app/.streamlit/secrets.toml")
+    )
 
 
 def test_it_does_not_run_as_root() -> None:

@@ -6,7 +6,7 @@ from functools import partial
 
 import streamlit as st
 
-from app.parts import focus, jobs, messages, source_queries
+from app.parts import jobs, messages, source_queries
 from app.parts.wizard import drafts, frame
 from app.view import words
 from app.view.draft import Draft, name_fault, variable_fault
@@ -19,7 +19,7 @@ _TLS = {
     "off": "Off: unencrypted",
 }
 _NEW = ""
-_MODES = ("Variable", "File", "None")
+_MODES = ("Variable", "File", "No password")
 
 
 def page(draft: Draft) -> None:
@@ -51,12 +51,13 @@ def _saved(draft: Draft) -> None:
     found = drafts.connections()
     pick, save = st.columns([3, 1], vertical_alignment="bottom")
     wanted = draft.connection if draft.connection in found else _NEW
+    nothing = "Another one" if found else "None is saved"
     key = frame.synced(f"{draft.id} connection", wanted, partial(_pick, draft.id))
     pick.selectbox(
         "Saved connection",
         [_NEW, *found],
         index=[_NEW, *found].index(wanted),
-        format_func=lambda one: f"{one} ({found[one].get('host')}:{found[one].get('port', 3306)})" if one else "None",
+        format_func=lambda one: f"{one} ({found[one].get('host')}:{found[one].get('port', 3306)})" if one else nothing,
         key=key,
         on_change=_pick,
         args=(draft.id, key),
@@ -83,7 +84,6 @@ def _saved(draft: Draft) -> None:
                 on_click=drafts.forget_connection,
                 args=(draft.connection,),
             )
-        focus.first("keep-connection")
 
 
 def _pick(identity: str, key: str) -> None:
@@ -179,10 +179,12 @@ def _keep_variable(identity: str, key: str) -> None:
 
 def _only(draft: Draft, mode: str) -> None:
     """Keep one reference to the password: choosing one removes the other."""
-    other = {"File": ["password_env"], "Variable": ["password_file"], "None": ["password_env", "password_file"]}[mode]
+    other = {"File": ["password_env"], "Variable": ["password_file"], "No password": ["password_env", "password_file"]}[
+        mode
+    ]
     source = draft.get("source", default={})
     chosen = source.get("password_file" if mode == "File" else "password_env")
-    if any(source.get(name) for name in other) and (chosen or mode == "None"):
+    if any(source.get(name) for name in other) and (chosen or mode == "No password"):
         for name in other:
             drafts.change(draft.id, partial(_without, name=name))
         st.rerun()
@@ -235,7 +237,7 @@ def _test(draft: Draft) -> None:
             lambda: source_queries.greet(source_queries.spec_of(draft)),
         )
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         frame.note(draft, "Connect", "fail", problem.message)
         return
     if found is not None:

@@ -5,11 +5,13 @@ from typing import Any
 
 import streamlit as st
 
-from app.parts import home, places
+from app.parts import home, messages, places
 from app.parts.wizard import drafts
 from app.view import words
 from app.view.draft import STEPS, Draft, Found, Outcome, state_of
+from app.view.hints import for_wizard
 from engine import clock
+from engine.errors import TidemarkError
 
 STYLES = {
     "ok": ("green", ":material/check_circle:", "done"),
@@ -25,6 +27,11 @@ FOOT = "foot container"
 def taken() -> list[str]:
     """The names of the existing pipelines."""
     return [where.root.name for where in home.directories()]
+
+
+def error(problem: TidemarkError) -> None:
+    """Show an error of the engine, with the labels of fields instead of settings."""
+    messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint))
 
 
 def go(draft: Draft, step: str) -> None:

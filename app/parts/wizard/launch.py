@@ -55,7 +55,7 @@ def _checked(draft: Draft) -> Draft:
             if found is not None:
                 draft = frame.note(draft, "Preflight", outcome(found), headline(found))
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         draft = frame.note(draft, "Preflight", "fail", problem.message)
     return draft
 
@@ -90,7 +90,7 @@ def _buttons(draft: Draft, text: str, *, whole: bool, ready: bool) -> None:
         if launching:
             home.launch(where)
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
     except OSError as problem:
         messages.three_parts(
             f"The pipeline could not be saved or started: {problem}.",

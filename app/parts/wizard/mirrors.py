@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns
+from app.parts import columns, meaning
 from app.parts.wizard import drafts, frame
 from app.parts.wizard.target import MIRROR_HELP, MIRRORS
 from app.view import mirror_choice, words
@@ -37,7 +37,10 @@ def compare(tables: Sequence[Table], plans: Mapping[str, Plan | TidemarkError], 
     lines = mirror_choice.mirror_lines(tables, plans, rates, sink)
     if not lines:
         return
-    st.markdown("**Mirrors** :gray[what it costs to merge changes, with either way]")
+    st.markdown(
+        "**Mirrors** :gray[what it costs to merge changes, with either way]",
+        help=meaning.of("mirror", "merge on read", "deletion vector"),
+    )
     st.dataframe(
         pd.DataFrame([mirror_choice.mirror_row(line) for line in lines]),
         hide_index=True,

@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, jobs, messages, source_queries
+from app.parts import columns, jobs, meaning, messages, source_queries
 from app.parts.wizard import drafts, frame, mirrors
 from app.view import factor, planning, words
 from app.view.draft import Draft, Outcome
@@ -23,8 +23,8 @@ _COLUMNS = {
         help="even: equal steps of the key; uneven: the server walks the key; one: a single chunk",
         width=70,
     ),
-    "Factor": columns.figure("Distribution factor: (max − min + 1) / rows of a numeric key", 64),
-    "Chunks": columns.figure(width=64),
+    "Factor": columns.figure(meaning.of("distribution factor"), 64),
+    "Chunks": columns.figure(meaning.of("chunk"), 64),
     "Rows": columns.figure(width=60),
     "Size": columns.figure(width=70),
     "Rows a chunk": columns.figure("Expected; no chunk gets more than twice as large", 96),
@@ -70,7 +70,7 @@ def page(draft: Draft) -> None:
             draft = _shown(draft, spec, found)
             st.caption(f"Planned {jobs.ended(key)}")
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         draft = frame.note(draft, "Plan", "fail", problem.message)
     frame.foot(draft, "Plan")
 
@@ -128,7 +128,10 @@ def _factors(lines: list[planning.Line], spec: Spec) -> None:
         return
     rest = sum(1 for line in lines if line.plan and line.plan.factor) - len(drawn)
     tail = f"; {words.plural(rest, 'smaller table')} not shown" if rest else ""
-    st.markdown(f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]")
+    st.markdown(
+        f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]",
+        help=meaning.of("distribution factor", "chunk key"),
+    )
     st.plotly_chart(
         factor.figure(drawn, lower, upper),
         key="draft-factor",
@@ -191,7 +194,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
         key=key,
         on_change=_keep_key,
         args=(draft.id, table.full_name, key),
-        help="Columns that have an index and ordered values",
+        help=meaning.of("chunk key", also="Columns that have an index and ordered values."),
         disabled=not options and now == _OWN,
     )
     if isinstance(plan, Plan):
@@ -200,7 +203,7 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
         if low:
             st.markdown(f":small[:gray[{words.escape(low)}]]")
     else:
-        messages.error(plan)
+        frame.error(plan)
     mirrors.choose(draft, table)
 
 

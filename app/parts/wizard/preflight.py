@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.parts import jobs, messages, source_queries
+from app.parts import jobs, source_queries
 from app.parts.wizard import frame
 from app.view import words
 from app.view.checks import by_outcome, headline, outcome
@@ -37,7 +37,7 @@ def page(draft: Draft) -> None:
         spec = source_queries.spec_of(draft)
         result = found(draft, spec)
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         draft = frame.note(draft, "Preflight", "fail", problem.message)
     else:
         if result is not None:

@@ -26,7 +26,7 @@ def page(draft: Draft) -> None:
         spec = source_queries.spec_of(draft)
         found = jobs.result(key, "Reading the catalog", lambda: source_queries.surveyed(spec))
     except TidemarkError as problem:
-        messages.error(problem)
+        frame.error(problem)
         if st.button("Try again", icon=":material/refresh:", key="try-again"):
             jobs.forget(key)
             st.rerun()

@@ -50,6 +50,7 @@ GARBAGE = (
     "x" * 3000,
 )
 NUMBERS = ("0", "2", "5", "6", "99", "-1", "1.5", "1e9", "nan", "inf", "9" * 30, "0x1", "two", "")
+RUNS = ("east/20261121-053000-a1b2", "west/20261121-053000-a1b2")
 PAGES = ("live", "table", "redump", "explore", "history", "alerts", "diagnostics", "new")
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
 Address = dict[str, list[str]]
@@ -140,6 +141,8 @@ def addresses(chance: random.Random) -> Iterator[tuple[str, Address]]:
         "readers-span": (0.1, ("all",)),
         "windows-table": (0.3, (*tables, "all tables")),
         "windows-shown": (0.2, ("20", "80", "21")),
+        "keys": (0.3, ("17", "17\n18", '["de", 5]', "x" * 3000)),
+        "compare": (0.4, (*RUNS, "gone/1", "east", "")),
         "runs-of": (0.5, (*TABLES, "all pipelines")),
         "draft": (0.5, (DRAFT, "0000ffff")),
         "step": (0.5, ("Connect", "Preflight", "Spark", "TOML")),
@@ -240,7 +243,8 @@ def check_redump(page: AppTest, address: Address, pipeline: str, table: str | No
     for name in ("chunks", "lower", "upper"):
         if name in fields:
             assert fields[name] == (named(address, name) or ""), name
-    assert not fields.get("keys")
+    if "keys" in fields:
+        assert fields["keys"] == (named(address, "keys") or "")
     for name, request in asked.calls:
         assert address
         assert name == pipeline
@@ -274,6 +278,16 @@ def check_filter(page: AppTest, address: Address, name: str, everything: str, na
         assert "There is no " in shown_text(page)
 
 
+def check_compared(tab: Tab, address: Address) -> None:
+    """The runs of the address are compared if they are in the list, and no others; the page names those that are not."""
+    (box,) = [one for one in tab.page.selectbox if one.key == "runs-of"]
+    listed = [run for run in RUNS if box.value in ("all pipelines", run.partition("/")[0])]
+    asked = list(dict.fromkeys(address.get("compare", [])))
+    assert [one for one in tab.shown().get("compare", []) if one] == [one for one in asked if one in listed]
+    assert any(one.value == "Compared" for one in tab.page.subheader) == any(one in listed for one in asked)
+    assert any(one and one not in listed for one in asked) == ("Not in this list" in shown_text(tab.page))
+
+
 def check_new(page: AppTest, address: Address) -> None:
     """A draft is opened only by its id, and a step only by its name."""
     draft, step, text = named(address, "draft"), named(address, "step"), shown_text(page)
@@ -293,6 +307,7 @@ def check(tab: Tab, name: str, address: Address, asked: Asked) -> None:
     assert not page.exception
     if name == "history":
         check_filter(page, address, "runs-of", "all pipelines", list(TABLES))
+        check_compared(tab, address)
     elif name == "alerts":
         want = named(address, "pipeline")
         assert chosen(page, "Pipeline") == [want if want in TABLES else "All pipelines"]

@@ -7,6 +7,15 @@ from engine.history.table_queries import Plan
 from tests.unit.app.support import plan
 
 
+def test_the_figure_has_the_tables_outside_the_bounds_and_the_largest() -> None:
+    """5 000 rows would be as tall as a house."""
+    plans = [replace(plan(10, name=f"t{n}"), distribution_factor=1.0, approx_rows=n) for n in range(100)]
+    plans.append(replace(plan(10, name="sparse"), distribution_factor=5000.0, approx_rows=1))
+    names = [one.table for one in factor.drawn(plans, 0.05, 1000)]
+    assert names[:3] == ["sparse", "t99", "t98"]
+    assert len(names) == factor.MOST
+
+
 def test_a_factor_outside_the_bounds_has_its_own_marker() -> None:
     """Its symbol differs, not only its colour; a table without a factor is not drawn."""
 

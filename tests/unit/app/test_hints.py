@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.view.hints import for_console
+from app.view.hints import for_console, for_wizard
 
 CASES = [
     ("Resnapshot it: tidemark redump SPEC --table shop.orders", "Resnapshot it: page Redump, Table: shop.orders"),
@@ -18,6 +18,7 @@ CASES = [
     ("resnapshot the table: tidemark redump SPEC --table …", "resnapshot the table: page Redump, Table"),
     ("report it with `tidemark bundle SPEC`.", "report it with the page Diagnostics."),
     ("so does: tidemark resume SPEC --table a.b", "so does: tidemark resume SPEC --table a.b"),
+    ("Find what slows it down (status, the console's readers)", "Find what slows it down (page Live, Readers)"),
     ("Make room on the disk.", "Make room on the disk."),
 ]
 
@@ -26,3 +27,11 @@ CASES = [
 def test_forms_stand_for_commands(hint: str, shown: str) -> None:
     """A command without a form stays a command."""
     assert for_console(hint) == shown
+
+
+def test_labels_stand_for_settings() -> None:
+    """The wizard has fields; a setting without one stays."""
+    assert (
+        for_wizard("Check source.host and source.port, or source.heartbeat.")
+        == "Check Host and Port, or source.heartbeat."
+    )

@@ -6,7 +6,16 @@ from pathlib import Path
 from app.parts.engine import ROOT
 
 APP = Path(__file__).parents[3] / "app"
-FORBIDDEN = ("pyspark", "deltalake", "engine.spark", "engine.sink", "engine.run", "engine.capture", "engine.ledger")
+FORBIDDEN = (
+    "tests",
+    "pyspark",
+    "deltalake",
+    "engine.spark",
+    "engine.sink",
+    "engine.run",
+    "engine.capture",
+    "engine.ledger",
+)
 
 
 def imports(path: Path) -> set[str]:

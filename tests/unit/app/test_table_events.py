@@ -63,4 +63,4 @@ def test_lines_that_cannot_be_read_are_no_error() -> None:
     """Other versions may write other fields."""
     broken = Event(ago(1), "r", 1, "source.event", "d.t", "[]")
     assert schema_rows([broken])[0]["What"] == "Changed"
-    assert schema_rows([Event(ago(1), "r", 1, "table.planned", "d.t", "{")])[0]["What"] == "Planned — chunks"
+    assert schema_rows([Event(ago(1), "r", 1, "table.planned", "d.t", "{")])[0]["What"] == "Planned"

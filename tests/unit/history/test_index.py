@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.directory import Directory
 from engine.events import RunEnded
 from engine.history import History
-from engine.history.fetch import Cursor
+from engine.history.fetch import Cursor, part
 from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
 from engine.journal import Journal
@@ -175,6 +175,37 @@ def test_an_answer_is_kept_while_others_change(tmp_path: Path) -> None:
     assert answers("shop", "other") == [2, 2]
     assert asked == ["shop", "other"]
     history.close()
+
+
+def test_a_part_of_an_answer_is_kept_by_itself(tmp_path: Path) -> None:
+    """The part is asked again only when its own rows come, and the whole answer when those of either come."""
+    directory, asked = Directory(tmp_path / "shop"), list[str]()
+    journal, history = Journal(directory.journal("r1"), "r1"), History(None)
+
+    def count(cursor: Cursor, table: str) -> int:
+        asked.append(table)
+        found = cursor.execute(
+            f"SELECT count(*) FROM {table} WHERE pipeline = $pipeline", {"pipeline": "shop"}
+        ).fetchone()
+        return int(found[0]) if found else 0
+
+    def both(cursor: Cursor) -> tuple[int, int]:
+        asked.append("both")
+        return part(cursor, count, "begun"), count(cursor, "lag")
+
+    def answer() -> tuple[tuple[int, int], list[str]]:
+        asked.clear()
+        history.refresh([directory])
+        return history.ask(both), list(asked)
+
+    journal.write(event("run.started", pipeline="shop"))
+    assert answer() == ((1, 0), ["both", "begun", "lag"])
+    assert answer() == ((1, 0), [])
+    journal.write(event("source.lag", lag_s=1.0))
+    assert answer() == ((1, 1), ["both", "lag"])
+    journal.write(event("run.started", pipeline="shop"))
+    assert answer() == ((2, 1), ["both", "begun", "lag"])
+    assert both(history.cursor()) == (2, 1), "without answers that are kept"
 
 
 def test_an_answer_is_kept_until_something_new_is_read(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Each query answers from the journals what happened in the simulated runs."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -45,6 +46,52 @@ def test_progress_counts_each_chunk_once(half: Simulation) -> None:
     assert orders.done == half.finished
     assert abs(orders.rows - orders.done * 10_000) < 50 * orders.done
     assert found["shop.countries"].done == 0
+
+
+def test_kept_progress_is_that_of_the_journals_at_every_instant(tmp_path: Path) -> None:
+    """While tables are copied, settle, stop and are removed; the parts that an index keeps are never outdated."""
+    growing = SimulatedTable("shop.items", 40_000, 40, None, estimated_chunks=30, split_each=5)
+    run = Simulation(tmp_path / "shop", [ORDERS, COUNTRIES, growing], start=START)
+    index, seen, whole = History(None), set[str | None](), dict[str, tables.Progress]()
+    for n in range(40):
+        run.advance(0.5)
+        if n == 36:
+            run.write("table.state", table="shop.countries", state="removed", reason=None)
+            run.write("table.state", table="shop.items", state="stopped", reason="a column was dropped")
+        index.refresh([run.directory])
+        kept = index.ask(tables.progress, "shop")
+        assert kept == tables.progress(indexed(run), "shop")
+        whole = {one.table: one for one in kept}
+        for one in whole.values():
+            states = chunks.chunk_states(index.cursor(), "shop", one.table)
+            if one.state != "removed":
+                assert (one.chunks, one.done) == (
+                    len(states),
+                    sum(s.state in ("finished", "published") for s in states),
+                )
+        seen |= {one.state for one in kept}
+    assert seen >= {"copying", "streaming", "stopped", "removed"}
+    assert index.ask(tables.stopped, "shop") == ["shop.items"]
+    assert whole["shop.items"].reason == "a column was dropped"
+
+
+def test_once_copied_a_commit_recounts_no_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 5 000 tables, counting takes a tenth of a second, and commits come every few seconds."""
+    run = Simulation(tmp_path / "shop", [COUNTRIES], start=START).advance(20)
+    index, counted = History(None), list[str]()
+    count = tables._counted
+
+    def counting(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str, tables._Count]:
+        counted.append(sql)
+        return count(cursor, sql, asked)
+
+    monkeypatch.setattr(tables, "_counted", counting)
+    for _ in range(3):
+        index.refresh([run.directory])
+        (one,) = index.ask(tables.progress, "shop")
+        assert one.state == "streaming"
+        run.write("epoch.committed", epoch=10_000, to_position="bin.000009:9", changes=3, tables={"shop.countries": 3})
+    assert counted == [tables._SETTLED]
 
 
 def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_path: Path) -> None:

@@ -1,0 +1,22 @@
+"""The words of docs/glossary.md and their meanings, as tooltips."""
+
+import re
+from collections.abc import Mapping
+
+_ROW = re.compile(r"^\| (?P<words>[^|]+?) \| (?P<meaning>[^|]+?) \|", re.MULTILINE)
+_HEADING = "word"
+
+
+def meanings(text: str) -> dict[str, str]:
+    """The meaning of each word of the glossary, which is a Markdown table. A row may define several words."""
+    found = {}
+    for row in _ROW.finditer(text):
+        for word in re.sub(r" \([^)]*\)", "", row["words"]).split(","):
+            found[word.strip()] = row["meaning"]
+    return {word: meaning for word, meaning in found.items() if word != _HEADING and word.strip("-")}
+
+
+def tooltip(known: Mapping[str, str], words: tuple[str, ...], also: str = "") -> str:
+    """Markdown with the meanings of these words. also: a sentence before them. Raises KeyError if the glossary lacks a word."""
+    lines = [f"**{word[0].upper()}{word[1:]}**: {known[word]}." for word in words]
+    return "\n\n".join(filter(None, (also, *lines)))
