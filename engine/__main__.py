@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+import engine.cli.auditing  # noqa: F401 - its verbs
 from engine.cli.command import (
     Json,
     Reason,

@@ -71,6 +71,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "epoch": {"snapshot", "state_machines"},
         "tables": {"commands", "epoch"},
         "observe": {"commands", "helpers", "outage", "state_machines", "tables"},
+        "verify": {"tables"},
     },
     "capture": {
         "files": set(),

@@ -1,0 +1,1 @@
+"""Proofs that what is published equals the source: the audit of change logs by an independent decoder (`audit*`)."""
