@@ -117,7 +117,7 @@ def _event(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
 
 def _named(theirs: Images, ours: Images, pairs: dict[int, int], left: set[int]) -> list[Found]:
     found = []
-    last = -1
+    late = _late([pairs[n] for n in range(len(theirs)) if n in pairs])
     for n in range(len(theirs)):
         if n not in pairs:
             found.append(Found("missing", theirs.orders[n], theirs=theirs.row(n)))
@@ -130,11 +130,16 @@ def _named(theirs: Images, ours: Images, pairs: dict[int, int], left: set[int]) 
             found.append(replace(about, kind="kind"))
         if differ:
             found.append(replace(about, kind="different"))
-        if m < last:
+        if m in late:
             found.append(replace(about, kind="order"))
-        last = max(last, m)
     found += [Found("extra", ours.orders[m], ours=ours.row(m)) for m in sorted(left)]
     return found
+
+
+def _late(numbers: Sequence[int]) -> set[int]:
+    """The numbers that are larger than one after them."""
+    least = list(accumulate(reversed(numbers), min))[::-1]
+    return {number for number, after in zip(numbers, least, strict=True) if number > after}
 
 
 def _key(images: Images, n: int, key: Sequence[int]) -> str:
