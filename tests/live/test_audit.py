@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,19 +131,15 @@ def test_xa_and_rollbacks(server: Server, database: str, new_pipeline: PipelineF
     run(server, database, "INSERT INTO {d}.pair VALUES (7, 'between', 1, NULL)")
     run(server, database, "XA COMMIT 'a'")
     run(server, database, "XA ROLLBACK 'b'")
-    run(
-        server,
-        database,
-        "BEGIN",
-        "INSERT INTO {d}.pair VALUES (10, 'x', 1, NULL)",
-        "INSERT INTO {d}.m VALUES (1)",
-        "ROLLBACK",
-    )
+    undone = ["BEGIN", "INSERT INTO {d}.pair VALUES (10, 'x', 1, NULL)", "ROLLBACK"]
+    if server.flavor == "mariadb":  # MySQL with GTIDs refuses such a transaction; here it is logged with its ROLLBACK
+        undone.insert(2, "INSERT INTO {d}.m VALUES (1)")
+    run(server, database, *undone)
     pipeline.run("caught-up")
     result = audited(pipeline)
     assert result["verdict"] == "equal"
     assert of_table(result, "pair")["images"] == 2
-    assert of_table(result, "m")["images"] == 1
+    assert of_table(result, "m")["images"] == (server.flavor == "mariadb")
 
 
 def test_compressed_events_are_said_not_to_be_compared(
@@ -189,6 +186,10 @@ def test_projections(server: Server, database: str, new_pipeline: PipelineFactor
     assert "row filter" in of_table(result, "f")["excluded"]
 
 
+def _more_than(load: Workload, count: int) -> bool:
+    return load.committed > count
+
+
 def test_a_running_pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Audits of a pipeline under load find no difference, with a redump and a schema change going on."""
     seed_table(server, database, "orders", 2000)
@@ -199,8 +200,8 @@ def test_a_running_pipeline(server: Server, database: str, new_pipeline: Pipelin
             if number == 1:
                 assert pipeline.command("redump", "--table", f"{database}.orders", "--chunk", "0").returncode == 0
             if number == 2:
-                run(server, database, "ALTER TABLE {d}.orders ADD COLUMN more INT INVISIBLE")
-            pipeline.wait_for(lambda before=load.committed: load.committed > before + 200, runner)
+                run(server, database, "ALTER TABLE {d}.orders MODIFY note VARCHAR(300)")
+            pipeline.wait_for(partial(_more_than, load, load.committed + 200), runner)
             assert audited(pipeline)["verdict"] in ("equal", "nothing compared")
     pipeline.finish(runner)
     found = of_table(audited(pipeline), "orders")

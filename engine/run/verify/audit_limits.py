@@ -26,7 +26,7 @@ LIMITS = {
     limit.name: limit
     for limit in (
         Limit("year_zero", "YEAR 0", "0", "0000", "1900"),
-        Limit("negative_time", "negative TIME with a fraction", "-01:02:03.5", "-01:02:03.5", "-01:02:04.5"),
+        Limit("negative_time", "negative TIME with a fraction", "-01:02:03.2", "-01:02:03.2", "-01:02:03.8"),
         Limit(
             "date_out_of_range",
             "DATE and DATETIME of year 0, and partly zero dates",
@@ -60,6 +60,13 @@ LIMITS = {
             "binlog_row_value_options = PARTIAL_JSON",
             "the whole document",
             "one difference",
+        ),
+        Limit(
+            "prepared",
+            "XA transactions that were prepared before the stretch",
+            "XA COMMIT 'x'",
+            "the rows at XA PREPARE",
+            "the rows at XA PREPARE",
         ),
         Limit("tagged_gtid", "tagged GTIDs", "GTID_NEXT = 'AUTOMATIC:tag'", "uuid:tag:1", "NotImplementedEvent"),
     )
