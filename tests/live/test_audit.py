@@ -1,6 +1,9 @@
 """The audit: an independent decoder finds in the binlog what the change log has, and damage is found exactly."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -14,12 +17,12 @@ from deltalake import write_deltalake
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
-from tests.live.support.every_type import create, insert, kinds
-from tests.live.support.pipeline import Pipeline
+from tests.live.support.every_type import Kind, create, insert, kinds
+from tests.live.support.pipeline import ROOT, Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.source import COMPRESSED
 from tests.live.support.workload import Workload
-from tests.servers import Server
+from tests.servers import PASSWORD, Server
 from tests.support.depth import depth
 
 _COLUMNS = 40
@@ -74,11 +77,15 @@ def shop(server: Server, database: str, new_pipeline: PipelineFactory, **setting
     return pipeline
 
 
+def decodable(flavor: str) -> list[Kind]:
+    """The types that the package knows."""
+    return [kind for kind in kinds(flavor) if not kind.ddl.startswith("VECTOR") and "COMPRESSED" not in kind.ddl]
+
+
 def test_every_type_is_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Rows of every type, inserted, updated and deleted: no difference; what the package cannot decode is counted."""
-    every = kinds(server.flavor)
-    odd = [kind for kind in every if kind.ddl.startswith("VECTOR") or "COMPRESSED" in kind.ddl]
-    every = [kind for kind in every if kind not in odd]
+    every = decodable(server.flavor)
+    odd = [kind for kind in kinds(server.flavor) if kind not in every]
     groups = {f"t{n}": every[n : n + _COLUMNS] for n in range(0, len(every), _COLUMNS)} | {"odd": odd}
     for name, chosen in groups.items():
         create(server, database, name, chosen)
@@ -293,3 +300,43 @@ def test_damage_is_found(server: Server, database: str, new_pipeline: PipelineFa
         assert result["verdict"] == "different"
     write_deltalake(str(folder), whole, mode="overwrite")
     assert audited(pipeline)["verdict"] == "equal"
+
+
+def _many(server: Server, database: str, groups: dict[str, list[Kind]], rows: int) -> None:
+    """Insert this many rows into each table, give them other keys, and delete them: four images a row."""
+    for name, chosen in groups.items():
+        first = max(len(kind.values) for kind in chosen) + 1
+        columns = ", ".join(f"c{n}" for n in range(len(chosen)))
+        insert(server, database, name, chosen, 0, first)
+        while first < rows:
+            more = min(first, rows - first)
+            copy = f"INSERT INTO {{d}}.{name} (id, {columns}) SELECT id + {first}, {columns} FROM {{d}}.{name} WHERE id < {more}"
+            run(server, database, copy)
+            first += more
+        run(server, database, f"UPDATE {{d}}.{name} SET id = id + 10000000 ORDER BY id", f"DELETE FROM {{d}}.{name}")
+
+
+def test_many_images_of_every_type(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """A million of them, in a soak test: no difference, in bounded memory."""
+    wanted, columns = depth(8_000, 1_000_000), _COLUMNS
+    kept = [kind for kind in decodable(server.flavor) if not any("000)" in value for value in kind.values)]
+    groups = {f"t{n}": kept[n : n + columns] for n in range(0, len(kept), columns)}
+    for name, chosen in groups.items():
+        create(server, database, name, chosen)
+    pipeline = new_pipeline(server, database)
+    pipeline.run("snapshot")
+    _many(server, database, groups, wanted // len(groups) // 4 + 1)
+    pipeline.run("caught-up")
+    command = [sys.executable, "-m", "engine", "audit", str(pipeline.spec), "--json"]
+    environment = {**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        result = json.loads(process.stdout.read())
+        _, code, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(code)
+    figures = {table["table"]: (table["images"], table["not_compared"]) for table in result["tables"]}
+    print(server.flavor, result["images"], result["seconds"], used.ru_maxrss >> 10, "MiB", figures)
+    assert process.returncode == 0
+    assert result["verdict"] == "equal"
+    assert result["images"] >= wanted
+    assert used.ru_maxrss < 1 << 20  # KiB
