@@ -4,6 +4,7 @@ The files' statistics say which `_tm_seq` each file has, so the log is read in w
 search over the windows finds the first one that reaches the position; windows before it are not read.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -63,24 +64,15 @@ class ChangeLog:
         return next((order for window in self._windows for order in self._orders(window)[:1]), None)
 
     def since(self, order: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows in the order of `_tm_seq`, from the last window on whose changes may be after this position."""
-        low, high = 0, len(self._windows)
-        while low < high:  # the first window whose last change is after the position
-            middle = (low + high) // 2
-            found = self._orders(self._windows[middle])
-            if found and max(found) > order:
-                high = middle
-            elif found:
-                low = middle + 1
-            else:  # redumped rows, or no rows at all: judged by what comes before
-                high = middle if self._reaches(order, low, middle) else high
-                low = low if high == middle else middle + 1
-        for window in self._windows[low:]:
+        """Yield the rows in the order of `_tm_seq`, from the first window on that has changes after this position."""
+        first = bisect_right(range(len(self._windows)), order, key=self._last)
+        for window in self._windows[first:]:
             yield self._rows.table(columns, _inside(window)).sort_by(_SEQ)
 
-    def _reaches(self, order: int, low: int, high: int) -> bool:
-        """Whether a window in `[low, high)` has a change after the position."""
-        return any(max(self._orders(window), default=0) > order for window in self._windows[low:high])
+    def _last(self, n: int) -> int:
+        """The position of the last change up to the end of a window; -1 if there is none."""
+        found = (self._orders(window) for window in reversed(self._windows[: n + 1]))
+        return next((max(orders) for orders in found if orders), -1)
 
     def _orders(self, window: Window) -> list[int]:
         """The positions of a window's changes, without rows that were read from the table."""

@@ -1,6 +1,6 @@
 """What mysql-replication decodes wrongly or not at all: each entry of the audit's list is proved on a real server.
 
-A test that fails here says that the package was mended: delete the entry.
+A test that fails here says that the package was fixed: delete the entry.
 """
 
 from collections.abc import Callable

@@ -95,7 +95,7 @@ def _event(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
     """The differences of one event's images."""
     if _equal(theirs, ours):
         return []
-    pairs: dict[int, int] = {}  # the number of ours, by that of theirs
+    pairs: dict[int, int] = {}  # numbers of `ours`, by numbers of `theirs`
     if len(theirs) == len(ours):
         pairs = {n: n for n in range(len(ours)) if _is_equal(theirs, n, ours, n, key)}
     left = set(range(len(ours))) - set(pairs.values())

@@ -24,11 +24,12 @@ from engine.destination.change_log import packed
 from engine.errors import BinlogDamagedError, TidemarkError, TransientError
 from engine.run.verify.audit_values import LABELS, UNSURE, Unsure
 from engine.source.connect import Connection, Endpoint, explain, open_connection
-from engine.source.positions import Position, file_number
+from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id
 
 MOST_VALUES = 2_000_000
 """Values of an open transaction that are held back until its outcome is known."""
+_LARGEST_OFFSET = 0xFFFFFFFF
 _HEADER = 20
 """An OK byte and the common header of an event."""
 _ARTIFICIAL = 0x20
@@ -90,6 +91,8 @@ class _Open:
     rows: list[Rows] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
     values: int = 0
+    held_back: bool = False
+    """Whether it is an XA transaction, whose rows count later."""
     passed: set[Name] = field(default_factory=set)
     """The tables of rows that have been passed on before its end."""
 
@@ -191,6 +194,8 @@ class _Dump:
 class LoggedRows:
     """The rows of some tables between two positions, both between transactions.
 
+    A dump cannot begin after 4 GiB of a file: it then begins with the file, and rows before `start` are yielded too.
+
     tables: with their columns, which name those of a log without names (`binlog_row_metadata=MINIMAL`). `frames`: what cannot be
     decoded, as far as the log was read. `unsure`: tables whose rows cannot be trusted, with the reason.
     """
@@ -201,7 +206,8 @@ class LoggedRows:
         self._endpoint, self._first = endpoint, first_server_id
         self._tables, self._start, self._end = tables, start, end
         self.frames = Frames(set(tables), {file_number(start.file): start.file}, start.file)
-        self.frames.order = packed(*start.order)
+        self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
+        self.frames.order = packed(file_number(start.file), self._from)
         self.unsure: dict[Name, str] = {}
         self._open: _Open | None = None
         self._count = 0
@@ -238,7 +244,7 @@ class LoggedRows:
             slave_uuid=str(uuid.uuid4()),
             resume_stream=True,
             log_file=self._start.file,
-            log_pos=self._start.offset,
+            log_pos=self._from,
             only_events=_EVENTS,
             filter_non_implemented_events=False,
             pymysql_wrapper=connect,
@@ -314,7 +320,7 @@ class LoggedRows:
         held = self._open
         held.rows.append(Rows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number))
         held.values += len(rows) * len(found.columns) * len(kinds)
-        if held.values > MOST_VALUES:
+        if held.values > MOST_VALUES and not held.held_back:
             held.passed |= {part.table for part in held.rows}
             part, held.rows, held.values = held.rows, [], 0
             yield part
@@ -325,8 +331,10 @@ class LoggedRows:
             yield held.rows
 
     def _undo(self, held: _Open) -> None:
-        reason = f"a transaction of more than {MOST_VALUES} values was rolled back in part or as a whole"
-        self.unsure.update(dict.fromkeys(held.passed, reason))
+        """Rows do not count. If some were passed on already, the transaction's tables are not compared."""
+        if held.passed:
+            reason = f"a transaction of more than {MOST_VALUES} values was rolled back in part or as a whole"
+            self.unsure.update(dict.fromkeys({*held.passed, *(rows.table for rows in held.rows)}, reason))
 
     def _query(self, query: str) -> Iterator[list[Rows]]:
         text, held = query.strip().rstrip(";"), self._open
@@ -334,6 +342,8 @@ class LoggedRows:
             yield from self._decided(match, held)
         elif held is None:
             return
+        elif text.upper().startswith("XA START"):
+            held.held_back = True
         elif text.upper() == "COMMIT":
             yield from self._commit()
         elif match := _ROLLBACK_TO.fullmatch(text):

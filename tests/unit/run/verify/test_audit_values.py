@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -137,3 +138,10 @@ def test_values_as_text() -> None:
     assert shown(Column("c", "date"), 0) == "1970-01-01"
     assert shown(Column("c", "datetime"), 1_500_000) == "1970-01-01 00:00:01.500000"
     assert [shown(None, value) for value in (None, b"a", frozenset(("b", "a")), 1)] == ["NULL", "x'61'", "a,b", "1"]
+
+
+def test_the_limits_are_documented() -> None:
+    """Each with its proof."""
+    page = (Path(__file__).parents[4] / "docs" / "correctness.md").read_text(encoding="utf-8")
+    for limit in LIMITS.values():
+        assert f"| {limit.what} | {limit.value} | {limit.server} | {limit.library} |" in page
