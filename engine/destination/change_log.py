@@ -1,25 +1,28 @@
 """Reads a change log in the order of `_tm_seq`, in bounded memory, from a position of the binlog on.
 
-The files' statistics say which `_tm_seq` each file has, so the log is read in windows of about `WINDOW_ROWS` changes. A binary
-search over the windows finds the first one that reaches the position; windows before it are not read.
+The files' statistics say which `_tm_seq` each file has. Ours are sorted and do not overlap, so they are read one after the other,
+in batches. Files of another tool may overlap or be unsorted: they are read in windows of `_tm_seq`. A binary search finds the
+first file that reaches the position; files before it are not read.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from engine.destination.delta_rows import rows_of
 
-WINDOW_ROWS = 50_000
-_SEQ, _POSITION = "_tm_seq", "_tm_position"
+BATCH_ROWS = 5_000
+_BATCH_BYTES = 16 << 20
+_LEAST_ROWS = 100
+_SEQ, _POSITION, _TS = "_tm_seq", "_tm_position", "_tm_ts"
 _OFFSET_BITS = 40
-Window = tuple[int, int]
-"""The least `_tm_seq`, and the one after the largest."""
 
 
 def packed(file_number: int, offset: int) -> int:
@@ -33,7 +36,7 @@ def unpacked(order: int) -> tuple[int, int]:
 
 
 def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
-    """The texts of `_tm_position` as `packed` numbers. Consecutive images often share one."""
+    """The texts of `_tm_position` as `packed` numbers. Consecutive images often have the same one."""
     known: dict[str, int] = {}
     out = []
     for text in positions.to_pylist():
@@ -45,6 +48,16 @@ def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
     return out
 
 
+@dataclass(frozen=True)
+class _Segment:
+    """Files whose numbers do not overlap with those of other segments. `low` and `high`: the least and the largest `_tm_seq`."""
+
+    low: int
+    high: int
+    rows: int
+    files: tuple[Path, ...]
+
+
 class ChangeLog:
     """One version of a change log, whatever is committed meanwhile."""
 
@@ -52,66 +65,81 @@ class ChangeLog:
         delta = DeltaTable(str(folder))
         self.version = delta.version()
         self._rows = rows_of(delta, folder)
-        self._windows = list(_windows(delta))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self._rows.schema
+        self._segments = list(_segments(delta, folder))
 
     def first_order(self) -> int | None:
         """The position of its first change, packed; None for an empty log."""
-        return next((order for window in self._windows for order in self._orders(window)[:1]), None)
+        return next((order for segment in self._segments for order in self._orders(segment)[:1]), None)
 
     def since(self, order: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows in the order of `_tm_seq`, from the first window on that has changes after this position."""
-        first = bisect_right(range(len(self._windows)), order, key=self._last)
-        for window in self._windows[first:]:
-            yield self._rows.table(columns, _inside(window)).sort_by(_SEQ)
+        """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position."""
+        first = bisect_right(range(len(self._segments)), order, key=self._last)
+        for segment in self._segments[first:]:
+            yield from self._read(segment, columns)
 
     def _last(self, n: int) -> int:
-        """The position of the last change up to the end of a window; -1 if there is none."""
-        found = (self._orders(window) for window in reversed(self._windows[: n + 1]))
+        """The position of the last change up to the end of a segment; -1 if there is none."""
+        found = (self._orders(segment) for segment in reversed(self._segments[: n + 1]))
         return next((max(orders) for orders in found if orders), -1)
 
-    def _orders(self, window: Window) -> list[int]:
-        """The positions of a window's changes, without rows that were read from the table."""
-        rows = self._rows.table([_SEQ, _POSITION], _inside(window) & pc.field("_tm_ts").is_valid())
-        return orders_of(rows.sort_by(_SEQ)[_POSITION])
+    def _orders(self, segment: _Segment) -> list[int]:
+        """The positions of a segment's changes, without rows that were read from the table."""
+        parts = [part.filter(pc.is_valid(part[_TS])) for part in self._read(segment, [_SEQ, _POSITION, _TS])]
+        return [order for part in parts for order in orders_of(part[_POSITION])]
+
+    def _read(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
+            yield from self._streamed(segment.files[0], columns)
+            return
+        step = (segment.high - segment.low) // (segment.rows // BATCH_ROWS + 1) + 1
+        for low in range(segment.low, segment.high + 1, step):
+            inside = (pc.field(_SEQ) >= low) & (pc.field(_SEQ) < min(low + step, segment.high + 1))
+            yield self._rows.table(columns, inside).sort_by(_SEQ)
+
+    def _streamed(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
+        schema = pa.schema([self._rows.schema.field(name) for name in columns])
+        with pq.ParquetFile(path) as file:
+            held = [name for name in columns if name in file.schema_arrow.names]
+            groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
+            size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1) + 1
+            rows = max(_LEAST_ROWS, min(BATCH_ROWS, _BATCH_BYTES // size))
+            for batch in file.iter_batches(rows, columns=held):
+                found = {name: batch.column(name) for name in held}
+                arrays = [
+                    found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+                    for field in schema
+                ]
+                yield pa.table(arrays, names=list(columns))
 
 
-def _inside(window: Window) -> pc.Expression:
-    return (pc.field(_SEQ) >= window[0]) & (pc.field(_SEQ) < window[1])
+def _is_sorted(path: Path) -> bool:
+    numbers = pq.read_table(path, columns=[_SEQ], partitioning=None)[_SEQ].combine_chunks().to_numpy()
+    return bool((numbers[1:] >= numbers[:-1]).all())
 
 
-def _windows(delta: DeltaTable) -> Iterator[Window]:
-    """Ranges of `_tm_seq` that together have all rows, each of about WINDOW_ROWS rows if numbers are evenly spread in files."""
-    files = pa.table(delta.get_add_actions(flatten=True))
-    bounds = sorted(_bounds(files))
-    edges = {low for low, _, _ in bounds} | {high + 1 for _, high, _ in bounds}
-    for low, high, rows in bounds:
-        parts = rows // WINDOW_ROWS
-        edges |= {low + (high - low) * n // (parts + 1) for n in range(1, parts + 1)}
-    begin, held = None, 0
-    each = {low: rows // (rows // WINDOW_ROWS + 1) for low, _, rows in bounds}
-    ordered = sorted(edges)
-    for low, high in pairwise(ordered):
-        begin = low if begin is None else begin
-        held += each.get(low, 0 if low in each else WINDOW_ROWS // 2)
-        if held >= WINDOW_ROWS // 2:
-            yield begin, high
-            begin, held = None, 0
-    if begin is not None:
-        yield begin, ordered[-1]
+def _segments(delta: DeltaTable, folder: Path) -> Iterator[_Segment]:
+    """The files, those that overlap together, in the order of `_tm_seq`."""
+    held: _Segment | None = None
+    for low, high, rows, path in sorted(_bounds(pa.table(delta.get_add_actions(flatten=True)), folder)):
+        if held is None or low > held.high:
+            if held is not None:
+                yield held
+            held = _Segment(low, high, rows, (path,))
+        else:
+            held = _Segment(held.low, max(held.high, high), held.rows + rows, (*held.files, path))
+    if held is not None:
+        yield held
 
 
-def _bounds(files: pa.Table) -> Iterator[tuple[int, int, int]]:
-    """Least and largest `_tm_seq`, and rows, of each file."""
+def _bounds(files: pa.Table, folder: Path) -> Iterator[tuple[int, int, int, Path]]:
+    """Least and largest `_tm_seq`, rows and path of each file that has rows."""
     names = ("min._tm_seq", "max._tm_seq", "num_records")
-    if not files.num_rows:
-        return
-    missing = [name for name in names if name not in files.column_names or files[name].null_count]
-    if missing:
-        yield 0, (1 << 62), 0  # files of another tool: one window
-        return
-    yield from zip(*(files[name].to_pylist() for name in names), strict=True)
+    described = [files[name].to_pylist() if name in files.column_names else [None] * files.num_rows for name in names]
+    for path, low, high, rows in zip(files["path"].to_pylist(), *described, strict=True):
+        file = folder / unquote(path)
+        if None not in (low, high, rows):
+            yield low, high, rows, file
+        elif rows := pq.read_metadata(file).num_rows:  # a file of another tool
+            numbers = pq.read_table(file, columns=[_SEQ], partitioning=None)[_SEQ]
+            yield pc.min(numbers).as_py(), pc.max(numbers).as_py(), rows, file

@@ -114,6 +114,25 @@ def test_kinds_keys_and_savepoints(server: Server, database: str, new_pipeline: 
     assert not audited(pipeline, "--table", f"{database}.pair", "--from", found["end"])["images"]
 
 
+def test_no_gtids_and_no_key(
+    server_with: Callable[..., Server], new_database: Callable[..., str], new_pipeline: PipelineFactory
+) -> None:
+    """Without GTIDs, transactions have none on either side. A table without a key has no key to show."""
+    server = server_with("mysql", gtid=False)
+    database = new_database(server)
+    run(server, database, "CREATE TABLE {d}.bare (v INT, w TEXT)", "INSERT INTO {d}.bare VALUES (1, 'copied')")
+    pipeline = new_pipeline(server, database)
+    pipeline.run("snapshot")
+    run(server, database, "INSERT INTO {d}.bare VALUES (2, 'a'), (2, 'a')", "UPDATE {d}.bare SET v = 3 WHERE v = 2")
+    pipeline.run("caught-up")
+    found = of_table(audited(pipeline), "bare")
+    assert (found["images"], found["differences"], found["not_compared"]) == (6, 0, {})
+    folder = pipeline.changes("bare")
+    write_deltalake(str(folder), _changed("w", 2, "b")(lake_table(folder).sort_by("_tm_seq")), mode="overwrite")
+    (difference,) = audited(pipeline, code=6)["differences"]
+    assert (difference["kind"], difference["key"], difference["columns"]) == ("different", [], ["w"])
+
+
 def test_xa_and_rollbacks(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """The rows of an XA transaction count at its commit, and not before; one that was rolled back has none."""
     run(server, database, *SHOP, "CREATE TABLE {d}.m (id INT PRIMARY KEY) ENGINE = MyISAM")

@@ -10,8 +10,9 @@ row by row. What it decodes wrongly is not compared, and counted (`audit_limits`
     audit_table      one table: collects images, and compares them in batches
     audit_result     what comes out
 
-One pass over the binlog serves all tables. A table's images are collected in batches, and compared with those of its change log up
-to the same position. So memory is bounded, however long the stretch. Nothing is locked, and nothing is written to the source.
+One pass over the binlog serves GROUP tables; rows of others are skipped undecoded. A table's images are collected in batches, and
+compared with those of its change log up to the same position. So memory is bounded, however long the stretch and however many the
+tables. Nothing is locked, and nothing is written to the source.
 """
 
 from collections.abc import Sequence
@@ -32,6 +33,9 @@ from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import Position, binlog_files, current
+
+GROUP = 32
+"""Tables that are compared in one pass over the binlog."""
 
 
 def audit(
@@ -102,28 +106,38 @@ def _retained(spec: Spec, part: Stretch) -> Stretch:
 def _compared(
     spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[Stretch]
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
-    """Compare all tables in one pass over the binlog."""
-    waiting = [part for part in stretches if part.start.order < part.end.order]
-    idle = [
-        TableAudit(part.table.full_name, start=str(part.start), end=str(part.end), notes=part.notes)
-        for part in stretches
-        if part not in waiting
-    ]
-    if not waiting:
-        return idle, []
-    begin = min((part.start for part in waiting), key=lambda position: position.order)
-    end = max((part.end for part in waiting), key=lambda position: position.order)
-    tables = {(part.table.database, part.table.name): part.table for part in waiting}
+    """Compare all tables. Returns what was compared, and the first differences."""
+    results, listed, waiting = list[TableAudit](), list[ImageDifference](), list[Stretch]()
+    for part in stretches:
+        if part.start.order < part.end.order:
+            waiting.append(part)
+        else:
+            idle = TableAudit(part.table.full_name, start=str(part.start), end=str(part.end), notes=part.notes)
+            results.append(idle)
+    texts = ServerTexts(connection)
+    for n in range(0, len(waiting), GROUP):
+        found, differences = _pass(spec, endpoint, texts, waiting[n : n + GROUP])
+        results += found
+        listed += differences[: MOST_LISTED - len(listed)]
+    return results, listed
+
+
+def _pass(
+    spec: Spec, endpoint: Endpoint, texts: ServerTexts, stretches: Sequence[Stretch]
+) -> tuple[list[TableAudit], list[ImageDifference]]:
+    """Compare some tables in one pass over the binlog."""
+    begin = min((part.start for part in stretches), key=lambda position: position.order)
+    end = max((part.end for part in stretches), key=lambda position: position.order)
+    tables = {(part.table.database, part.table.name): part.table for part in stretches}
     logged = LoggedRows(endpoint, spec.first_server_id(), tables, begin, end)
-    texts, lake = ServerTexts(connection), Path(spec.sink.path)
-    audited = {one.name: one for one in (AuditedTable(part, lake, texts, logged.frames) for part in waiting)}
+    each = [AuditedTable(part, Path(spec.sink.path), texts, logged.frames) for part in stretches]
+    audited = {one.name: one for one in each}
     for rows in logged:
-        touched = {part.table for part in rows}
         for part in rows:
             audited[part.table].feed(part)
-        for name in touched:
+        for name in {part.table for part in rows}:
             audited[name].settle()
-    for one in audited.values():
+    for one in each:
         one.settle(packed(*one.stretch.end.order))
-    results = [one.result(logged.unsure) for one in audited.values()]
-    return [*idle, *results], [found for one in audited.values() for found in one.listed][:MOST_LISTED]
+    results = [one.result(logged.unsure) for one in each]
+    return results, [difference for one in each for difference in one.listed]

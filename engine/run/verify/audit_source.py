@@ -6,7 +6,7 @@ are not audited never reach the package. Nor do events that it cannot decode: th
 
 Which rows count is decided here, apart from `capture.binlog.transaction_outcomes`: rows count when their transaction ends with a
 commit; those after a savepoint that is rolled back do not; those of an XA transaction count at its commit. A transaction of more
-than `MOST_VALUES` values is passed on before its end. If it is rolled back then, its tables are `unsure`.
+than `MOST_BYTES` is passed on before its end. If it is rolled back then, its tables are `unsure`.
 """
 
 import re
@@ -27,8 +27,10 @@ from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id
 
-MOST_VALUES = 2_000_000
-"""Values of an open transaction that are held back until its outcome is known."""
+MOST_BYTES = 64 << 20
+"""Bytes of an open transaction, as Python's values, that are held back until its outcome is known."""
+_VALUE_BYTES = 60
+"""About what a Python value takes beside its content."""
 _LARGEST_OFFSET = 0xFFFFFFFF
 _HEADER = 20
 """An OK byte and the common header of an event."""
@@ -79,6 +81,8 @@ class Rows:
     """The GTID."""
     transaction: int = 0
     """Counts transactions."""
+    size: int = 0
+    """About how many bytes the rows take."""
 
 
 @dataclass
@@ -90,7 +94,7 @@ class _Open:
     number: int
     rows: list[Rows] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
-    values: int = 0
+    size: int = 0
     held_back: bool = False
     """Whether it is an XA transaction, whose rows count later."""
     passed: set[Name] = field(default_factory=set)
@@ -318,11 +322,12 @@ class LoggedRows:
             self._begin(found.timestamp, None)
         assert self._open is not None
         held = self._open
-        held.rows.append(Rows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number))
-        held.values += len(rows) * len(found.columns) * len(kinds)
-        if held.values > MOST_VALUES and not held.held_back:
+        size = len(rows) * len(found.columns) * len(kinds) * _VALUE_BYTES + found.event_size
+        held.rows.append(Rows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number, size))
+        held.size += size
+        if held.size > MOST_BYTES and not held.held_back:
             held.passed |= {part.table for part in held.rows}
-            part, held.rows, held.values = held.rows, [], 0
+            part, held.rows, held.size = held.rows, [], 0
             yield part
 
     def _commit(self) -> Iterator[list[Rows]]:
@@ -333,7 +338,7 @@ class LoggedRows:
     def _undo(self, held: _Open) -> None:
         """Rows do not count. If some were passed on already, the transaction's tables are not compared."""
         if held.passed:
-            reason = f"a transaction of more than {MOST_VALUES} values was rolled back in part or as a whole"
+            reason = f"a transaction of more than {MOST_BYTES >> 20} MiB was rolled back in part or as a whole"
             self.unsure.update(dict.fromkeys({*held.passed, *(rows.table for rows in held.rows)}, reason))
 
     def _query(self, query: str) -> Iterator[list[Rows]]:

@@ -19,8 +19,8 @@ from engine.run.verify.audit_result import MOST_LISTED, ImageDifference, TableAu
 from engine.run.verify.audit_source import Frames, Name, Rows
 from engine.run.verify.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
 
-BATCH_IMAGES = 4000
-"""Images of one table that are compared at once."""
+_BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
+"""Images of one table that are compared at once, and their bytes."""
 _LOOKAHEAD = 2000
 """Changes of the log that are read beyond a position, to find images that come too late."""
 _TX, _TS = "_tm_tx", "_tm_ts"
@@ -102,7 +102,7 @@ class AuditedTable:
         self._nones: list[Mapping[str, str]] = []
         self._limits: Counter[str] = Counter()
         self._found: Counter[str] = Counter()
-        self._images = self._transactions = self._last = 0
+        self._images = self._transactions = self._last = self._size = 0
         self._excluded = ""
 
     def feed(self, rows: Rows) -> None:
@@ -119,6 +119,7 @@ class AuditedTable:
                 values = _BEFORE[kind]
                 self._rows.append(row[values])
                 self._nones.append(row[values.replace("values", "none_sources")])
+        self._size += rows.size
         count = len(rows.rows) * len(rows.kinds)
         self._orders += [rows.order] * count
         self._kinds += [*rows.kinds] * len(rows.rows)
@@ -126,7 +127,8 @@ class AuditedTable:
 
     def settle(self, through: int | None = None) -> None:
         """Compare what was fed, if it is a batch. through: the end of the stretch, to compare the rest."""
-        if self._excluded or (through is None and len(self._orders) < BATCH_IMAGES):
+        small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
+        if self._excluded or (through is None and small):
             return
         until = self._orders[-1] if through is None else through
         logged = self._logged()
@@ -142,7 +144,7 @@ class AuditedTable:
         self._limits["tagged_gtid"] += sum(tx is UNSURE for tx, _ in self._facts)
         columns += [[tx for tx, _ in self._facts], [ts for _, ts in self._facts]]
         images = Images(self._orders, self._kinds, columns)
-        self._orders, self._kinds, self._facts, self._rows, self._nones = [], [], [], [], []
+        self._orders, self._kinds, self._facts, self._rows, self._nones, self._size = [], [], [], [], [], 0
         return images
 
     def _stored(self, rows: pa.Table | None, orders: list[int]) -> Images:
