@@ -2,10 +2,10 @@
 
 import sys
 
-from engine.cli import pipeline, verification
+from engine.cli import pipeline, verification, auditing  # isort: skip
 from engine.cli.command import app
 
-__all__ = ["app", "main", "pipeline", "verification"]
+__all__ = ["app", "auditing", "main", "pipeline", "verification"]
 
 
 def main() -> None:

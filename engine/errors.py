@@ -11,7 +11,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
     │   ├── BinlogDamagedError        4   an event of the binlog is damaged
     │   └── GtidModeError             4   the server's gtid_mode keeps it from sending this part of the binlog
     ├── PipelineHeldError             5   another runner holds the pipeline
-    ├── DifferenceError               6   verification found differences
+    ├── DifferencesFoundError         6   an audit found differences
     ├── MismatchError                 7   ledger and destination do not belong together
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot continue; the others do
@@ -141,8 +141,8 @@ class PipelineHeldError(TidemarkError):
     exit_code = 5
 
 
-class DifferenceError(TidemarkError):
-    """Verification found rows that differ."""
+class DifferencesFoundError(TidemarkError):
+    """An audit found that published data differs from the source."""
 
     exit_code = 6
 
@@ -228,7 +228,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         BinlogDamagedError,
         GtidModeError,
         PipelineHeldError,
-        DifferenceError,
+        DifferencesFoundError,
         MismatchError,
         LedgerError,
         TableStoppedError,

@@ -9,7 +9,7 @@ from rich.table import Table as Grid
 
 from engine import clock
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
-from engine.errors import DifferenceError, SpecError
+from engine.errors import DifferencesFoundError, SpecError
 
 if TYPE_CHECKING:
     from engine.run.verify.verdicts import TableResult
@@ -83,7 +83,7 @@ def verify(
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
     if worst(results) == "diverged":
-        raise typer.Exit(DifferenceError.exit_code)
+        raise typer.Exit(DifferencesFoundError.exit_code)
 
 
 def _show(result: "TableResult") -> None:

@@ -1,1 +1,9 @@
-"""Compares mirrors with their source, exactly, while both change (docs/verification.md)."""
+"""Proofs that what is published equals the source: of mirrors by comparison, of change logs by an independent decoder (`audit*`).
+
+verifier.py          tables one by one; with `scope` (which parts), `table_check` (one table), `settling` (exact at a position)
+source_rows.py       the source's side; `mirror_at.py` and `partitions.py`: the mirror's
+comparison.py        rows by identity; `causes.py`: why they differ
+recorded.py          the state of verification; `rows.py`, `verdicts.py`: results
+continuous.py        the thread of the runner; `repair.py`, `report.py`
+audit*.py            change logs
+"""

@@ -26,7 +26,7 @@ CODES = {
     "GtidModeError": 4,
     "PipelineHeldError": 5,
     "MismatchError": 7,
-    "DifferenceError": 6,
+    "DifferencesFoundError": 6,
 }
 
 

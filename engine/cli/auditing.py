@@ -1,0 +1,50 @@
+"""`tidemark audit`: compare change logs with the binlog by another decoder."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+from engine.directory import write_atomically
+from engine.errors import DifferencesFoundError
+
+
+@app.command()
+@guarded
+def audit(
+    spec_file: SpecFile,
+    *,
+    start: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FILE:OFFSET", help="Begin there. By default, as early as is provably right."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="FILE:OFFSET", help="End there. By default, at the committed position."),
+    ] = None,
+    table: Annotated[
+        list[str] | None, typer.Option("--table", help="Only this table (database.table); repeatable.")
+    ] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Also write the whole result to this file.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Compare change logs with the source's binlog, image for image, by an independent decoder.
+
+    Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit code 6 if
+    something differs.
+    """
+    from engine.run.verify.audit import audit as audited
+
+    spec, directory = opened(spec_file)
+    result = audited(spec, directory, start=start, end=end, tables=table or ())
+    if report is not None:
+        write_atomically(report, json.dumps(result.as_dict(), ensure_ascii=False, indent=1))
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        for line in result.lines():
+            out.print(line, markup=False, soft_wrap=True)
+    if result.differences_total:
+        raise typer.Exit(DifferencesFoundError.exit_code)

@@ -1,0 +1,226 @@
+"""One table of an audit: collects its images of the binlog, and compares them in batches with those of its change log."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.decode.schema import Column
+from engine.destination.change_log import ChangeLog, orders_of, packed, unpacked
+from engine.layout import changes_folder
+from engine.run.verify.audit_compare import Found, Images, compared
+from engine.run.verify.audit_range import Stretch
+from engine.run.verify.audit_result import MOST_LISTED, ImageDifference, TableAudit
+from engine.run.verify.audit_source import Frames, Name, Rows
+from engine.run.verify.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
+
+_BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
+"""Images of one table that are compared at once, and their bytes."""
+_LOOKAHEAD = 2000
+"""Changes of the log that are read beyond a position, to find images that come too late."""
+_TX, _TS = "_tm_tx", "_tm_ts"
+_OWN = ("_tm_kind", "_tm_position", "_tm_redump", _TX, _TS)
+_BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_values"}
+"""Where the package has the values of an image, by kind."""
+
+
+class _Published:
+    """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read."""
+
+    def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int) -> None:
+        self._parts = log.since(start, [*columns, *_OWN, "_tm_seq"])
+        self._start, self._end = start, end
+        self._rows: pa.Table | None = None
+        self._orders: list[int] = []
+        self._ascending = True
+        self.redumped = 0
+
+    def cut(self, through: int) -> int:
+        """A position up to which there are about a batch of changes, at most `through`."""
+        while len(self._orders) < _BATCH_IMAGES and self._load():
+            pass
+        some = self._orders[:_BATCH_IMAGES]
+        return min(through, max(some)) if len(some) == _BATCH_IMAGES else through
+
+    def take(self, through: int) -> tuple[pa.Table | None, list[int]]:
+        """The changes up to a position, in the order of `_tm_seq`, with their positions. None if none was ever read."""
+        while sum(order > through for order in self._orders[-_LOOKAHEAD:]) < _LOOKAHEAD and self._load():
+            pass
+        if self._rows is None:
+            return None, []
+        if self._ascending:
+            count = bisect_right(self._orders, through)
+            taken, orders = self._rows.slice(0, count), self._orders[:count]
+            self._rows, self._orders = self._rows.slice(count), self._orders[count:]
+            return taken, orders
+        chosen = [order <= through for order in self._orders]
+        mask = pa.array(chosen)
+        taken, orders = self._rows.filter(mask), [order for order in self._orders if order <= through]
+        self._rows, self._orders = self._rows.filter(pc.invert(mask)), [o for o in self._orders if o > through]
+        self._ascending = _is_ascending(self._orders)
+        return taken, orders
+
+    def _load(self) -> bool:
+        part = next(self._parts, None)
+        if part is None:
+            return False
+        logged = pc.and_(pc.is_null(part["_tm_redump"]), pc.is_valid(part[_TS]))
+        changes = part.filter(logged)
+        others = orders_of(part.filter(pc.invert(logged))["_tm_position"])
+        self.redumped += sum(self._start < order <= self._end for order in others)
+        orders = orders_of(changes["_tm_position"])
+        inside = [self._start < order <= self._end for order in orders]
+        if not all(inside):
+            changes, orders = changes.filter(pa.array(inside)), [o for o in orders if self._start < o <= self._end]
+        self._rows = changes if self._rows is None else pa.concat_tables([self._rows, changes])
+        self._orders += orders
+        self._ascending = _is_ascending(self._orders)
+        return True
+
+
+def _is_ascending(orders: list[int]) -> bool:
+    return all(a <= b for a, b in pairwise(orders))
+
+
+class AuditedTable:
+    """One table. Give it its rows with `feed`, call `settle` between transactions, and at last `result`."""
+
+    def __init__(self, stretch: Stretch, lake: Path, texts: Texts, frames: Frames) -> None:
+        table = stretch.table
+        self.name: Name = (table.database, table.name)
+        self.stretch, self._texts, self._frames = stretch, texts, frames
+        self.listed: list[ImageDifference] = []
+        log = ChangeLog(changes_folder(lake, table.database, table.name))
+        names = tuple(column.name for column in stretch.columns)
+        self._names, self._key = names, [names.index(name) for name in table.key if name in names]
+        self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
+        self._start, self._end = packed(*stretch.start.order), packed(*stretch.end.order)
+        self._published = _Published(log, names, self._start, self._end)
+        self._version = log.version
+        self._orders: list[int] = []
+        self._kinds: list[str] = []
+        self._facts: list[tuple[Any, int]] = []
+        self._rows: list[Mapping[str, Any]] = []
+        self._nones: list[Mapping[str, str]] = []
+        self._limits: Counter[str] = Counter()
+        self._found: Counter[str] = Counter()
+        self._images = self._transactions = self._last = self._size = 0
+        self._excluded = ""
+
+    def feed(self, rows: Rows) -> None:
+        """Take the rows of one row event."""
+        if not self._start < rows.order <= self._end or self._excluded:
+            return
+        if missing := [n for n in self._names if n not in rows.rows[0][_BEFORE[rows.kinds[-1]]]]:
+            self._excluded = f"the rows in the binlog have no column {', '.join(missing)}"
+            return
+        self._transactions += rows.transaction != self._last
+        self._last = rows.transaction
+        for row in rows.rows:
+            for kind in rows.kinds:
+                values = _BEFORE[kind]
+                self._rows.append(row[values])
+                self._nones.append(row[values.replace("values", "none_sources")])
+        self._size += rows.size
+        count = len(rows.rows) * len(rows.kinds)
+        self._orders += [rows.order] * count
+        self._kinds += [*rows.kinds] * len(rows.rows)
+        self._facts += [(rows.tx, rows.ts)] * count
+
+    def settle(self, through: int | None = None) -> None:
+        """Compare what was fed, if it is a batch. through: the end of the stretch, to compare the rest."""
+        small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
+        if self._excluded or self.name in self._frames.undecoded or (through is None and small):
+            return
+        until = self._orders[-1] if through is None else through
+        logged = self._logged()
+        cut, begin = -1, 0
+        while cut < until:  # the change log may have many changes where nothing was fed
+            cut = self._published.cut(until)
+            end = bisect_right(logged.orders, cut, begin)
+            self._compare(logged.part(begin, end), self._stored(*self._published.take(cut)))
+            begin = end
+
+    def _logged(self) -> Images:
+        """The collected images; none are left."""
+        columns = []
+        for name in self._names:
+            values = [row[name] for row in self._rows]
+            columns.append(theirs(self._columns[name], values, self._nones, self._texts, self._limits))
+        self._limits["tagged_gtid"] += sum(tx is UNSURE for tx, _ in self._facts)
+        columns += [[tx for tx, _ in self._facts], [ts for _, ts in self._facts]]
+        images = Images(self._orders, self._kinds, columns)
+        self._orders, self._kinds, self._facts, self._rows, self._nones, self._size = [], [], [], [], [], 0
+        return images
+
+    def _stored(self, rows: pa.Table | None, orders: list[int]) -> Images:
+        """The changes of the log, without those that the package cannot decode."""
+        if rows is None or not len(orders):
+            return Images([], [], [[] for _ in range(len(self._names) + 2)])
+        opaque = self._frames.opaque.get(self.name, {})
+        unknown = [opaque.get(order) or self._frames.anywhere.get(order) for order in orders]
+        if any(unknown):
+            self._limits.update(limit for limit in unknown if limit)
+            rows = rows.filter(pa.array([limit is None for limit in unknown]))
+            orders = [order for order, limit in zip(orders, unknown, strict=True) if limit is None]
+        columns = [ours(self._columns[name], rows[name], self._limits) for name in self._names]
+        return Images(orders, rows["_tm_kind"].to_pylist(), [*columns, rows[_TX].to_pylist(), seconds(rows[_TS])])
+
+    def _compare(self, logged: Images, stored: Images) -> None:
+        self._images += len(logged)
+        for found in compared(logged, stored, self._key):
+            self._found[found.kind] += 1
+            if len(self.listed) < MOST_LISTED:
+                self.listed.append(self._described(found))
+
+    def _described(self, found: Found) -> ImageDifference:
+        row = found.theirs or found.ours or []
+        names = [*self._names, _TX, _TS]
+        about = [self._columns.get(name) for name in names]
+        key = [shown(about[n], row[n]) for n in self._key]
+
+        def texts(values: list[Any] | None) -> dict[str, str]:
+            return {names[n]: shown(about[n], values[n]) for n in found.columns if values is not None}
+
+        position = self._position(found.order)
+        columns = [names[n] for n in found.columns]
+        full = self.stretch.table.full_name
+        return ImageDifference(full, found.kind, position, key, columns, texts(found.ours), texts(found.theirs))
+
+    def _position(self, order: int) -> str:
+        number, offset = unpacked(order)
+        prefix, _, digits = self.stretch.end.file.rpartition(".")
+        return f"{self._frames.names.get(number, f'{prefix}.{number:0{len(digits)}d}')}:{offset}"
+
+    def result(self, unsure: Mapping[Name, str]) -> TableAudit:
+        """The result, after the end of the stretch. unsure: tables whose rows of the binlog cannot be trusted."""
+        excluded = self._excluded or unsure.get(self.name, "") or self._frames.undecoded.get(self.name, "")
+        if excluded:
+            self.listed.clear()
+            return TableAudit(self.stretch.table.full_name, excluded=excluded)
+        return TableAudit(
+            self.stretch.table.full_name,
+            self._images,
+            self._transactions,
+            str(self.stretch.start),
+            str(self.stretch.end),
+            self._version,
+            self._found.total(),
+            dict(self._found),
+            self._published.redumped,
+            {name: count for name, count in sorted(self._limits.items()) if count},
+            self.stretch.notes,
+        )
+
+
+def first_change(lake: Path, stretch: Stretch) -> Iterator[int]:
+    """The position of the first change that is left in the log, packed; nothing for an empty log."""
+    log = ChangeLog(changes_folder(lake, stretch.table.database, stretch.table.name))
+    order = log.first_order()
+    if order is not None:
+        yield order

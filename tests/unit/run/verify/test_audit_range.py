@@ -1,0 +1,62 @@
+"""Where an audit may begin, from the events of a journal."""
+
+from typing import Any
+
+import pytest
+
+from engine.errors import SpecError
+from engine.run.verify.audit_range import check_available, parsed, streaming_since
+from engine.source.positions import Position
+
+
+def epoch(begin: int, end: int) -> dict[str, Any]:
+    """A committed epoch."""
+    return {"event": "epoch.committed", "from_position": f"b.000001:{begin}", "to_position": f"b.000001:{end}"}
+
+
+def state(name: str) -> dict[str, Any]:
+    """A change of the table's state."""
+    return {"event": "table.state", "table": "d.t", "state": name}
+
+
+def altered(at: int | None) -> dict[str, Any]:
+    """A statement altered the table."""
+    return {"event": "source.event", "table": "d.t", "position": None if at is None else f"b.000001:{at}"}
+
+
+@pytest.mark.parametrize(
+    ("events", "since"),
+    [
+        ([epoch(1, 2), state("streaming")], None),
+        ([epoch(1, 2), state("streaming"), epoch(2, 3), epoch(3, 4)], 2),
+        ([state("streaming"), epoch(2, 3), state("streaming"), epoch(3, 4)], 2),
+        ([state("streaming"), epoch(2, 3), state("copying"), epoch(3, 4)], None),
+        ([state("streaming"), epoch(2, 3), state("stopped"), epoch(3, 4), state("streaming"), epoch(5, 6)], 5),
+        ([state("streaming"), epoch(2, 3), altered(5), epoch(3, 5), epoch(5, 9)], 5),
+        ([state("streaming"), epoch(2, 3), altered(3), epoch(3, 5)], 3),
+        ([state("streaming"), epoch(2, 3), altered(None), epoch(3, 5)], 5),
+        ([state("streaming"), epoch(2, 3), {"event": "source.failover"}, epoch(1, 5)], 1),
+        ([epoch(1, 2), epoch(2, 3)], None),
+    ],
+)
+def test_since_when_a_table_streams(events: list[dict[str, Any]], since: int | None) -> None:
+    """From the first epoch after it began to, or was altered, or came from another server."""
+    expected = {} if since is None else {"d.t": Position("b.000001", since)}
+    assert streaming_since(events) == expected
+
+
+def test_positions_of_the_command_line() -> None:
+    """FILE:OFFSET; anything else is refused."""
+    assert parsed("mysql-bin.000003:4", "--from") == Position("mysql-bin.000003", 4)
+    for text in ("mysql-bin.000003", "mysql-bin:4", "4", "mysql-bin.000003:x"):
+        with pytest.raises(SpecError, match="--from"):
+            parsed(text, "--from")
+
+
+def test_purged_positions() -> None:
+    """Before the oldest file of the server, or in none of them."""
+    files = ["b.000003", "b.000004"]
+    assert not check_available(Position("b.000003", 4), files)
+    assert not check_available(None, files)
+    assert "purged" in check_available(Position("b.000002", 4), files)
+    assert "no such file" in check_available(Position("b.000005", 4), files)
