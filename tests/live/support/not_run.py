@@ -29,6 +29,7 @@ SHORTENED = {
         *("--rounds", "1", "--tables", "20", "--chunks", "50", "--runs", "2", "--pipelines", "2"),
         *("--only", "Overview", "pipelines"),
     ),
+    "python -m tests.tools.bench.verify": ("--rows", "2000", "--tables", "3", "--rounds", "0"),
     "python -m tests.tools.bench.year": ("--epochs", "100", "--days", "2", "--tables", "3", "--months", "1"),
 }
 """Benchmarks that take long, and the arguments with which they take seconds."""

@@ -23,7 +23,8 @@ from tests.tools.bench.schemas import SCHEMAS, fill
 
 CLIENTS, A_CALL = 4, 50
 _SETTLE_S, _WINDOW_S, _CALIBRATE_S = 3.0, 6.0, 5.0
-_WORK = f"""
+ACCOUNT = f"CREATE TABLE {DATABASE}.account (id INT PRIMARY KEY, v INT)"
+WORK = f"""
 CREATE PROCEDURE {DATABASE}.work(IN first INT, IN changes INT)
 BEGIN
   DECLARE n INT DEFAULT 0;
@@ -136,9 +137,9 @@ def main() -> None:
         table = f"{DATABASE}.{SCHEMAS['narrow'].table}"
         server.execute(f"CREATE DATABASE {DATABASE}")
         fill(server, DATABASE, SCHEMAS["narrow"], options.rows)
-        server.execute(f"CREATE TABLE {DATABASE}.account (id INT PRIMARY KEY, v INT)")
+        server.execute(ACCOUNT)
         server.execute(f"INSERT INTO {DATABASE}.account SELECT id - 1, 0 FROM {table} WHERE id <= 10000")
-        server.execute(_WORK)
+        server.execute(WORK)
         pipeline = Pipeline(server, DATABASE, Path(folder), poll=1.0)
         try:
             _print(options.flavor, bench_load(server, pipeline, modes(options.limit), options.rounds, options.share))
