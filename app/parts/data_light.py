@@ -1,6 +1,9 @@
-"""The fourth light of a pipeline, and the tables that it sums up."""
+"""The fourth light of a pipeline or a table, and the tables that it sums up."""
 
+import time
 from datetime import datetime
+
+import streamlit as st
 
 from app.parts import home
 from app.view import verification
@@ -10,8 +13,11 @@ from engine import settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import table_queries
-from engine.verifications import read_summaries
+from engine.verifications import read_summaries, summaries_changed
 from engine.verify_settings import Verify
+
+_KEPT_S = 10.0
+"""For so long the tables are kept if no summary changes: with thousands of tables, they take longer than the rest of the strip."""
 
 
 def verify_settings(where: Directory) -> Verify:
@@ -22,12 +28,28 @@ def verify_settings(where: Directory) -> Verify:
         return Verify()
 
 
+@st.cache_resource
+def _kept() -> dict[str, tuple[float, float, list[VerifiedTable]]]:
+    """By pipeline, when its summaries were changed, when they were read (monotonic seconds), and its tables."""
+    return {}
+
+
 def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     """The pipeline's tables, without removed ones."""
-    names = [one.table for one in home.ask(table_queries.progress, where.root.name) if one.state != "removed"]
-    return verification.tables_of(names, read_summaries(where), verify_settings(where), now)
+    name, changed, now_s = where.root.name, summaries_changed(where), time.monotonic()
+    known = _kept().get(name)
+    if known is None or known[0] != changed or now_s - known[1] > _KEPT_S:
+        names = [one.table for one in home.ask(table_queries.progress, name) if one.state != "removed"]
+        found = verification.tables_of(names, read_summaries(where), verify_settings(where), now)
+        known = _kept()[name] = changed, now_s, found
+    return known[2]
+
+
+def table_layer(where: Directory, table: str, now: datetime) -> Layer:
+    """The light of one table."""
+    return verification.layer([one for one in tables_of(where, now) if one.table == table], now)
 
 
 def layer_of(where: Directory, now: datetime) -> Layer:
-    """The light."""
+    """The light of a pipeline."""
     return verification.layer(tables_of(where, now), now)

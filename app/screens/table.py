@@ -29,6 +29,12 @@ def links(name: str, facts: Facts) -> None:
         if parked is not None:
             first = {**chunks, "chunk": str(parked)}
             st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
+        st.page_link(
+            places.VERIFY,
+            label="Verification",
+            icon=":material/fact_check:",
+            query_params={"pipeline": name, "table": table},
+        )
         events = {"pipeline": name, "section": "Events", "contains": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
         if access.operator():

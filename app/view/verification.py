@@ -68,8 +68,7 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
     if counts["unverifiable"]:
         notes.append(f"{words.plural(counts['unverifiable'], 'table')} cannot be verified")
     if rows:
-        where = words.plural(counts["diverged"], "table")
-        return Layer("Data", rows_differ(rows), "red", (f"in {where}", *notes), _TIP)
+        return Layer("Data", rows_differ(rows), "red", (_where(tables), *notes), _TIP)
     if not able:
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
@@ -78,6 +77,14 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
         return Layer("Data", headline, "gray", (_stale(able), *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     return Layer("Data", "Verified", "green", (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
+
+
+def _where(tables: Sequence[VerifiedTable]) -> str:
+    """In how many tables rows differ; of a single table, how: `2 missing, 1 different`."""
+    (first, *others) = [one for one in tables if one.differences]
+    if len(tables) > 1 or first.summary is None or others:
+        return f"in {words.plural(1 + len(others), 'table')}"
+    return ", ".join(f"{count:,} {kind}" for kind, count in first.summary["by_kind"].items())
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:

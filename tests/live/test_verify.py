@@ -121,7 +121,7 @@ def test_damage_of_every_key_is_found_exactly(server: Server, database: str, new
         assert columns == {("v",), ("note",)}
 
 
-RUNS = depth(8, 200)
+RUNS = depth(3, 200)
 LOADED = ("general", "bin", "falling", "tenant", "uniq", "nullable", "titled", "word")
 
 

@@ -14,6 +14,8 @@ NOT_RUN = {
     "make test": _TESTS,
     "make soak": _TESTS,
     ".venv/bin/python -m pytest tests/unit/plan": _TESTS,
+    ".venv/bin/python -m pytest tests/browser/test_story.py -k mouse": _TESTS,
+    ".venv/bin/python -m tests.browser.gallery FOLDER": "takes minutes",
     "make bench": "takes many minutes",
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",

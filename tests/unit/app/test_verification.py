@@ -82,6 +82,9 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
     assert layer(found, NOW).details == ("2 d ago or later", "1 table cannot be verified")
     assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: it was not verified yet",)
+    bad = summary(differences=3, by_kind={"missing": 2, "different": 1})
+    assert layer(tables(a=SUMMARY, b=bad), NOW).details == ("in 1 table",)
+    assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
 
 
 def test_tables_that_need_an_operator_come_first() -> None:
