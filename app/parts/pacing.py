@@ -117,7 +117,12 @@ def _effect(where: Directory, now: Pace) -> None:
     felt = source_load.feels(spent, rows_s, binlog, bottleneck.WINDOW_S)
     for column, (label, value) in zip(st.columns(len(felt)), felt, strict=True):
         column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
-    waiting = (home.record_of(where) or {}).get("waiting_for")
+    record = home.record_of(where) or {}
+    waiting = record.get("waiting_for")
+    if home.runner(where).works and (loads := source_load.polled(record.get("loads") or {}, now.settings)):
+        for column, (label, value, above) in zip(st.columns(max(len(loads), 5)), loads, strict=False):
+            shown = f":orange[**{words.escape(value)}**]" if above else f"**{words.escape(value)}**"
+            column.markdown(f":small[:gray[{words.escape(label)}]]  \n{shown}")
     checks = limits.checks(now, waiting)
     if checks and home.runner(where).works:
         st.caption(words.escape(checks))

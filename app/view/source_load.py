@@ -1,5 +1,8 @@
 """What a pipeline asks of its source: now, and in the last hour and day. It follows from the journal; the source is not asked."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from app.view import words
 from engine.history.cost_queries import Asked, ReaderSeconds
 
@@ -13,6 +16,20 @@ def feels(spent: ReaderSeconds, rows_s: float | None, binlog: Asked, window_s: f
         ("Files", f"{words.size(spent.bytes / window_s)}/s"),
         ("Binlog", f"{words.size((binlog.binlog_bytes + binlog.backfill_bytes) / window_s)}/s"),
     ]
+
+
+def polled(loads: Mapping[str, float], throttle: Mapping[str, Any]) -> list[tuple[str, str, bool]]:
+    """(label, value with its limit, whether it is above it) of what the throttle polls. loads: `runner.json`'s."""
+    found = []
+    for name, value in loads.items():
+        if name in (throttle.get("replicas") or ()):
+            limit, unit = float(throttle.get("max_replica_lag_s") or 0.0), " s"
+            label = f"Lag of {name}"
+        else:
+            limits = {**(throttle.get("critical_load") or {}), **(throttle.get("max_load") or {})}
+            limit, unit, label = float(limits.get(name, 0.0)), "", name
+        found.append((label, f"{value:g}{unit} of {limit:g}{unit}", value > limit))
+    return found
 
 
 def asked_rows(spans: dict[str, Asked]) -> list[dict[str, str]]:

@@ -170,7 +170,7 @@ class Coordinator:
         self._progress.show(self.state)
         self._control.poll_inbox()  # the goal is not reached while commands wait
         pace, helpers = self._gate.pace, self._control.helpers
-        self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers)
+        self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers, self._control.activity)
         self._away.abort_waits = self._abort_waits
         try:
             while not self._reached(until, target):

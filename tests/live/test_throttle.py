@@ -1,5 +1,6 @@
 """The snapshot is paused, limited or held by the source's load, while the binlog is streamed."""
 
+import json
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -81,6 +82,9 @@ def test_tables_are_paused_limited_and_held_back(
         time.sleep(2.5)
         _send(pipeline, runner, "resume", "--table", "d.b")
         pipeline.wait_for(lambda: "Threads_running is" in (pipeline.status()["waiting_for"] or ""), runner)
+        shown = json.loads((pipeline.home / "runner.json").read_text(encoding="utf-8"))["loads"]
+        assert shown.keys() == {"Threads_running"}
+        assert shown["Threads_running"] > 8
         held = _chunks(pipeline, "b")
         server.execute("UPDATE d.a SET v = v + 1 WHERE id %% 5 = %s", (0,))
         since = len(pipeline.events("epoch.committed"))

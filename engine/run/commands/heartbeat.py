@@ -48,6 +48,8 @@ class Activity:
     """The longest-running reads, by table."""
     spark_ui: str | None = None
     """The address of Spark's web UI."""
+    loads: Mapping[str, float] = field(default_factory=dict)
+    """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last poll."""
 
 
 class Heartbeat:
@@ -78,6 +80,7 @@ class Heartbeat:
             "waiting_for": more["disk_full"] or activity.waiting_for,
             "away": activity.away,
             "reading": activity.reading,
+            "loads": activity.loads,
             **more,
         }
         text = json.dumps(clean(record), indent=1)

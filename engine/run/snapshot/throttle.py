@@ -15,6 +15,7 @@ from datetime import datetime
 from engine import clock
 from engine.errors import TidemarkError
 from engine.plan.speed import owed_s
+from engine.run.commands.heartbeat import Activity
 from engine.run.helpers import Helpers
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.throttle_settings import Throttle, within_hours
@@ -146,9 +147,19 @@ class Health:
     thread does not report a source that does not answer; a replica that does not answer is a reason to wait.
     """
 
-    def __init__(self, endpoint: Endpoint, pace: Pace, critical: Callable[[str], None], helpers: Helpers) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        pace: Pace,
+        critical: Callable[[str], None],
+        helpers: Helpers,
+        activity: Activity | None = None,
+    ) -> None:
         self._endpoint, self._pace, self._critical, self._helpers = endpoint, pace, critical, helpers
+        self._activity = activity or Activity()
         self.reason = ""
+        self.loads: dict[str, float] = {}
+        """The values of the last polls: status variables, and the lag of replicas in seconds, by `host:port`."""
         self._connections: dict[str, Connection] = {}
         self._was_critical = False
         self._lag_reason, self._lag_at_s = "", 0.0
@@ -178,9 +189,11 @@ class Health:
         """Poll once. Returns the seconds until the next poll."""
         settings = self._pace.settings
         if not (settings.max_load or settings.critical_load or settings.replicas):
-            self.reason, self._was_critical = "", False
+            self.reason, self._was_critical, self.loads = "", False, {}
+            self._activity.loads = {}
             return _INTERVAL_S
         load, now_s = self._load(settings), clock.monotonic_s()
+        self._activity.loads = self.loads
         if now_s - self._lag_at_s >= _SLOW_INTERVAL_S:
             self._lag_reason, self._lag_at_s = self._lag(settings), now_s
         self.reason = self._hold.after(load, settings, now_s) or self._lag_reason
@@ -196,6 +209,8 @@ class Health:
         except TidemarkError:
             self._forget("")
             return None
+        lags = {name: lag for name, lag in self.loads.items() if name in settings.replicas}
+        self.loads = {**status, **lags}
         if unknown := [name for name in names if name not in status]:
             return f"the source has no status variable {', '.join(unknown)}"
         critical = too_much(status, settings.critical_load)
@@ -217,6 +232,9 @@ class Health:
             except TidemarkError as error:
                 self._forget(name)
                 return f"replica {name} cannot be asked: {error.message}"
+            self.loads = {known: value for known, value in self.loads.items() if known != name}
+            if lag is not None:
+                self.loads[name] = lag
             if lag is None:
                 return f"replica {name} does not replicate"
             if lag > settings.max_replica_lag_s:

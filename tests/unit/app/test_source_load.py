@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view.source_load import asked_rows, feels
+from app.view.source_load import asked_rows, feels, polled
 from engine.history.cost_queries import Asked, ReaderSeconds
 
 NOTHING = Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -34,3 +34,20 @@ def test_each_kind_of_read_has_a_row() -> None:
     assert asked_rows({"Last hour": replace(NOTHING, redumped_rows=500)}) == [
         {"Read": "Redumps", "Last hour": "500 rows"}
     ]
+
+
+def test_polled_values_stand_beside_their_limits() -> None:
+    """Those above are marked; nothing is polled without limits."""
+    throttle = {
+        "max_load": {"Threads_running": 4},
+        "critical_load": {"Threads_running": 9, "Innodb_row_lock_current_waits": 50},
+        "replicas": ["db2:3306"],
+        "max_replica_lag_s": 2.0,
+    }
+    loads = {"Threads_running": 7.0, "Innodb_row_lock_current_waits": 3.0, "db2:3306": 0.5}
+    assert polled(loads, throttle) == [
+        ("Threads_running", "7 of 4", True),
+        ("Innodb_row_lock_current_waits", "3 of 50", False),
+        ("Lag of db2:3306", "0.5 s of 2 s", False),
+    ]
+    assert polled({}, {}) == []
