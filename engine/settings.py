@@ -246,6 +246,8 @@ class Spec(Section):
 
     name: str
     """The pipeline's name: up to 64 letters, digits, `-` and `_`, beginning with a letter or digit."""
+    tags: tuple[str, ...] = ()
+    """Words by which the console's list of pipelines can be filtered, such as a team or a stage."""
     source: Source
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()

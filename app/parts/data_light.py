@@ -2,6 +2,7 @@
 
 import time
 from datetime import datetime
+from functools import lru_cache
 
 import streamlit as st
 
@@ -43,6 +44,17 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
         found = verification.tables_of(names, read_summaries(where), verify_settings(where), now)
         known = _kept()[name] = changed, now_s, found
     return known[2]
+
+
+@lru_cache(maxsize=1024)
+def _differences_in(where: Directory, _changed_s: float) -> int:
+    return sum(one["differences"] for one in read_summaries(where).values())
+
+
+def differences(where: Directory) -> int:
+    """The rows that are known to differ. The summaries are read again if they change."""
+    changed_s = summaries_changed(where)
+    return _differences_in(where, changed_s) if changed_s else 0
 
 
 def table_layer(where: Directory, table: str, now: datetime) -> Layer:

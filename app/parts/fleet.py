@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import bulk, columns, controls, home, messages, places
+from app.parts import bulk, columns, controls, data_light, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import sparkline, words
 from app.view.health import layers
-from app.view.pipeline_cards import CHANGES_S, Card, card_of, matches, order, outages, stopped_tables
+from app.view.pipeline_cards import CHANGES_S, Card, by_source, card_of, matches, order, outages, stopped_tables
 from app.view.progress import copying, current_reads
 from app.view.status_style import PIPELINE
 from engine import clock
@@ -41,20 +41,21 @@ def show() -> None:
     """All pipelines, or those that match a filter, which is in the URL."""
     names = [where.root.name for where in home.directories()]
     if len(names) < _FEW:
-        fleet("", ())
+        fleet("", (), grouped=False)
         return
-    left, right = st.columns([1, 2], vertical_alignment="bottom")
+    left, last = st.columns([2, 1], vertical_alignment="bottom")
     text = left.text_input(
-        "Find", key="find", bind="query-params", placeholder="Name, source or state", icon=":material/search:"
+        "Find", key="find", bind="query-params", placeholder="Name, source, state or tag", icon=":material/search:"
     )
     labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
-    states = right.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    states = st.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    grouped = last.toggle("Group by source", key="grouped", bind="query-params")
     bulk.draw(names)
-    fleet(text or "", tuple(states))
+    fleet(text or "", tuple(states), grouped=grouped)
 
 
 @autorefresh(1.0)
-def fleet(text: str, states: tuple[str, ...]) -> None:
+def fleet(text: str, states: tuple[str, ...], *, grouped: bool) -> None:
     """The pipelines that match, those that need attention first, below the problems of all."""
     now = clock.utc_now()
     found = sorted(_cards(now), key=lambda pair: order(pair[1]))
@@ -68,12 +69,16 @@ def fleet(text: str, states: tuple[str, ...]) -> None:
     if not shown:
         messages.nothing("Nothing matches", "Clear the text, or choose other states.", ":material/filter_alt_off:")
         return
-    lines = _Sparklines(now)
-    if len(shown) > _CARDS:
-        _table([one for _, one in shown], lines)
-        return
-    for where, one in shown:
-        _card(where, one, lines)
+    lines, places_of = _Sparklines(now), {one.name: where for where, one in shown}
+    groups = by_source(one for _, one in shown) if grouped else {"": [one for _, one in shown]}
+    for number, (source, cards) in enumerate(groups.items()):
+        if source:
+            st.markdown(f"**{words.escape(source)}** :gray[{words.plural(len(cards), 'pipeline')}]")
+        if len(shown) > _CARDS:
+            _table(cards, lines, number)
+            continue
+        for one in cards:
+            _card(places_of[one.name], one, lines)
 
 
 class _Sparklines:
@@ -117,7 +122,8 @@ def _card_of(
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now, stopped_tables(tables))
-    return card_of(name, runner, shown, lag, tables, reads, epochs, now, home.source_of(where))
+    origin, differing = home.origin_of(where), data_light.differences(where)
+    return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing)
 
 
 _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1.3, 1.1, 1.25, 2.5]
@@ -130,7 +136,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
         with name, st.container(gap=None):
             st.page_link(places.LIVE, label=f"**{words.escape(one.name)}**", query_params={"pipeline": one.name})
             phase = f" :small[:gray[{words.escape(one.phase)}]]" if one.phase else ""
-            st.markdown(f"&nbsp;:{style.colour}-badge[{style.icon} {style.label}]{phase}")
+            tags = "".join(f" :gray-badge[{words.escape(tag)}]" for tag in one.tags)
+            st.markdown(f"&nbsp;:{style.colour}-badge[{style.icon} {style.label}]{phase}{tags}")
         for column, fact in zip(facts, one.facts, strict=True):
             value = f"**{words.escape(fact.value)}**"
             shown = f":{fact.colour}[{value}]" if fact.colour else value
@@ -144,7 +151,7 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)}")
 
 
-def _table(cards: Sequence[Card], lines: _Sparklines) -> None:
+def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
     """Many pipelines: a row for each."""
     rows = [
         {
@@ -161,7 +168,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines) -> None:
     st.dataframe(
         pd.DataFrame(rows),
         hide_index=True,
-        key="fleet",
+        key=f"fleet-{number}",
         height="content",
         column_order=[name for name in _COLUMN_ORDER if name != "Problem" or any(one.trouble for one in cards)],
         column_config={

@@ -195,21 +195,30 @@ def log_tail(where: Directory, lines: int = 40) -> str:
     return Scrubber().clean(text)
 
 
-def source_of(where: Directory) -> str:
-    """The host and port of a pipeline's source; empty if its spec cannot be read. The spec is read again if its file changes."""
+@dataclass(frozen=True)
+class Origin:
+    """What the list of pipelines takes from a spec."""
+
+    source: str = ""
+    """The source's host and port; empty if the spec cannot be read."""
+    tags: tuple[str, ...] = ()
+
+
+def origin_of(where: Directory) -> Origin:
+    """Where a pipeline's rows come from, and its tags. The spec is read again if its file changes."""
     try:
-        return _source_in(where.spec, where.spec.stat().st_mtime_ns)
+        return _origin_in(where.spec, where.spec.stat().st_mtime_ns)
     except OSError:
-        return ""
+        return Origin()
 
 
 @lru_cache(maxsize=1024)
-def _source_in(spec: Path, _changed_ns: int) -> str:
+def _origin_in(spec: Path, _changed_ns: int) -> Origin:
     try:
-        source = settings.load(spec).source
+        found = settings.load(spec)
     except TidemarkError:
-        return ""
-    return f"{source.host}:{source.port}"
+        return Origin()
+    return Origin(f"{found.source.host}:{found.source.port}", found.tags)
 
 
 def know_secrets(where: Directory) -> None:

@@ -11,6 +11,7 @@ from app.view.status_style import PIPELINE, Style
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import Progress
+from engine.wording import rows_differ
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
@@ -54,6 +55,7 @@ class Card:
     """The source's host and port; empty if the spec cannot be read."""
     stopped: tuple[str, ...] = ()
     """The stopped tables."""
+    tags: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:
@@ -77,9 +79,17 @@ def order(one: Card) -> tuple[int, str]:
 
 
 def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
-    """Whether a card has all words of a text, in its name, source or state, and one of some labels of states (empty: any)."""
-    known = f"{one.name} {one.source} {one.style.label}".casefold()
+    """Whether a card has all words of a text, in its name, source, state or tags, and one of some labels of states (empty: any)."""
+    known = " ".join((one.name, one.source, one.style.label, *one.tags)).casefold()
     return all(word in known for word in text.casefold().split()) and (not labels or one.style.label in labels)
+
+
+def by_source(cards: Iterable[Card]) -> dict[str, list[Card]]:
+    """The cards by source, in their order; the source whose first card is the most urgent comes first."""
+    found: dict[str, list[Card]] = {}
+    for one in cards:
+        found.setdefault(one.source or "source unknown", []).append(one)
+    return found
 
 
 def outages(cards: Iterable[Card]) -> list[str]:
@@ -105,8 +115,10 @@ def card_of(
     epochs: Sequence[Epoch],
     now: datetime,
     source: str = "",
+    tags: tuple[str, ...] = (),
+    differences: int = 0,
 ) -> Card:
-    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`."""
+    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ."""
     _, keeping_up, retention = layers
     stale = "" if runner.alive else "gray"
     live = runner.works
@@ -124,10 +136,15 @@ def card_of(
         runner,
         phase_words(runner) if live else "",
         facts,
-        _trouble(runner, tables, now, keeping_up, retention),
+        _trouble(runner, tables, now, keeping_up, retention) or _differing(differences),
         source,
         stopped_tables(tables),
+        tags,
     )
+
+
+def _differing(rows: int) -> str:
+    return f"{rows_differ(rows)} from the source; see the page Verify" if rows else ""
 
 
 def stopped_tables(tables: Iterable[Progress]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.view.health import Away, layers
-from app.view.pipeline_cards import card_of, matches, order, outages
+from app.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.history.runs import Run
 from engine.history.table_queries import Progress
 from tests.unit.app.support import NOW, ago, epoch, growing, lag, read, runner, table
@@ -104,6 +104,30 @@ def test_pipelines_are_found_by_name_source_and_state() -> None:
     assert not any(matches(one, text) for text in ("shops", "db-2", "shop running"))
     assert matches(one, "", ["failed", "running"])
     assert not matches(one, "", ["running"])
+    assert matches(replace(one, tags=("payments", "prod")), "prod shop")
+
+
+def test_pipelines_are_grouped_by_source() -> None:
+    """In the order of their most urgent one."""
+    who = runner("running")
+    cards = [
+        card_of(name, who, layers(who, None, [], NOW), None, [], [], [], NOW, source)
+        for name, source in (("a", "db-2:1"), ("b", "db-1:1"), ("c", "db-2:1"), ("d", ""))
+    ]
+    groups = {source: [one.name for one in found] for source, found in by_source(cards).items()}
+    assert groups == {"db-2:1": ["a", "c"], "db-1:1": ["b"], "source unknown": ["d"]}
+    assert list(groups) == ["db-2:1", "db-1:1", "source unknown"]
+
+
+def test_rows_that_differ_are_trouble() -> None:
+    """Unless something else is more urgent."""
+    for state, trouble in (
+        ("running", "3 rows differ from the source; see the page Verify"),
+        ("lost", "The heartbeat"),
+    ):
+        who = runner(state, alive=state == "running")
+        one = card_of("p", who, layers(who, None, [], NOW), None, [], [], [], NOW, differences=3)
+        assert one.trouble.startswith(trouble)
 
 
 def test_an_outage_names_all_pipelines_of_its_source() -> None:
