@@ -101,11 +101,16 @@ def read_details(directory: Directory, table: str) -> Details:
             "parts": list(record["parts"]),
             "differences": list(record["differences"]),
         }
+    return no_details(table)
+
+
+def no_details(table: str) -> Details:
+    """The details of a table of which nothing is known."""
     return {"table": table, "complete": False, "parts": [], "differences": []}
 
 
 def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequence[Details]) -> None:
-    """Save new summaries, beside those of other tables, and details. Raises OSError."""
+    """Save new summaries, beside those of other tables and later ones of these, and details. Raises OSError."""
     (directory.verifications / "tables").mkdir(parents=True, exist_ok=True)
     for one in details:
         record = formats.stamped("verification", one)
@@ -113,8 +118,17 @@ def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequen
     if not summaries:
         return
     with _locked(directory):
-        record = formats.stamped("verification", {"tables": {**read_summaries(directory), **summaries}})
+        known = read_summaries(directory)
+        newer = {
+            name: one for name, one in summaries.items() if name not in known or _order(one) >= _order(known[name])
+        }
+        record = formats.stamped("verification", {"tables": {**known, **newer}})
         write_atomically(directory.verifications / "summary.json", json.dumps(record, ensure_ascii=False))
+
+
+def _order(summary: Summary) -> tuple[int, str]:
+    """Another process may have saved a later result since: results are saved in this order."""
+    return summary["generation"], summary["last"]
 
 
 def _file(directory: Directory, table: str) -> Path:

@@ -109,7 +109,10 @@ def _changed_by_others(table: Table, schema: pa.Schema, mirror: Mirror, wanted: 
         sides = mirror.at(commit.version - 1), mirror.at(commit.version)
         if None in sides:
             continue
-        before, after = (dict(_rows(table, schema, side, wanted)) for side in sides if side is not None)
+        try:
+            before, after = (dict(_rows(table, schema, side, wanted)) for side in sides if side is not None)
+        except OSError:  # its files were vacuumed
+            continue
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
                 found.setdefault(key, commit)

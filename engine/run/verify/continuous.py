@@ -8,21 +8,22 @@ It also writes to the journal what other processes have verified (`verify`, the 
 """
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 from engine import clock
 from engine.directory import Directory
 from engine.events import TableVerified
 from engine.journal import Journal
 from engine.ledger.state import State
-from engine.plan.chunks import plan_from_dict
+from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.run.helpers import Helpers
+from engine.run.redump.requests import bound_from
 from engine.run.verify.recorded import Recorder, forgotten, planned
 from engine.run.verify.scope import Scope
+from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verifier import Verifier
 from engine.settings import Spec
-from engine.verifications import Summary, read_details, read_summaries, save, summaries_changed
+from engine.verifications import PartState, Summary, no_details, read_details, read_summaries, save, summaries_changed
 from engine.verify_settings import OFF, Verify
 
 _LOOK_S = 2.0
@@ -36,15 +37,6 @@ _TABLE_ROWS = 1_000
 """A comparison costs as much as so many rows, besides its rows."""
 _AHEAD = 1.2
 """How much faster than the period asks for, because of interruptions."""
-
-
-@dataclass(frozen=True)
-class Due:
-    """What to compare next."""
-
-    table: str
-    chunks: tuple[int, ...]
-    """Empty for the whole table."""
 
 
 class ContinuousVerifier:
@@ -92,34 +84,29 @@ class ContinuousVerifier:
     def _compare(self, verifier: Verifier) -> float:
         """Compare what is due. Returns the seconds to rest."""
         state, summaries = verifier.committed.state(), read_summaries(self._directory)
-        self._forget_replaced(state, summaries)
+        forget_replaced(self._directory, state, summaries)
         name = oldest(state, summaries) if self._spec.source.copies else None
         if name is None:
             return 30.0
-        due = Due(name, self._chunks(verifier, name, state, summaries.get(name)))
+        ranges = self._ranges(verifier, name, state, summaries.get(name))
         began_s = clock.monotonic_s()
-        scope = Scope(tables=(due.table,), chunks=due.chunks)
+        scope = Scope(tables=(name,), chunks=tuple(one.chunk for one in ranges if one.chunk is not None), ranges=ranges)
         recorder = Recorder(self._directory)
-        result = verifier.table(due.table, scope, "rows")
+        result = verifier.table(name, scope, "rows")
         if self._closing.is_set():
             return 0.0
         verifier.record(recorder, result, scope)
         recorder.flush()
-        first = due.table not in summaries or not summaries[due.table]["at"]
+        first = name not in summaries or not summaries[name]["at"]
         return rest_s(self._spec.verify, state, result.rows, clock.monotonic_s() - began_s, first=first)
 
-    def _chunks(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[int, ...]:
+    def _ranges(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[NumberedRange, ...]:
         """The chunks of a table that were compared longest ago; none if it is compared as a whole."""
         details = read_details(self._directory, name)
         if not details["complete"] or (known is not None and not known["compared"]):
             summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
             save(self._directory, {name: summary}, [details])
-        parts, plan = details["parts"], plan_from_dict(state.tables[name].plan)
-        chunks = [(part["at"], part["chunk"]) for part in parts if part["chunk"] is not None]
-        if len(chunks) < 2 or len(chunks) < len(parts):
-            return ()
-        most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), len(chunks) // _UNITS, 1)
-        return tuple(number for _, number in sorted(chunks)[:most])
+        return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan))
 
     def _report(self) -> None:
         """Journal the results that are new."""
@@ -132,16 +119,34 @@ class ContinuousVerifier:
                 self._known[name] = one["last"]
                 self._journal.write(TableVerified(table=name, differences=one["differences"], summary=one))
 
-    def _forget_replaced(self, state: State, summaries: dict[str, Summary]) -> None:
-        """Tables that were resnapshotted since are not verified any more."""
-        replaced = {
-            name: forgotten(one, state.tables[name].generation)
-            for name, one in summaries.items()
-            if name in state.tables and one["generation"] != state.tables[name].generation
-        }
-        if replaced:
-            save(self._directory, replaced, [])
-            summaries.update(replaced)
+
+def forget_replaced(directory: Directory, state: State, summaries: dict[str, Summary]) -> None:
+    """Save that tables which were resnapshotted since are not verified any more."""
+    replaced = {
+        name: forgotten(one, state.tables[name].generation)
+        for name, one in summaries.items()
+        if name in state.tables and one["generation"] != state.tables[name].generation
+    }
+    if replaced:
+        # What differed in the replaced mirror says nothing about the new one.
+        save(directory, replaced, [no_details(name) for name in replaced])
+        summaries.update(replaced)
+
+
+def due_ranges(parts: Sequence[PartState], plan: Plan) -> tuple[NumberedRange, ...]:
+    """The chunks that were compared longest ago; none if the table is not compared by chunks.
+
+    Their bounds are those saved: the journals keep them for `journal.retention` only.
+    """
+    chunks = [part for part in parts if part["chunk"] is not None]
+    if len(chunks) < 2 or len(chunks) < len(parts):
+        return ()
+    most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), len(chunks) // _UNITS, 1)
+    due = sorted(chunks, key=lambda part: (part["at"], part["chunk"] or 0))[:most]
+    return tuple(
+        NumberedRange(part["chunk"], Range(bound_from(part["lower"], plan), bound_from(part["upper"], plan)))
+        for part in due
+    )
 
 
 def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
@@ -151,8 +156,8 @@ def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
         one = summaries.get(name)
         if one is None:
             return ""
-        # One that could not be compared waits for its turn.
-        return one["at"] or (one["last"] if one["verdict"] in ("lagging", "unverifiable") else "")
+        # One that could not be compared waits for its turn, or no other table would ever be compared.
+        return one["last"] if one["verdict"] in ("lagging", "unverifiable") else one["at"]
 
     tables = [name for name, t in state.tables.items() if t.copied and not t.stopped and t.table.get("key")]
     return min(tables, key=age, default=None)

@@ -1,5 +1,6 @@
 """Records results: what a table's verification is after one more comparison. Pure, except for `Recorder`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -9,7 +10,16 @@ from engine.directory import Directory
 from engine.plan.chunks import text
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verdicts import MOST_LISTED, Difference, TableResult
-from engine.verifications import Details, PartState, Summary, read_details, read_summaries, save
+from engine.verifications import (
+    Details,
+    PartState,
+    Summary,
+    no_details,
+    read_details,
+    read_summaries,
+    save,
+    summaries_changed,
+)
 
 _SAVE_S = 2.0
 _NEVER: Summary = {
@@ -39,10 +49,12 @@ def merged(
         why = {"verdict": result.verdict, "why": result.why, "last": result.at, "seconds": result.seconds}
         return {**before, **why}, details  # type: ignore[typeddict-item]
     if before["generation"] != generation:
-        details = {"table": result.table, "complete": False, "parts": [], "differences": []}
-    parts, left = _parts(details, result), _left(details, result, keys)
+        details, before = no_details(result.table), {**before, "differences": 0}
+    left = _left(details, result, keys)
+    unlisted = _unlisted(before, details, result, keys)
+    parts = _parts(details, result, None if unlisted or not keys else left)
     found = [json_of(one) for one in result.differences]
-    total = result.differences_total + len(left)
+    total = result.differences_total + len(left) + unlisted
     oldest = min(parts, key=lambda part: part["at"], default=None)
     complete = result.whole or details["complete"]
     summary: Summary = {
@@ -105,7 +117,13 @@ def forgotten(summary: Summary, generation: int) -> Summary:
     }
 
 
-def _parts(details: Details, result: TableResult) -> list[PartState]:
+def _parts(
+    details: Details, result: TableResult, differences: Sequence[dict[str, Any]] | None = None
+) -> list[PartState]:
+    """The parts after a result. differences: all that are left, if they are known; of a comparison of named rows."""
+    if differences is not None:
+        counts = Counter(one.get("chunk") for one in differences)
+        return [{**part, "differences": counts[part["chunk"]]} for part in details["parts"]]
     new: list[PartState] = [
         {
             "chunk": part.chunk,
@@ -130,9 +148,22 @@ def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) 
     """The differences known before that the result says nothing about."""
     if result.whole:
         return []
-    named = {tuple(key) for key in keys}
+    named = {tuple(key) for key in (*keys, *(one.key for one in result.differences))}
     chunks = {part.chunk for part in result.parts if part.chunk is not None}
     return [one for one in details["differences"] if tuple(one["key"]) not in named and one.get("chunk") not in chunks]
+
+
+def _unlisted(before: Summary, details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> int:
+    """The number of differences known before that are not listed, and that the result says nothing about."""
+    listed = details["differences"]
+    hidden = before["differences"] - len(listed)
+    if result.whole or hidden <= 0:
+        return 0
+    if keys:
+        return max(0, hidden - len({tuple(key) for key in keys} - {tuple(one["key"]) for one in listed}))
+    chunks = {part.chunk for part in result.parts if part.chunk is not None}
+    here = sum(part["differences"] for part in details["parts"] if part["chunk"] in chunks)
+    return max(0, hidden - max(0, here - sum(one.get("chunk") in chunks for one in listed)))
 
 
 def _kinds(result: TableResult, left: Sequence[dict[str, Any]]) -> dict[str, int]:
@@ -149,10 +180,14 @@ class Recorder:
         self._directory = directory
         self._summaries: dict[str, Summary] = {}
         self._saved_s = clock.monotonic_s()
+        self._known: dict[str, Summary] = {}
+        self._known_at = -1.0
 
     def record(self, result: TableResult, generation: int, keys: Sequence[Sequence[str]] = ()) -> Summary:
         """Save one result. Returns the table's summary."""
-        known = self._summaries.get(result.table) or read_summaries(self._directory).get(result.table)
+        if (changed := summaries_changed(self._directory)) != self._known_at:
+            self._known, self._known_at = read_summaries(self._directory), changed
+        known = self._summaries.get(result.table) or self._known.get(result.table)
         summary, details = merged(known, read_details(self._directory, result.table), result, generation, keys)
         self._summaries[result.table] = summary
         save(self._directory, {}, [details])

@@ -17,6 +17,7 @@ from engine.events import CommandDone, CommandRefused
 from engine.journal import entry_from
 from engine.journal.parts import newest_lines
 from engine.plan.keys import Bound
+from engine.run.commands.overrides import load_controls
 from engine.run.verify.scope import Scope
 from engine.run.verify.verdicts import TableResult
 from engine.run.verify.verifier import Verifier
@@ -43,8 +44,8 @@ class Repair:
         if sent and not self._alive():
             say("no runner is alive: running until caught-up")
             self._catch_up()
-        for identity in sent.values():
-            self._wait(identity)
+        for table, identity in sent.items():
+            self._wait(table, identity)
         return [self._again(one, say) if one.table in sent else one for one in results]
 
     def _send(self, result: TableResult, reason: str, say: Callable[[str], None]) -> str:
@@ -61,7 +62,7 @@ class Repair:
         runner = find_runner(self._directory)
         return runner is not None and bool(runner["alive"])
 
-    def _wait(self, identity: str) -> None:
+    def _wait(self, table: str, identity: str) -> None:
         """Wait until a command is done. Raises TidemarkError when it is refused, or no runner is left to execute it."""
         while True:
             waits = (self._directory.inbox / f"{identity}.json").exists()
@@ -74,6 +75,7 @@ class Repair:
                     detail="The differences are as they were.",
                     hint="See the differences with `verify`, and redump the table by hand.",
                 )
+            self._check_paused(table)
             if not waits:
                 return  # an earlier journal has the answer; the verification that follows shows the outcome
             if not self._alive():
@@ -83,6 +85,17 @@ class Repair:
                     hint="Start the pipeline.",
                 )
             clock.sleep(_POLL_S)
+
+    def _check_paused(self, table: str) -> None:
+        """Raises TidemarkError if the runner is paused, or the copy of the table: nothing is redumped until that is resumed."""
+        runner = find_runner(self._directory)
+        paused = runner is not None and runner["alive"] and runner["state"] == "paused"
+        if paused or load_controls(self._directory).pausing(table):
+            raise TidemarkError(
+                f"The repair of {table} waits, because {'the pipeline' if paused else 'its copy'} is paused.",
+                detail="The differences are as they were. The redump waits in the inbox.",
+                hint="Resume it: tidemark resume SPEC. Then verify again.",
+            )
 
     def _answer(self, identity: str) -> CommandDone | CommandRefused | None:
         for line in reversed(newest_lines(self._directory.journals, _TAIL_BYTES)):
@@ -100,6 +113,8 @@ class Repair:
         say(f"{before.table}: verifying again")
         keys: tuple[Bound, ...] = before.keys if before.keys is not None and len(before.keys) <= _MOST_KEYS else ()
         scope = Scope(tables=(before.table,), keys=keys)
+        while not self._verifier.is_copied(before.table) and self._alive():  # a resnapshot is answered when it begins
+            clock.sleep(_POLL_S)
         epoch = self._verifier.committed.state(fresh=True).epoch
         deadline_s = clock.monotonic_s() + 2 * self._spec.sink.max_merge_delay_s + 60
         while not self._verifier.has_merged(before.table, epoch) and clock.monotonic_s() < deadline_s:

@@ -27,6 +27,8 @@ class Scope:
     keys: tuple[Bound, ...] = ()
     sample: float = 1.0
     """The share of chunks, from 0 to 1."""
+    ranges: tuple[NumberedRange, ...] = ()
+    """The ranges of `chunks`, if they are known."""
 
     @property
     def whole(self) -> bool:
@@ -72,6 +74,8 @@ def ranges_of(
     They are the chunks of its last copy, so that each has its own verdict. If the journals no longer have all of them, or the
     server orders the chunk key, it is one range.
     """
+    if scope.ranges:
+        return scope.ranges
     if scope.chunks:
         ranges = chunk_ranges(directory.journals, table, plan, list(scope.chunks))
         return [

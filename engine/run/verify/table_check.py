@@ -77,6 +77,8 @@ class TableCheck:
         self._waiting: list[tuple[int, pa.Table]] = []
         self._at: MirrorAt | None = None
         self._loaded_s = 0.0
+        self._settled = False
+        """Whether the whole table was compared exactly."""
 
     def ranges(self, ranges: Sequence[NumberedRange]) -> None:
         """Compare the rows of ranges."""
@@ -166,7 +168,7 @@ class TableCheck:
             raise Incomparable("lagging", "the comparison was abandoned")
         compared = compare(source, mirror, self._key)
         self._note(part, source.num_rows)
-        if not compared.total:
+        if not compared.total or self._settled:
             return
         suspects = compared.keys(self._key)
         much = suspects.num_rows > max(_MOST_KEYS // 20, source.num_rows // 10)
@@ -183,11 +185,14 @@ class TableCheck:
         if not waiting:
             return
         keys = self._named(pa.concat_tables([keys for _, keys in waiting]))
-        if keys is None:
-            self._settle_range(WHOLE, waiting[0][0])
+        if keys is None:  # of a table that is compared at once: all its differences are found again here
+            part, self._settled = waiting[0][0], True
+            self.found.differences.clear()
+            self.found.parts[part] = replace(self.found.parts[part], differences=0)
+            self._settle_range(WHOLE, part)
             return
         for compared in self._settled_keys(keys):
-            for part, suspects in waiting:
+            for part, suspects in waiting if compared.total else ():
                 self._report(part, only(compared, suspects))
 
     def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[Compared]:

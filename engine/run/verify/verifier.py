@@ -12,7 +12,9 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pymysql
+from deltalake.exceptions import DeltaError
 
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
@@ -21,7 +23,15 @@ from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
 from engine.destination.differences import DifferenceRow, append_differences
 from engine.directory import Directory, find_runner
-from engine.errors import SourceChangedError, SourceLostError, TableStoppedError, TidemarkError, TransientError
+from engine.errors import (
+    LedgerError,
+    SourceChangedError,
+    SourceLostError,
+    SpecError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+)
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import WHOLE
 from engine.run.commands.overrides import load_controls
@@ -29,14 +39,14 @@ from engine.run.gtids import known_gtids
 from engine.run.tables.captured import CapturedTables
 from engine.run.verify.causes import explained
 from engine.run.verify.comparison import KINDS, Compared
-from engine.run.verify.mirror_at import Committed
+from engine.run.verify.mirror_at import Committed, MirrorAt
 from engine.run.verify.recorded import Recorder, json_of
 from engine.run.verify.rows import differences_of
 from engine.run.verify.scope import Scope, ranges_of
 from engine.run.verify.settling import Settling
 from engine.run.verify.source_rows import SourceRows
 from engine.run.verify.table_check import NumberedRange, TableCheck
-from engine.run.verify.verdicts import Difference, Incomparable, Level, TableResult
+from engine.run.verify.verdicts import Difference, Incomparable, Level, TableResult, Verdict
 from engine.settings import Spec
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
@@ -101,36 +111,55 @@ class Verifier:
         return ranges_of(Scope(), self._directory, known, self._captured.tables[name], self._captured.plans[name])
 
     def has_merged(self, name: str, epoch: int) -> bool:
-        """Whether a table's mirror has all changes up to an epoch."""
-        self._captured.take(name, self.committed.state(fresh=True).tables[name])
-        lacks = self.committed.mirror(name, self._captured.mirror(name)).lacks
+        """Whether a table's mirror has its last copy, and all changes up to an epoch."""
+        known = self.committed.state(fresh=True).tables.get(name)
+        if known is None or known.stopped:
+            return True  # the comparison says so
+        if not known.copied:
+            return False
+        self._captured.take(name, known)
+        try:
+            lacks = self.committed.mirror(name, self._captured.mirror(name)).lacks
+        except Incomparable:
+            return False
         return lacks is None or lacks > epoch
+
+    def is_copied(self, name: str) -> bool:
+        """Whether a table's snapshot is complete, or never will be."""
+        known = self.committed.state(fresh=True).tables.get(name)
+        return known is None or bool(known.stopped) or known.copied
 
     def table(self, name: str, scope: Scope, level: Level) -> TableResult:
         """Verify one table. Whatever goes wrong concerns this table alone."""
         began_s = clock.monotonic_s()
         result = TableResult(name, "lagging", level=level)
         for attempt in range(_ATTEMPTS):
-            try:
-                result = self._compared(name, scope, level)
+            result, again = self._attempt(name, scope, level)
+            if not again or attempt == _ATTEMPTS - 1 or self._ended():
                 break
-            except Incomparable as found:
-                result = TableResult(name, found.verdict, found.why, level=level)
-                if found.verdict == "unverifiable":
-                    break
-            except (TransientError, SourceChangedError) as error:
-                self._drop_session()
-                result = TableResult(name, "lagging", _clause(error), level=level)
-            except SourceLostError as error:
-                result = TableResult(name, "lagging", _clause(error), level=level)
-                break
-            except TableStoppedError as error:
-                result = TableResult(name, "unverifiable", _clause(error), level=level)
-                break
-            if attempt < _ATTEMPTS - 1:
-                clock.sleep(_RETRY_S * (attempt + 1))
+            if attempt and not self._running():
+                break  # the mirror will be the same
+            clock.sleep(_RETRY_S * (attempt + 1))
         seconds = round(clock.monotonic_s() - began_s, 3)
         return replace(result, scope=scope.describe(), whole=scope.whole, at=clock.utc_text(), seconds=seconds)
+
+    def _attempt(self, name: str, scope: Scope, level: Level) -> tuple[TableResult, bool]:
+        """The result of one comparison, and whether another one may have a better one."""
+        verdict: Verdict = "lagging"
+        try:
+            return self._compared(name, scope, level), False
+        except Incomparable as found:
+            verdict, why, again = found.verdict, found.why, found.verdict == "lagging"
+        except (TransientError, SourceChangedError, LedgerError) as error:  # LedgerError: pruned while it was read
+            self._drop_session()
+            why, again = _clause(error), True
+        except SourceLostError as error:
+            why, again = _clause(error), False
+        except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
+            verdict, why, again = "unverifiable", _clause(error), False
+        except (OSError, DeltaError, pa.ArrowException) as error:  # a vacuum may have deleted the files that were read
+            verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
+        return TableResult(name, verdict, why, level=level), again
 
     def _compared(self, name: str, scope: Scope, level: Level) -> TableResult:
         state = self.committed.state(fresh=True)
@@ -151,7 +180,7 @@ class Verifier:
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
-        settling = Settling(source, lambda: self.committed.mirror(name, folder))
+        settling = Settling(source, lambda: self._mirror(name, folder, state.identity))
         check = TableCheck(source, settling, self._ended)
         if scope.keys:
             check.keys(scope.keys)
@@ -166,6 +195,13 @@ class Verifier:
         ):
             raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
         return self._result(name, level, check)
+
+    def _mirror(self, name: str, folder: Path, identity: str) -> MirrorAt:
+        """The newest version of a mirror. Positions of two servers cannot be compared."""
+        at = self.committed.mirror(name, folder)
+        if at.identity != identity:
+            raise Incomparable("lagging", "the source became another server meanwhile")
+        return at
 
     def _comparable(self, name: str, state: State) -> TableState:
         known = state.tables.get(name)

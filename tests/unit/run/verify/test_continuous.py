@@ -1,17 +1,19 @@
 """Which table is verified next, and how long the verifier rests."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from engine.directory import Directory
 from engine.ledger.state import State, TableState
-from engine.plan.chunks import Range
+from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
-from engine.run.verify.continuous import oldest, rest_s
+from engine.run.verify.continuous import due_ranges, forget_replaced, oldest, rest_s
 from engine.run.verify.recorded import forgotten, merged, planned
 from engine.run.verify.table_check import NumberedRange
-from engine.run.verify.verdicts import PartResult, TableResult
-from engine.verifications import Details, Summary
+from engine.run.verify.verdicts import Difference, PartResult, TableResult
+from engine.verifications import Details, Summary, read_details, read_summaries, save
 from engine.verify_settings import Verify
 
 COPIED = TableState({"key": ["id"]}, {}, Coverage(runs=(Range(),)), rows_read=10_000)
@@ -37,6 +39,9 @@ def test_the_oldest_comes_first() -> None:
     assert oldest(tables, {"a": verified("2026-01-02")}) == "b"
     assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-01", "lagging")}) == "b"
     assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-03", "unverifiable")}) == "a"
+    was_verified = verified("2026-01-01")
+    was_verified.update(verdict="lagging", last="2026-01-04")
+    assert oldest(tables, {"a": was_verified, "b": verified("2026-01-02")}) == "b"
     assert oldest(tables, {"a": forgotten(verified("2026-01-02"), 1), "b": verified("2026-01-01")}) == "a"
     assert oldest(state(), {}) is None
 
@@ -72,3 +77,28 @@ def test_it_rests(rows: int, took_s: float, first: bool, expected: float) -> Non
     """Two tables of ten thousand rows within a day, in at most a twentieth of the time."""
     found = rest_s(Verify(period="1d"), state(a=COPIED, b=COPIED), rows, took_s, first=first)
     assert found == pytest.approx(expected)
+
+
+def test_the_chunks_compared_longest_ago_are_due() -> None:
+    """With the bounds that were saved, because the journals forget them."""
+    _, details = planned(None, NONE, RANGES, 0)
+    plan = Plan("d.t", 8, 80, ("id",), "PRIMARY", "1", "8", None, "uneven", "", 50_000, 2)
+    assert due_ranges(details["parts"], plan) == (RANGES[0],)
+    details["parts"][0]["at"] = "2026-01-01"
+    assert due_ranges(details["parts"], plan) == (RANGES[1],)
+    assert due_ranges(details["parts"][:1], plan) == ()
+
+
+def test_differences_of_a_replaced_mirror_are_forgotten(tmp_path: Path) -> None:
+    """A resnapshot repairs them. They must not be reported again when the first chunk of the new copy was compared."""
+    directory = Directory(tmp_path)
+    found = Difference("missing", ("4",))
+    parts = (PartResult(0, None, "5", 9, 1), PartResult(1, "5", None, 9, 0))
+    result = TableResult("d.t", "diverged", differences=(found,), differences_total=1, parts=parts, at="2026-01-01")
+    summary, details = merged(None, NONE, result, 0)
+    save(directory, {"d.t": summary}, [details])
+    summaries = read_summaries(directory)
+    forget_replaced(directory, state(**{"d.t": replace(COPIED, generation=1)}), summaries)
+    summary, details = planned(summaries["d.t"], read_details(directory, "d.t"), RANGES, 1)
+    first = TableResult("d.t", "verified", parts=(PartResult(0, None, "5", 9, 0),), whole=False, at="2026-01-02")
+    assert merged(summary, details, first, 1)[0]["differences"] == 0

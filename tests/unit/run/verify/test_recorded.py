@@ -109,3 +109,49 @@ def test_shares() -> None:
     for wrong in ("0", "101%", "five", "-1"):
         with pytest.raises(SpecError):
             share(wrong)
+
+
+def test_differences_that_are_not_listed_are_not_forgotten() -> None:
+    """Only a thousand are listed. When those are gone, the part with the others is still different."""
+    many = tuple(Difference("missing", (str(n),), chunk=0) for n in range(3))
+    parts = (replace(PARTS[0], differences=3), replace(PARTS[1], differences=2))
+    whole = replace(diverged(WHOLE, *many), parts=parts, differences_total=5)
+    summary, details = merged(None, NONE, whole, 0)
+    first = replace(WHOLE, parts=PARTS[:1], whole=False)
+    left, kept = merged(summary, details, first, 0)
+    assert (left["verdict"], left["differences"]) == ("diverged", 2)
+    assert merged(left, kept, replace(WHOLE, parts=PARTS[1:], whole=False), 0)[0]["differences"] == 0
+
+
+def test_repaired_rows_leave_no_trace_in_their_parts() -> None:
+    """Rows named by key are in no part; when all differences are gone, no part has any, listed or not."""
+    parts = (replace(PARTS[0], differences=2), PARTS[1])
+    summary, details = merged(None, NONE, replace(diverged(WHOLE, FOUND), parts=parts, differences_total=2), 0)
+    keys = replace(WHOLE, parts=(), whole=False)
+    some, kept = merged(summary, details, keys, 0, [("4",)])
+    assert (some["verdict"], some["differences"], kept["parts"][0]["differences"]) == ("diverged", 1, 2)
+    found, kept = merged(summary, details, keys, 0, [("4",), ("5",)])
+    assert (found["verdict"], [part["differences"] for part in kept["parts"]]) == ("verified", [0, 0])
+
+
+def test_a_row_that_differs_still_is_counted_once() -> None:
+    """Another comparison of a range, which is none of the known parts, may find the same rows."""
+    summary, details = merged(None, NONE, diverged(WHOLE, FOUND), 0)
+    ranged = replace(
+        diverged(WHOLE, replace(FOUND, chunk=None)), whole=False, parts=(PartResult(None, "1", "9", 5, 1),)
+    )
+    assert merged(summary, details, ranged, 0)[0]["differences"] == 1
+
+
+def test_an_older_result_does_not_replace_a_later_one(tmp_path: Path) -> None:
+    """A command saves its summaries some time after it compared; another process may have found differences since."""
+    directory = Directory(tmp_path)
+    slow, fast = Recorder(directory), Recorder(directory)
+    slow.record(WHOLE, 0)
+    fast.record(replace(diverged(WHOLE, FOUND), at="2026-01-01T00:00:09Z"), 0)
+    fast.flush()
+    slow.flush()
+    assert read_summaries(directory)["d.t"]["verdict"] == "diverged"
+    slow.record(replace(WHOLE, at="2026-01-01T00:00:19Z"), 0)
+    slow.flush()
+    assert read_summaries(directory)["d.t"]["verdict"] == "verified"
