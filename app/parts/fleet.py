@@ -48,7 +48,7 @@ def show() -> None:
         "Find", key="find", bind="query-params", placeholder="Name, source or state", icon=":material/search:"
     )
     labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
-    states = right.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    states = right.pills("States", labels, selection_mode="multi", key="states", bind="query-params", wrap=True)
     bulk.draw(names)
     fleet(text or "", tuple(states))
 

@@ -37,8 +37,10 @@ def overview(where: Directory) -> None:
         "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
     )
     rows = sum(one.differences for one in found)
-    cells[2].metric("Rows that differ", f"{rows:,}")
-    cells[3].metric("Compared rows", words.count(sum(one.summary["rows"] for one in found if one.summary)))
+    compared = sum(one.summary["rows"] for one in found if one.summary)
+    # Before anything is compared, 0 would pass for a verdict.
+    cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
+    cells[3].metric("Compared rows", words.count(compared))
     st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
     st.caption(verification.schedule(data_light.verify_settings(where)))
     table_rows = [
@@ -53,6 +55,7 @@ def overview(where: Directory) -> None:
         column_config={"Page": columns.page()}
         | columns.time("Verified")
         | columns.figures("Rows", "Parts", "Version", "Took"),
+        placeholder=words.NOTHING,
         alt="The tables and whether they are verified",
     )
     messages.freshness(now)

@@ -75,15 +75,21 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
     done = counts["verified"]
     if done < len(able):
         headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
-        return Layer("Data", headline, "gray", (_stale(able), *notes), _TIP)
+        why = _stale(able)
+        return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     return Layer("Data", "Verified", "green", (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
     """Why the most tables are stale."""
-    (why, count), *_ = Counter(one.why for one in tables if one.state == "stale").most_common(1)
+    (why, count), *_ = Counter(_short(one.why) for one in tables if one.state == "stale").most_common(1)
     return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+
+
+def _short(why: str) -> str:
+    """The reason without its subject, which the light and the row name."""
+    return why.removeprefix("it was ")
 
 
 def _age_s(at: datetime, now: datetime) -> float:
@@ -112,7 +118,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
             "Version": _version(one.summary),
             "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
-            "Why": one.why[:1].upper() + one.why[1:],
+            "Why": _short(one.why)[:1].upper() + _short(one.why)[1:],
         }
         for one in tables
     ]
