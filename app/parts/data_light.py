@@ -28,6 +28,6 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     return verification.tables_of(names, read_summaries(where), verify_settings(where), now)
 
 
-def layer_of(where: Directory, now: datetime) -> Layer:
-    """The light."""
-    return verification.layer(tables_of(where, now), now)
+def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
+    """The light. current: whether the mirrors follow the source now."""
+    return verification.layer(tables_of(where, now), now, current=current)

@@ -59,8 +59,11 @@ def tables_of(
     return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
 
 
-def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
-    """The fourth light. It is green only if every table that can be verified is."""
+def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
+    """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
+
+    current: whether they do; without that, a verdict is only one of the past.
+    """
     counts = Counter(one.state for one in tables)
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)
@@ -78,7 +81,8 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
         why = _stale(able)
         return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
-    return Layer("Data", "Verified", "green", (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
+    colour = "green" if current else "gray"
+    return Layer("Data", "Verified", colour, (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
@@ -94,6 +98,13 @@ def _short(why: str) -> str:
 
 def _age_s(at: datetime, now: datetime) -> float:
     return round(max((now - at).total_seconds(), 0.0))
+
+
+def none_differ(one: VerifiedTable) -> str:
+    """What is known of a table without differences."""
+    if one.summary is None or not one.summary["last"]:
+        return "This table was not compared with its source yet."
+    return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
 
 
 def schedule(verify: Verify) -> str:
