@@ -26,6 +26,9 @@ st.html(
     # On a wide screen the header stands beside the navigation; a login needs more room.
     f"@media (min-width: 1280px) {{{_HEADER}:not(:has(.st-key-log-out)) {{{_BESIDE}}}}}"
     f"@media (min-width: 1680px) {{{_HEADER} {{{_BESIDE}}}}}"
+    # Between them there is room for the names of the pages and the number of alerts, but not for icons.
+    "@media (min-width: 1280px) and (max-width: 1399px) {[data-testid=stTopNavLink] > :has([data-testid=stIconMaterial])"
+    "{display: none}}"
     # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
     # In the dark theme, white has too little contrast with the primary colour.

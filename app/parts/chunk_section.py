@@ -226,5 +226,6 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
             st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, lineage(splits)), strict=True
         ):
             with column:
-                st.markdown(f"**{title}**")
+                explained = chunk_details.MEANINGS.get(title, ())
+                st.markdown(f"**{title}**", help=meaning.of(*explained) if explained else None)
                 st.table({label: words.escape(value) for label, value in facts}, border="horizontal", hide_header=True)

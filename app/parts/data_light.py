@@ -62,6 +62,6 @@ def table_layer(where: Directory, table: str, now: datetime) -> Layer:
     return verification.layer([one for one in tables_of(where, now) if one.table == table], now)
 
 
-def layer_of(where: Directory, now: datetime) -> Layer:
-    """The light of a pipeline."""
-    return verification.layer(tables_of(where, now), now)
+def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
+    """The light. current: whether the mirrors follow the source now."""
+    return verification.layer(tables_of(where, now), now, current=current)

@@ -48,7 +48,7 @@ def show() -> None:
         "Find", key="find", bind="query-params", placeholder="Name, source, state or tag", icon=":material/search:"
     )
     labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
-    states = st.pills("States", labels, selection_mode="multi", key="states", bind="query-params")
+    states = st.pills("States", labels, selection_mode="multi", key="states", bind="query-params", wrap=True)
     grouped = last.toggle("Group by source", key="grouped", bind="query-params")
     bulk.draw(names)
     fleet(text or "", tuple(states), grouped=grouped)

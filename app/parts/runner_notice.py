@@ -16,7 +16,8 @@ def away(where: Directory, runner: Runner) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.warning(
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
-            "Committed state is safe. The run continues when the source is reachable. Check the source and the network.",
+            "Committed state is safe. When the source answers, the run continues and reads what was committed meanwhile, "
+            "as long as the source keeps its binlog (*Source safe*). Check the source and the network.",
             icon=":material/cloud_off:",
         )
         if runner.away.attempt:

@@ -60,7 +60,7 @@ def _tables(where: Directory) -> None:
             messages.three_parts(
                 f"{one.table} stopped: {first}",
                 f"The other tables continue. {rest}",
-                remedy("table_stopped", one.table),
+                one.hint or remedy("table_stopped", one.table),
             )
     run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
@@ -286,6 +286,7 @@ def events(name: str) -> None:
         selection_mode="multi",
         key="kinds",
         bind="query-params",
+        wrap=True,
         help=meaning.of("chunk", "epoch", "redump", "resnapshot", "maintenance"),
     )
     text = right.text_input(
@@ -312,6 +313,8 @@ def _event(name: str, chosen: str) -> datetime | None:
             table = f" · {words.escape(line.table)}" if line.table else ""
             when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
             left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
+            if line.advice:
+                left.markdown(f"**What to do** {words.escape(line.advice)}")
             with st.expander("Journal line", icon=":material/data_object:"):
                 st.json(found.body)
     return None if found is None else found.ts + timedelta(minutes=1)
@@ -333,6 +336,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
                 "Who acts": acts[one.tone],
                 "Table": one.table,
                 "Page": places.table_address(name, one.table) if one.table else "",
+                "Event": places.address("live", pipeline=name, section="Events", event=f"{one.run}:{one.seq}"),
                 "What": one.text,
                 "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             }
@@ -344,13 +348,14 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
             key="events",
             height=560 if len(rows) > 14 else "auto",
             column_config={
-                **columns.time("Time", 150),
-                "Kind": st.column_config.TextColumn(width=80),
-                "Who acts": st.column_config.TextColumn(width=100),
+                **columns.time("Time", 145),
+                "Kind": st.column_config.TextColumn(width=75),
+                "Who acts": st.column_config.TextColumn(width=95),
                 "Table": st.column_config.TextColumn(width=120),
                 "Page": columns.page(),
+                "Event": columns.event(),
                 "Took": columns.figure(width=60),
-                "What": st.column_config.TextColumn(width=580),
+                "What": st.column_config.TextColumn(width=520),
             },
             alt="Events, newest first",
         )

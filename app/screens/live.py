@@ -44,7 +44,8 @@ def top(where: Directory, drawn_state: str) -> None:
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
     stopped = tuple(home.ask(table_queries.stopped, name))
-    health_strip.draw((*layers(runner, lag, recent, now, stopped), data_light.layer_of(where, now)))
+    data = data_light.layer_of(where, now, current=runner.works and not stopped)
+    health_strip.draw((*layers(runner, lag, recent, now, stopped), data))
     raised = home.firing(where, runner)
     # `runner_notice` has a panel for a failed or lost runner.
     noticed = ("run_failed", "runner_lost") if runner.problem else ()

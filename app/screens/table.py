@@ -37,8 +37,9 @@ def links(name: str, facts: Facts) -> None:
         )
         events = {"pipeline": name, "section": "Events", "contains": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
+        own = {"pipeline": name, "table": table}
+        st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)
         if access.operator():
-            own = {"pipeline": name, "table": table}
             st.page_link(places.EXPLORE, label="Explore this table", icon=":material/manage_search:", query_params=own)
             st.button(
                 "Redump this table",

@@ -10,6 +10,7 @@ import streamlit as st
 from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import verification, words
+from app.view.verification import VerifiedTable
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
@@ -37,8 +38,10 @@ def overview(where: Directory) -> None:
         "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
     )
     rows = sum(one.differences for one in found)
-    cells[2].metric("Rows that differ", f"{rows:,}")
-    cells[3].metric("Compared rows", words.count(sum(one.summary["rows"] for one in found if one.summary)))
+    compared = sum(one.summary["rows"] for one in found if one.summary)
+    # Before anything is compared, 0 would pass for a verdict.
+    cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
+    cells[3].metric("Compared rows", words.count(compared))
     st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
     st.caption(verification.schedule(data_light.verify_settings(where)))
     table_rows = [
@@ -53,6 +56,7 @@ def overview(where: Directory) -> None:
         column_config={"Page": columns.page()}
         | columns.time("Verified")
         | columns.figures("Rows", "Parts", "Version", "Took"),
+        placeholder=words.NOTHING,
         alt="The tables and whether they are verified",
     )
     messages.freshness(now)
@@ -116,12 +120,12 @@ def actions(where: Directory, table: str | None) -> None:
             st.markdown(f":{colour}[Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.]")
 
 
-def differences(where: Directory, table: str, details: Details) -> None:
+def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
     """The rows that differ, both sides of one of them, and the repair."""
-    found = details["differences"]
+    table, found = one.table, details["differences"]
     st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
     if not found:
-        st.caption("No row of this table is known to differ.")
+        st.caption(verification.none_differ(one))
         return
     st.dataframe(
         pd.DataFrame(verification.difference_rows(details)),
@@ -129,10 +133,10 @@ def differences(where: Directory, table: str, details: Details) -> None:
         key=f"differences-{table}",
         height=320 if len(found) > 8 else "auto",
         column_config={"Likely cause": columns.sentences()},
-        row_height=columns.height(one["cause"] for one in found),
+        row_height=columns.height(row["cause"] for row in found),
         alt="The rows that differ",
     )
-    keys = list(dict.fromkeys(verification.key_text(one) for one in found))
+    keys = list(dict.fromkeys(verification.key_text(row) for row in found))
     if st.session_state.get("key") not in keys:
         st.session_state["key"] = st.query_params.get("key") if st.query_params.get("key") in keys else keys[0]
     selection.note("key")
@@ -140,9 +144,9 @@ def differences(where: Directory, table: str, details: Details) -> None:
     chosen = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
     with right:
         _repair(where, table, len(keys))
-    for one in (one for one in found if verification.key_text(one) == chosen):
-        st.markdown(f"**{words.escape(str(one['kind']).capitalize())}** :gray[{words.escape(one['cause'])}]")
-        st.table(pd.DataFrame(verification.side_by_side(one)).set_index("Column"))
+    for row in (row for row in found if verification.key_text(row) == chosen):
+        st.markdown(f"**{words.escape(str(row['kind']).capitalize())}** :gray[{words.escape(row['cause'])}]")
+        st.table(pd.DataFrame(verification.side_by_side(row)).set_index("Column"))
 
 
 def _repair(where: Directory, table: str, rows: int) -> None:
@@ -243,7 +247,7 @@ def page() -> None:
         selection.no_table()
         return
     details = read_details(where, table)
-    differences(where, table, details)
+    differences(where, next(one for one in listed if one.table == table), details)
     parts(table, details)
 
 

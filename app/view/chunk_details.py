@@ -5,6 +5,8 @@ from app.view.lineage import UNSPLIT, Lineage, split_words
 from engine.history.chunk_queries import Chunk
 
 Group = tuple[str, list[tuple[str, str]]]
+MEANINGS = {"Watermarks and backfill": ("window", "watermark", "backfill"), "Where": ("reader", "epoch", "run")}
+"""The words of the glossary that explain a group."""
 
 
 def facts(chunk: Chunk, lineage: Lineage = UNSPLIT) -> list[Group]:
@@ -23,9 +25,9 @@ def _read(chunk: Chunk) -> list[tuple[str, str]]:
         ("Rows", words.NOTHING if chunk.rows is None else f"{chunk.rows:,}"),
         ("File size", words.size(chunk.bytes)),
         ("Time", words.duration(sum(known)) if known else words.NOTHING),
-        ("of it reading", words.duration(chunk.read_s)),
-        ("of it backfill", words.duration(chunk.backfill_s)),
-        ("of it writing", words.duration(chunk.write_s)),
+        ("reading", words.duration(chunk.read_s)),
+        ("backfill", words.duration(chunk.backfill_s)),
+        ("writing", words.duration(chunk.write_s)),
     ]
 
 
@@ -44,8 +46,8 @@ def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:
         ("High", chunk.high or words.NOTHING),
         ("Gap", _gap(chunk)),
         ("Backfill", changes),
-        ("of it upserted", words.count(chunk.backfill_upserted)),
-        ("of it deleted", words.count(chunk.backfill_deleted)),
+        ("upserted", words.count(chunk.backfill_upserted)),
+        ("deleted", words.count(chunk.backfill_deleted)),
     ]
 
 

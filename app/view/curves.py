@@ -47,6 +47,8 @@ class Curve:
     ticks: str
     """The number format of its axis."""
     line: Figure
+    area: Figure | None = None
+    """What fills the room below the line."""
 
     @property
     def most(self) -> float:
@@ -97,7 +99,8 @@ def _rate(
     name: str, unit: str, colour: str, times: Sequence[datetime], rates: Sequence[float | None], width: int
 ) -> Curve:
     ticks = _number_format(rates)
-    return Curve(unit, ticks, _line(name, colour, times, rates, width, f"%{{y:{ticks}}} {unit}", fill=True))
+    line = _line(name, colour, times, rates, width, f"%{{y:{ticks}}} {unit}")
+    return Curve(unit, ticks, line, _area(line, colour))
 
 
 def _curve(
@@ -192,8 +195,6 @@ def _line(
     values: Sequence[float | None],
     width: int,
     hover: str,
-    *,
-    fill: bool = False,
 ) -> Figure:
     xs: list[str] = []
     ys: list[float | None] = []
@@ -204,7 +205,7 @@ def _line(
             ys.append(None)
         xs.append(iso(at))
         ys.append(value)
-    line: Figure = {
+    return {
         "type": "scatter",
         "mode": "lines+markers",  # without markers, Plotly ignores clicks
         "marker": {"size": 8, "opacity": 0},
@@ -215,7 +216,27 @@ def _line(
         "connectgaps": False,
         "hovertemplate": f"{hover}<extra></extra>",
     }
-    return line | ({"fill": "tozeroy", "fillcolor": fade(colour, 0.15)} if fill else {})
+
+
+def _area(line: Figure, colour: str) -> Figure:
+    """The room below a line, which is empty in its gaps. Plotly fills a line with gaps slantingly across them."""
+    points = list(zip(line["x"], line["y"], strict=True))
+    xs, ys = [], []
+    for (_, before), (x, y), (_, after) in zip([("", None), *points], points, [*points[1:], ("", None)], strict=False):
+        if y is not None:
+            path = ([0.0] if before is None else []) + [y] + ([0.0] if after is None else [])
+            xs += [x] * len(path)
+            ys += path
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": xs,
+        "y": ys,
+        "line": {"width": 0},
+        "fill": "tozeroy",
+        "fillcolor": fade(colour, 0.15),
+        "hoverinfo": "skip",
+    }
 
 
 def summary(points: Sequence[Lag]) -> str:

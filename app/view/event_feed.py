@@ -45,6 +45,13 @@ class FeedLine:
     run: str
     seq: int
     """The sequence number of its first event."""
+    advice: str = ""
+    """What an operator must do; empty if nobody must act."""
+
+    @property
+    def whole(self) -> str:
+        """The text with the advice."""
+        return f"{self.text} {self.advice}".rstrip()
 
 
 def names(kinds: Iterable[str]) -> list[str]:
@@ -151,7 +158,8 @@ def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
         since = "retried since" if event.event == "error" else "read since, or planned again"
         text, tone = f"{failure(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
-    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq)
+    advice = for_console(str(body.get("hint") or "")) if tone == "red" else ""
+    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice)
 
 
 def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
@@ -159,9 +167,9 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         return _failure(event, body)
     if event == "alert.raised":
         repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
-        return f"Alert: {body.get('message')}{repeats} {for_console(body.get('hint') or '')}".rstrip(), "red"
+        return f"Alert: {body.get('message')}{repeats}", "red"
     if event == "chunk.parked":
-        return f"{failure(event, body)} {for_console(body.get('hint') or '')}".rstrip(), "red"
+        return failure(event, body), "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)
@@ -172,5 +180,4 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if body.get("retry_in_s") is not None:
         return describe(event, body), "orange"
-    parts = (failure(event, body), str(body.get("detail") or ""), for_console(str(body.get("hint") or "")))
-    return " ".join(part for part in parts if part), "red"
+    return f"{failure(event, body)} {body.get('detail') or ''}".rstrip(), "red"

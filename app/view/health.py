@@ -273,19 +273,16 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
         details.append("nothing read yet")
     elif runner.state == "starting":
         details.append("waiting for the first heartbeat")
-    if runner.host and runner.pid and runner.alive:
-        details.append(f"{runner.host}, pid {runner.pid}")
-    meaning = runner.style.meaning
-    return Layer(
-        "Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), f"{meaning}."
-    )
+    where = f" It runs on {runner.host}, pid {runner.pid}." if runner.host and runner.pid and runner.alive else ""
+    tip = f"{runner.style.meaning}.{where}"
+    return Layer("Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), tip)
 
 
 def phase_words(runner: Runner) -> str:
     """The phase in plain words."""
     return {
         "starting": "connecting",
-        "snapshot": "copying and streaming",
+        "snapshot": "copying",
         "streaming": "streaming",
     }.get(runner.phase or "", runner.phase or "")
 
@@ -328,7 +325,7 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     if lag.lag_s is None:
         return "Unknown", "gray", "no commit seen yet"
     if lag.lag_s < LAG_FINE_S:
-        return "Keeping up", "green", "published within seconds" if lag.lag_bytes else "nothing is waiting"
+        return "Keeping up", "green", "" if lag.lag_bytes else "nothing is waiting"
     known = [reading.lag_s for reading in recent if reading.lag_s is not None]
     if known and lag.lag_s < known[0]:
         return "Catching up", "orange", "the lag shrinks; nothing to do"
@@ -341,10 +338,10 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
     if lag is None:
         return Layer(title, "Not measured yet", "gray", ("measured after connecting",), tip)
-    position = lag.position or "no position committed yet"
+    tip += f" Committed position: {lag.position or 'none yet'}."
     left_s, stale = retention_left_s(runner, lag, now), stale_since(runner, lag, now)
     if left_s is None:
-        return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age", position), tip)
+        return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age",), tip)
     left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
     if left_s < RETENTION_RED_S:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
@@ -354,10 +351,10 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
             f"last measured at {words.time_of_day(stale)}",
             "orange" if runner.away is not None else "gray",
         )
-        return Layer(title, "No longer measured", colour, (left, measured, position), tip)
+        return Layer(title, "No longer measured", colour, (left, measured), tip)
     if left_s < RETENTION_AMBER_S:
-        return Layer(title, "Little retention left", "orange", (left, position), tip)
-    return Layer(title, "Safe", "green", (left, position), tip)
+        return Layer(title, "Little retention left", "orange", (left,), tip)
+    return Layer(title, "Safe", "green", (left,), tip)
 
 
 def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:

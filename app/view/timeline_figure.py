@@ -59,7 +59,7 @@ def figure(
     for n, curve in enumerate(curves):
         top = len(shown) * _STRIP + n * (_CURVE + _GAP) + _GAP
         axes[f"yaxis{n + 2}"] = _axis(curve, 1 - (top + _CURVE) / height, 1 - top / height)
-        data.append(curve.line | {"yaxis": f"y{n + 2}"})
+        data += [part | {"yaxis": f"y{n + 2}"} for part in (curve.area, curve.line) if part is not None]
     shapes = [*_bands(spans), *_lines(marks), *_levels(curves, levels)]
     return {
         "data": data,

@@ -59,8 +59,11 @@ def tables_of(
     return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
 
 
-def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
-    """The fourth light. It is green only if every table that can be verified is."""
+def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
+    """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
+
+    current: whether they do; without that, a verdict is only one of the past.
+    """
     counts = Counter(one.state for one in tables)
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)
@@ -74,9 +77,11 @@ def layer(tables: Sequence[VerifiedTable], now: datetime) -> Layer:
     done = counts["verified"]
     if done < len(able):
         headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
-        return Layer("Data", headline, "gray", (_stale(able), *notes), _TIP)
+        why = _stale(able)
+        return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
-    return Layer("Data", "Verified", "green", (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
+    colour = "green" if current else "gray"
+    return Layer("Data", "Verified", colour, (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
 
 
 def _where(tables: Sequence[VerifiedTable]) -> str:
@@ -89,12 +94,24 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
     """Why the most tables are stale."""
-    (why, count), *_ = Counter(one.why for one in tables if one.state == "stale").most_common(1)
+    (why, count), *_ = Counter(_short(one.why) for one in tables if one.state == "stale").most_common(1)
     return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+
+
+def _short(why: str) -> str:
+    """The reason without its subject, which the light and the row name."""
+    return why.removeprefix("it was ")
 
 
 def _age_s(at: datetime, now: datetime) -> float:
     return round(max((now - at).total_seconds(), 0.0))
+
+
+def none_differ(one: VerifiedTable) -> str:
+    """What is known of a table without differences."""
+    if one.summary is None or not one.summary["last"]:
+        return "This table was not compared with its source yet."
+    return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
 
 
 def schedule(verify: Verify) -> str:
@@ -119,7 +136,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
             "Version": _version(one.summary),
             "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
-            "Why": one.why[:1].upper() + one.why[1:],
+            "Why": _short(one.why)[:1].upper() + _short(one.why)[1:],
         }
         for one in tables
     ]

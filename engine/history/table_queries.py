@@ -51,6 +51,8 @@ class Progress:
     """copying, streaming, stopped or removed."""
     reason: str | None
     """Why it stopped."""
+    hint: str | None
+    """What to do about it."""
     approx_rows: int | None
     chunks: int
     estimated_chunks: int | None
@@ -140,7 +142,9 @@ progress AS (
 )
 
 _TABLE_STATES = """
-SELECT tbl, arg_max(state, (ts, seq)), arg_max(reason, (ts, seq)) FILTER (state = 'stopped') FROM stated
+SELECT tbl, arg_max(state, (ts, seq)), arg_max(reason, (ts, seq)) FILTER (state = 'stopped'),
+       arg_max(hint, (ts, seq)) FILTER (state = 'stopped')
+FROM stated
 WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 """
 
@@ -176,12 +180,13 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
         counts = counts | _counted(cursor, _UNSETTLED, asked)
     found = {}
     for table in {**known, **states}:
-        state, reason = states.get(table, (None, None))
+        state, reason, hint = states.get(table, (None, None, None))
         plan, count = known.get(table), counts.get(table, _Count()) if state != "removed" else _Count()
         found[table] = Progress(
             table,
             state,
             reason if state == "stopped" else None,
+            hint if state == "stopped" else None,
             plan.approx_rows if plan else None,
             count.chunks,
             plan.estimated_chunks if plan else None,
@@ -209,13 +214,13 @@ def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str,
 
 def _unplanned(table: str) -> Progress:
     """A table of which only changes are known."""
-    return Progress(table, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
+    return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
 
 
 def stopped(cursor: Cursor, pipeline: str) -> list[str]:
     """The names of the stopped tables."""
     rows = cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()
-    return sorted(table for table, state, _ in rows if state == "stopped")
+    return sorted(table for table, state, *_ in rows if state == "stopped")
 
 
 def copied_at(cursor: Cursor, pipeline: str, table: str) -> datetime | None:

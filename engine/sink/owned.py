@@ -414,7 +414,8 @@ class OwnedTables:
         raise DestinationError(
             f"Another writer keeps committing to {folder}: {_ATTEMPTS} attempts came too late.",
             detail="They wrote nothing; the table stays as it is.",
-            hint="Find out who writes there; only Tidemark should write to its tables, other tools rarely.",
+            hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the "
+            f"table: tidemark redump SPEC --table {self.table.full_name}",
         )
 
     def _check_term(self, log: DeltaLog, term: int) -> None:

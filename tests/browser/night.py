@@ -66,7 +66,7 @@ class Truth:
             if self.room:
                 found.append("Running")
                 if not self.stopped:
-                    found += ["running", "Keeping up"]
+                    found += ["running", "Keeping up", "Verified"]
         return tuple(found)
 
 

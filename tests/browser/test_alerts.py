@@ -80,7 +80,12 @@ def test_an_alert_is_counted_until_it_is_acknowledged_or_resolved(alerting: Aler
     counted(page, 1)
     shop.raise_alert("table_stopped", "shop.orders", message="shop.orders stopped: no date.", hint="Set invalid_dates.")
     counted(page, 2)
-    page.locator(".st-key-header").get_by_role("link", name="2 alerts").click()
+    badge = page.locator(".st-key-header").get_by_role("link", name="2 alerts")
+    badge_box, last_box = badge.bounding_box(), page.get_by_test_id("stTopNavLink").last.bounding_box()
+    assert badge_box is not None
+    assert last_box is not None
+    assert last_box["x"] + last_box["width"] < badge_box["x"], "the badge covers the navigation"
+    badge.click()
     expect(page).to_have_url(re.compile("/alerts$"))
     cards = page.locator("[class*='st-key-alert-shop-']")
     expect(cards).to_have_count(2)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from playwright.sync_api import expect
 
 from engine.directory import send_command
 from tests.browser.conftest import OpenPage
@@ -241,6 +242,7 @@ def lose_every_race(night: Night) -> None:
         night.server.execute("UPDATE d.audit SET v = v + 1")
         since_s = night.wait_for(lambda: "d.audit" in night.truth().stopped)
         night.shows("merge gave up", STOPPED, since_s)
+        expect(night.pages["Live"].get_by_text("Find out who writes there")).to_be_visible()
         photograph(night, "gave-up")
     finally:
         over.set()

@@ -1,12 +1,12 @@
 """The console on an overloaded machine: late messages must not break the page."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, Page, expect
 
 from engine.directory import Directory, send_command
 from tests.browser.conftest import OpenPage
@@ -51,7 +51,15 @@ def test_an_autorefresh_during_a_rerun_leaves_the_page_intact(starved: Starved, 
         tables, charts = panel.get_by_test_id("stDataFrame"), panel.get_by_test_id("stPlotlyChart")
         expect(tables).to_have_count(2)  # the second is that of the timeline's events, in a closed expander
         expect(charts).to_have_count(1)
-        boxes = [part.bounding_box() for part in (tables.first, panel.get_by_text("Time shown"), charts.first)]
-        tops = [box["y"] for box in boxes if box]
-        assert len(tops) == 3
+        tops = _tops(page, (tables.first, panel.get_by_text("Time shown"), charts.first))
         assert tops == sorted(tops)
+
+
+def _tops(page: Page, parts: Sequence[Locator]) -> list[float]:
+    """Where the parts begin. While an autorefresh draws a part, it has no place."""
+    for _ in range(40):
+        boxes = [box for part in parts if (box := part.bounding_box()) is not None]
+        if len(boxes) == len(parts):
+            return [box["y"] for box in boxes]
+        page.wait_for_timeout(500)
+    raise AssertionError("a part of the page has no place")

@@ -20,12 +20,13 @@ def point_at(page: Page, share: float) -> None:
 
 
 def hovers(page: Page, share: float) -> None:
-    """Point there until the values are shown: an autorefresh hides them."""
-    values = page.locator(".js-plotly-plot .hovertext").first
+    """Point there until the values and the crosshair are shown: an autorefresh hides them."""
+    values, crosshair = (page.locator(f".js-plotly-plot .{name}").first for name in ("hovertext", "spikeline"))
     for _ in range(20):
         point_at(page, share)
         with suppress(AssertionError):
-            return expect(values).to_be_visible(timeout=500)
+            expect(values).to_be_visible(timeout=500)
+            return expect(crosshair).to_be_attached(timeout=500)
     raise AssertionError("the timeline shows no values")
 
 
@@ -37,7 +38,6 @@ def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: 
         expect(strip.get_by_text(row, exact=True)).to_be_visible()
     expect(strip.get_by_text("Outages", exact=True)).to_have_count(0)
     hovers(page, 0.25)
-    expect(page.locator(".js-plotly-plot .spikeline").first).to_be_attached()
     events = page.get_by_role("tab", name="Events")
     for _ in range(5):
         hovers(page, 0.25)

@@ -204,11 +204,11 @@ def check_copying(live: Any, pipeline: Pipeline) -> None:
 def check_strip(screen: Screen, server: Server, pipeline: Pipeline, pid: int) -> None:
     """The three layers and the status line agree with the server's position and settings, the files and the process."""
     file, at = server.execute(POSITION[server.flavor])[0][:2]
-    assert screen.find(r"pid (\d+)") == (str(pid),)
-    assert screen.find(r"lag (\S+ \S+) · (\S+ \S+)  ·") == ("0 s", "0 B")
+    assert [one for one in screen.page.markdown if f"pid {pid}." in one.proto.help]
+    assert screen.find(r"lag (\S+ \S+) · (\S+ \S+) +· nothing is waiting") == ("0 s", "0 B")
     if server.flavor == "mysql":
         keeps_s = float(server.execute("SELECT @@binlog_expire_logs_seconds")[0][0])
-        lasts(screen.find(r"retention left (.*?)  ·")[0], keeps_s)
+        lasts(screen.find(r"retention left (.*)")[0], keeps_s)
     else:
         assert "the source purges by no known age" in screen.text
     line = r"Copy: (\S+)/\S+ rows, (\d+)/(\d+) chunks (\S+); Changes: (\S+); Lag: 0s 0B; (\S+); State: (\w+); ETA: (.*)"
@@ -287,11 +287,11 @@ def check_chunks(live: Any, server: Server, pipeline: Pipeline) -> None:
             assert facts["Gap"] == "none: exact snapshot"
         found = chosen["backfill"]
         assert facts["Backfill"].split()[0] == f"{found['changes']:,}"
-        says(facts["of it upserted"], found["upserted"])
-        says(facts["of it deleted"], found["deleted"])
+        says(facts["upserted"], found["upserted"])
+        says(facts["deleted"], found["deleted"])
         lasts(facts["Time"], sum(chosen["timings"].values()))
         for label, part in (("reading", "read"), ("backfill", "backfill"), ("writing", "write")):
-            lasts(facts[f"of it {label}"], chosen["timings"][part])
+            lasts(facts[label], chosen["timings"][part])
         assert (facts["Reader"], facts["Attempts"]) == (chosen["reader"], str(chosen["attempt"] + 1))
         epochs = {
             c["chunk"]: e["epoch"] for e in pipeline.epochs() for c in e["tables"].get(name, {}).get("chunks", [])

@@ -54,7 +54,9 @@ def moment(age: float, event: str, label: str = "", text: str | None = None, **m
 def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:
     """A table with this many chunks published."""
     waiting = chunks - done
-    return Progress(name, "snapshotting", None, approx, chunks, None, True, waiting, 0, 0, 0, done, rows, 0, None, None)
+    return Progress(
+        name, "snapshotting", None, None, approx, chunks, None, True, waiting, 0, 0, 0, done, rows, 0, None, None
+    )
 
 
 def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> Progress:

@@ -54,6 +54,17 @@ def test_rates_are_unknown_without_a_live_runner() -> None:
     assert [value is None for value in changes] == [False, False, True, True, False, False]
 
 
+def test_a_gap_is_not_filled() -> None:
+    """The room below a line ends at the base line where its values end."""
+    reads, lives = [read(50, 40), read(20, 10)], [(ago(60), ago(40)), (ago(20), NOW)]
+    (rows,) = curves_of(reads, [], [], (ago(60), NOW), lives, 10_000)
+    assert rows.area is not None
+    assert rows.area["y"] == [0, 100, 0, 0, 100, 0]
+    assert rows.area["x"] == [rows.line["x"][0]] * 3 + [rows.line["x"][3]] * 3
+    (seconds, _) = curves_of([], [], [lag(1, age=10)], (ago(60), NOW), [], 2000)
+    assert seconds.area is None
+
+
 def test_rates_have_units_of_the_thing() -> None:
     """Less than a change a second is a decimal, not `500m` changes; many have a prefix."""
     lives, shown = [(ago(60), NOW)], (ago(60), NOW)

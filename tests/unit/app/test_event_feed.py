@@ -97,20 +97,30 @@ def test_the_colour_shows_who_must_act() -> None:
     found = {line.text: line.tone for line in feed_lines([retried, final, ended])}
     assert found == {
         "Chunk 7: lost – attempt 3, next in 12 s": "orange",
-        "purged gone copy again": "red",
+        "purged gone": "red",
         "Run ended: failed, the source can no longer be followed": "red",
     }
 
 
+def test_the_advice_is_apart_from_the_text() -> None:
+    """The text fits its column; who opens the event reads both. A failure that is retried needs no advice."""
+    final = event(1, "error", message="purged", detail="gone", hint="Use tidemark redump SPEC --all.", retry_in_s=None)
+    retried = event(2, "error", message="away", hint="wait", attempt=1, retry_in_s=4)
+    found = {line.text: line for line in feed_lines([final, retried])}
+    assert found["purged gone"].advice == "Use page Redump, Everything."
+    assert found["purged gone"].whole == "purged gone Use page Redump, Everything."
+    assert [line.advice for line in found.values() if line.tone == "orange"] == [""]
+
+
 def test_an_alert_is_red_until_it_is_cleared() -> None:
-    """With the hint; repetitions are counted."""
+    """The advice is apart; repetitions are counted."""
     alert = {"kind": "runway", "table": None, "message": "It purges in 1.0 h.", "hint": "Keep it longer."}
     raised = event(1, "alert.raised", 9, **alert, repeat=0)
     again = event(2, "alert.raised", 8, **alert, repeat=2)
     cleared = event(3, "alert.cleared", 7, **{**alert, "message": "It purges in 9.0 h."}, repeat=2)
     assert [(line.text, line.tone, line.kind) for line in reversed(feed_lines([raised, again, cleared]))] == [
-        ("Alert: It purges in 1.0 h. Keep it longer.", "red", "Alerts"),
-        ("Alert: It purges in 1.0 h. (repeated 2 times) Keep it longer.", "red", "Alerts"),
+        ("Alert: It purges in 1.0 h.", "red", "Alerts"),
+        ("Alert: It purges in 1.0 h. (repeated 2 times)", "red", "Alerts"),
         ("Alert cleared: It purges in 9.0 h.", "gray", "Alerts"),
     ]
 

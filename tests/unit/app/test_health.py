@@ -103,6 +103,16 @@ def test_keeping_up_is_judged_by_size_and_direction(
     assert (layer.headline, layer.colour) == (headline, colour)
 
 
+def test_the_cards_of_a_healthy_pipeline_have_two_lines() -> None:
+    """Four cards stand beside each other at 1280 pixels. The host and the position are in the tooltips."""
+    copying = replace(runner(), host="a-long-name.of-a-host.example.com", phase="snapshot", heartbeat_age_s=0.999)
+    shown = layers(copying, lag(9.9, 999_900), [], NOW)
+    assert all(len(" · ".join(layer.details)) < 36 for layer in shown), shown
+    engine, _, source = shown
+    assert "a-long-name.of-a-host.example.com, pid" in engine.help
+    assert "Committed position: " in source.help
+
+
 def test_an_idle_source_is_no_lag() -> None:
     """The layer shows that nothing is waiting."""
     assert "nothing is waiting" in keeping_up_layer(runner(), lag(0.0, 0), [], NOW).details

@@ -9,6 +9,7 @@ from app.view.verification import (
     VerifiedTable,
     difference_rows,
     layer,
+    none_differ,
     part_cells,
     schedule,
     side_by_side,
@@ -81,7 +82,8 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     """The oldest table counts."""
     found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
     assert layer(found, NOW).details == ("2 d ago or later", "1 table cannot be verified")
-    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: it was not verified yet",)
+    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not verified yet",)
+    assert layer(tables(a=None, b=None), NOW).details == ("2 tables",)
     bad = summary(differences=3, by_kind={"missing": 2, "different": 1})
     assert layer(tables(a=SUMMARY, b=bad), NOW).details == ("in 1 table",)
     assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
@@ -108,6 +110,19 @@ def test_tables_that_need_an_operator_come_first() -> None:
     assert rows[1]["Position"] == rows[1]["Rows"] == rows[1]["Version"] == "—"
     assert rows[2]["Why"] == "It has no key"
     assert rows[4]["Verified"] == clock.parse_utc(SUMMARY["at"])
+
+
+def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
+    """Beside an outage, a stopped table or a lost runner, a verdict is one of the past."""
+    shown = layer(tables(a=SUMMARY), NOW, current=False)
+    assert (shown.headline, shown.colour) == ("Verified", "gray")
+
+
+def test_no_difference_is_no_verdict_before_a_comparison() -> None:
+    """A table that was never compared has no known difference either."""
+    (never, compared) = tables(a=None, b=SUMMARY)
+    assert none_differ(never) == "This table was not compared with its source yet."
+    assert none_differ(compared).startswith("No row of this table is known to differ.")
 
 
 def test_differences_side_by_side() -> None:

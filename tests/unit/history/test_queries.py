@@ -150,12 +150,12 @@ def test_a_lost_last_line_does_not_leave_chunks_behind(half: Simulation) -> None
 
 
 def test_a_stopped_table_keeps_its_reason(half: Simulation) -> None:
-    """Later lines about the state have no reason."""
-    half.write("table.state", table="shop.countries", state="stopped", reason="no such column")
+    """And its advice. Later lines about the state have none."""
+    half.write("table.state", table="shop.countries", state="stopped", reason="no such column", hint="Restore it.")
     half.now += timedelta(seconds=1)
     half.write("table.state", table="shop.countries", state="stopped", reason=None)
-    found = {one.table: one.reason for one in tables.progress(indexed(half), "shop")}
-    assert found == {"shop.orders": None, "shop.countries": "no such column"}
+    found = {one.table: (one.reason, one.hint) for one in tables.progress(indexed(half), "shop")}
+    assert found == {"shop.orders": (None, None), "shop.countries": ("no such column", "Restore it.")}
 
 
 def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:

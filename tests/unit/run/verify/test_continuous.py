@@ -39,8 +39,7 @@ def test_the_oldest_comes_first() -> None:
     assert oldest(tables, {"a": verified("2026-01-02")}) == "b"
     assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-01", "lagging")}) == "b"
     assert oldest(tables, {"a": verified("2026-01-02"), "b": verified("2026-01-03", "unverifiable")}) == "a"
-    was_verified = verified("2026-01-01")
-    was_verified.update(verdict="lagging", last="2026-01-04")
+    was_verified: Summary = {**verified("2026-01-01"), "verdict": "lagging", "last": "2026-01-04"}
     assert oldest(tables, {"a": was_verified, "b": verified("2026-01-02")}) == "b"
     assert oldest(tables, {"a": forgotten(verified("2026-01-02"), 1), "b": verified("2026-01-01")}) == "a"
     assert oldest(state(), {}) is None
