@@ -34,6 +34,7 @@ BUSY = [
     "live?pipeline=shop&section=Chunks&table=shop.orders&chunk=7",
     "table?pipeline=shop&table=shop.orders",
     "table?pipeline=shop",
+    "verify?pipeline=shop",
     "redump?pipeline=shop",
     "explore?pipeline=shop",
     "alerts",
@@ -55,7 +56,7 @@ BROKEN = [
     "explore?pipeline=legacy",
     "diagnostics?pipeline=legacy",
 ]
-EMPTY = ["", "alerts", "live", "table", "redump", "explore", "history", "diagnostics", "new"]
+EMPTY = ["", "alerts", "live", "table", "verify", "redump", "explore", "history", "diagnostics", "new"]
 VARIANTS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
 # The height of a page, or a random text while part of it is loading. Numbers may keep changing.
 _SHAPE = """() => {

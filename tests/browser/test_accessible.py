@@ -53,6 +53,7 @@ SOME = (
     "live?pipeline=shop&section=Chunks&table=shop.orders&chunk=7",
     "live?pipeline=gone",
     "table?pipeline=shop&table=shop.orders",
+    "verify?pipeline=shop",
     "redump?pipeline=shop",
     "explore?pipeline=shop",
     "alerts",

@@ -51,7 +51,7 @@ GARBAGE = (
 )
 NUMBERS = ("0", "2", "5", "6", "99", "-1", "1.5", "1e9", "nan", "inf", "9" * 30, "0x1", "two", "")
 RUNS = ("east/20261121-053000-a1b2", "west/20261121-053000-a1b2")
-PAGES = ("live", "table", "redump", "explore", "history", "alerts", "diagnostics", "new")
+PAGES = ("live", "table", "verify", "redump", "explore", "history", "alerts", "diagnostics", "new")
 SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
 Address = dict[str, list[str]]
 
@@ -144,6 +144,7 @@ def addresses(chance: random.Random) -> Iterator[tuple[str, Address]]:
         "keys": (0.3, ("17", "17\n18", '["de", 5]', "x" * 3000)),
         "compare": (0.4, (*RUNS, "gone/1", "east", "")),
         "runs-of": (0.5, (*TABLES, "all pipelines")),
+        "key": (0.3, NUMBERS),
         "draft": (0.5, (DRAFT, "0000ffff")),
         "step": (0.5, ("Connect", "Preflight", "Spark", "TOML")),
         "nonsense": (0.1, ("1",)),
@@ -323,7 +324,7 @@ def check(tab: Tab, name: str, address: Address, asked: Asked) -> None:
             check_live(page, address, pipeline)
         elif name == "table":
             check_table(page, address, TABLES[pipeline], None)
-        elif name == "explore":
+        elif name in ("explore", "verify"):
             check_table(page, address, captured(pipeline), captured(pipeline)[0])
         elif name == "redump":
             whole = named(address, "part") == "Everything" and named(address, "pipeline") == pipeline
