@@ -98,7 +98,7 @@ def actions(where: Directory, table: str | None) -> None:
                         args=(where, words_of, f"verify {key} {name}", click),
                     )
         report = where.verifications / _REPORT
-        if report.exists():
+        if access.operator() and report.exists():  # it has the rows
             st.download_button(
                 "Download the report",
                 report.read_bytes(),
@@ -126,6 +126,9 @@ def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
     st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
     if not found:
         st.caption(verification.none_differ(one))
+        return
+    if not access.operator():
+        st.caption("Operators see the rows.")
         return
     st.dataframe(
         pd.DataFrame(verification.difference_rows(details)),

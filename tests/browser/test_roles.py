@@ -4,11 +4,13 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from engine.directory import Directory
+from engine.verifications import save
 from tests.browser.conftest import OpenPage
 from tests.servers.oidc import CLIENT, SECRET, provider
 from tests.servers.server import free_port
@@ -40,6 +42,17 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
         start=real_now() - timedelta(seconds=30),
     )
     shop.advance(30)
+    differing: dict[str, Any] = {
+        "kind": "missing",
+        "key": ["5"],
+        "columns": [],
+        "cause": "it never arrived",
+        "mirror": None,
+        "chunk": 1,
+    }
+    differing["source"] = {"note": "a value of the source"}
+    save(shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [differing]}])
+    (shop.directory.verifications / "report.html").write_text("a value of the source")
     port = free_port()
     with provider([ADA, BOB, EVE]) as issuer, pytest.MonkeyPatch.context() as patch:
         (folder / "secrets.toml").write_text(SECRETS.format(port=port, client=CLIENT, secret=SECRET, issuer=issuer))
@@ -87,6 +100,10 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.goto(f"{url}/explore?pipeline=shop")
     expect(page.get_by_text("Page not found")).to_be_visible()
+    page.goto(f"{url}/verify?pipeline=shop&table=shop.orders")
+    expect(page.get_by_text("Operators see the rows.")).to_be_visible()
+    expect(page.get_by_text("a value of the source")).to_have_count(0)
+    expect(page.get_by_role("button", name="Download the report")).to_have_count(0)
 
     page = open_page(url)
     log_in(page, EVE)
@@ -97,6 +114,9 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
 
     log_in(page, ADA)
+    page.goto(f"{url}/verify?pipeline=shop&table=shop.orders")
+    expect(page.get_by_text("a value of the source").first).to_be_visible()
+    expect(page.get_by_role("button", name="Download the report")).to_be_visible()
     page.goto(f"{url}/live?pipeline=shop")
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("button", name="Pause pipeline").click()
