@@ -98,7 +98,7 @@ def actions(where: Directory, table: str | None) -> None:
                         args=(where, words_of, f"verify {key} {name}", click),
                     )
         report = where.verifications / _REPORT
-        if report.exists() and access.operator():
+        if access.operator() and report.exists():  # it has the rows
             st.download_button(
                 "Download the report",
                 report.read_bytes(),
@@ -128,7 +128,7 @@ def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
         st.caption(verification.none_differ(one))
         return
     if not access.operator():
-        st.caption("Only operators see rows.")
+        st.caption("Operators see the rows.")
         return
     st.dataframe(
         pd.DataFrame(verification.difference_rows(details)),

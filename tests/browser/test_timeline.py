@@ -1,5 +1,6 @@
 """The timeline on Live and in History: phases above the curves, and events that open with a click and with the keyboard."""
 
+import re
 from contextlib import suppress
 
 from playwright.sync_api import Page, expect
@@ -68,10 +69,8 @@ def test_an_address_opens_an_event(simulated: Console, open_page: OpenPage) -> N
 def test_a_past_run_has_a_timeline(simulated: Console, open_page: OpenPage) -> None:
     """In the history, below the comparison, if one run is selected."""
     page = open_page(f"{simulated.url}/history?runs-of=legacy")
-    frame = page.get_by_test_id("stDataFrame").first
-    frame.wait_for()
-    box = frame.bounding_box()
-    assert box is not None
-    page.mouse.click(box["x"] + 15, box["y"] + 50)
+    expect(page.get_by_text(re.compile("· 1 run"))).to_be_visible()
+    page.wait_for_timeout(1000)  # while the page is still drawn, Streamlit loses a selection
+    page.get_by_test_id("stDataFrame").first.click(position={"x": 18, "y": 51})
     expect(page.get_by_text("a click opens the closest event")).to_be_visible()
     expect(page.locator(".js-plotly-plot .ytick").get_by_text("Restarts", exact=True)).to_be_visible()
