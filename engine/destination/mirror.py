@@ -14,6 +14,9 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from engine.destination.delta_rows import rows_of
 from engine.errors import DestinationError
 
+UNREADABLE = (OSError, DeltaError, pa.ArrowException)
+"""What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of older versions."""
+
 
 @dataclass(frozen=True)
 class ForeignCommit:

@@ -12,9 +12,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pymysql
-from deltalake.exceptions import DeltaError
 
 from engine import clock
 from engine.capture.chunk.chunk_reader import ChunkRequest
@@ -22,6 +20,7 @@ from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
 from engine.destination.differences import DifferenceRow, append_differences
+from engine.destination.mirror import UNREADABLE
 from engine.directory import Directory, find_runner
 from engine.errors import (
     LedgerError,
@@ -64,10 +63,16 @@ _FEWEST_ROWS = 10_000
 class Verifier:
     """Verifies tables one by one. Close it at the end."""
 
-    def __init__(self, spec: Spec, directory: Directory, ended: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        directory: Directory,
+        ended: Callable[[], bool] = lambda: False,
+        committed: Committed | None = None,
+    ) -> None:
         """ended: whether to abandon the comparison."""
         self._spec, self._directory, self._ended = spec, directory, ended
-        self.committed = Committed(directory.ledger)
+        self.committed = committed or Committed(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._captured = CapturedTables(spec)
         self._session: ReaderSession | None = None
@@ -157,7 +162,7 @@ class Verifier:
             why, again = _clause(error), False
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
-        except (OSError, DeltaError, pa.ArrowException) as error:  # a vacuum may have deleted the files that were read
+        except UNREADABLE as error:  # a vacuum may have deleted the files that were read
             verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
         return TableResult(name, verdict, why, level=level), again
 
