@@ -150,6 +150,5 @@ def _paused(pipeline: Pipeline, verb: str) -> bool:
     """Pause or resume; True once it has happened."""
     if pipeline.events("run.state")[-1]["state"] == ("paused" if verb == "pause" else "running"):
         return True
-    sent = pipeline.command(verb, "--reason", "test")
-    assert sent.returncode == 0, sent.stdout + sent.stderr
+    pipeline.command(verb, "--reason", "test")  # refused until the runner is there
     return False

@@ -6,7 +6,6 @@ comparison is exact at a position that both sides have (`settling`).
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -37,7 +36,7 @@ from engine.run.commands.overrides import load_controls
 from engine.run.gtids import known_gtids
 from engine.run.tables.captured import CapturedTables
 from engine.run.verify.causes import explained
-from engine.run.verify.comparison import KINDS, Compared
+from engine.run.verify.comparison import KINDS
 from engine.run.verify.mirror_at import Committed, MirrorAt
 from engine.run.verify.recorded import Recorder, json_of
 from engine.run.verify.rows import differences_of
@@ -235,9 +234,6 @@ class Verifier:
                 "lagging",
                 f"no runner is alive, and the mirror lacks the last changes of {found.lacking:,} keys",
             )
-        counts = Counter[str]()
-        for _, compared in found.differences:
-            counts.update(_counts(compared))
         keys, table = check.differing_keys(), self._captured.tables[name]
         differences = differences_of(found, table)
         if differences and keys is not None:
@@ -255,7 +251,7 @@ class Verifier:
             rows=found.rows,
             differences=tuple(differences),
             differences_total=found.total,
-            by_kind={kind: counts[kind] for kind in KINDS if counts[kind]},
+            by_kind={kind: found.counts[kind] for kind in KINDS if found.counts[kind]},
             parts=tuple(found.parts),
             keys=keys,
         )
@@ -317,8 +313,3 @@ def _row(one: Difference, result: TableResult) -> DifferenceRow:
 
 def _clause(error: TidemarkError) -> str:
     return error.message[:1].lower() + error.message[1:].rstrip(".")
-
-
-def _counts(compared: Compared) -> dict[str, int]:
-    tables = compared.missing, compared.extra, compared.source, compared.duplicate
-    return {kind: len(rows) for kind, rows in zip(KINDS, tables, strict=True)}

@@ -12,7 +12,7 @@ from engine.plan.chunks import WHOLE
 from engine.run.verify import partitions, table_check
 from engine.run.verify.comparison import compare
 from engine.run.verify.settling import Settled
-from engine.run.verify.table_check import NumberedRange, TableCheck
+from engine.run.verify.table_check import Found, NumberedRange, TableCheck
 from engine.source.positions import Position
 
 
@@ -55,3 +55,16 @@ def test_keys_that_cannot_be_named_are_compared_once(tmp_path: Path, monkeypatch
     check.ranges([NumberedRange(0, WHOLE)])
     assert (check.found.total, check.found.parts[0].differences, check.found.rows) == (50, 50, 100)
     assert both.settled == 2  # and once again
+
+
+def test_rows_that_nobody_lists_are_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows of a large table may differ: they are counted, and their keys are held while a repair can name them."""
+    monkeypatch.setattr(table_check, "MOST_LISTED", 10)
+    monkeypatch.setattr(table_check, "MOST_NAMED", 250)
+    found = Found()
+    for n in range(4):
+        keys = range(n * 100, n * 100 + 100)
+        found.add(n, compare(rows({float(k): k for k in keys}), rows({float(k): k + 1 for k in keys}), ["k"]), ["k"])
+    assert (found.total, dict(found.counts)["different"]) == (400, 400)
+    assert [(part, len(one.source)) for part, one in found.differences] == [(0, 10)]
+    assert sum(map(len, found.keys)) == 200
