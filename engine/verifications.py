@@ -117,7 +117,7 @@ def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequen
         write_atomically(_file(directory, one["table"]), json.dumps(record, ensure_ascii=False, default=str))
     if not summaries:
         return
-    with _locked(directory):
+    with locked(directory):
         known = read_summaries(directory)
         newer = {
             name: one for name, one in summaries.items() if name not in known or _order(one) >= _order(known[name])
@@ -138,7 +138,9 @@ def _file(directory: Directory, table: str) -> Path:
 
 
 @contextmanager
-def _locked(directory: Directory) -> Iterator[None]:
+def locked(directory: Directory) -> Iterator[None]:
+    """Keep other processes from saving meanwhile. Not reentrant: `save` locks while it saves summaries. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
     with (directory.verifications / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -121,7 +121,7 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
     assert verify(pipeline, "--table", f"{database}.gone")["gone"]["verdict"] == "unverifiable"
     file.with_suffix(".away").rename(file)
 
-    _repair(pipeline, [f"--table={database}.{name}" for name in found if name != "zeros"])
+    _repair(pipeline, [f"--table={database}.{name}" for name in found])
     run(server, f"DROP TABLE {database}.dropped")
     assert verify(pipeline, f"--table={database}.dropped")["dropped"]["verdict"] == "lagging"
 
@@ -150,6 +150,5 @@ def _paused(pipeline: Pipeline, verb: str) -> bool:
     """Pause or resume; True once it has happened."""
     if pipeline.events("run.state")[-1]["state"] == ("paused" if verb == "pause" else "running"):
         return True
-    sent = pipeline.command(verb, "--reason", "test")
-    assert sent.returncode == 0, sent.stdout + sent.stderr
+    pipeline.command(verb, "--reason", "test")  # refused until the runner is there
     return False

@@ -206,7 +206,8 @@ class Alerts:
         if event.state == "streaming":
             yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
         elif event.state == "removed":
-            yield from self._clear(name, f"{event.table} was removed from the pipeline.", None)
+            for alert in (name, ("diverged", event.table)):
+                yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
         if event.state == "stopped" and name not in self.standing:

@@ -134,6 +134,8 @@ class Seen:
     def table_state(self, event: TableStateChanged) -> None:
         if event.state == "stopped":
             self.table_restarted(event)
+        elif event.state == "removed":
+            self.verifications.pop(event.table, None)
 
     def applied(self, event: SinkApplied) -> None:
         name = (event.table, event.kind)

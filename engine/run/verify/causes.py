@@ -21,7 +21,7 @@ from engine.capture.chunk.backfill import among
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.destination.mirror import ForeignCommit, Mirror
+from engine.destination.mirror import UNREADABLE, ForeignCommit, Mirror
 from engine.plan.named import identities
 from engine.run.verify.rows import plain
 from engine.run.verify.settling import one_of
@@ -111,7 +111,7 @@ def _changed_by_others(table: Table, schema: pa.Schema, mirror: Mirror, wanted: 
             continue
         try:
             before, after = (dict(_rows(table, schema, side, wanted)) for side in sides if side is not None)
-        except OSError:  # its files were vacuumed
+        except UNREADABLE:  # its files were vacuumed
             continue
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):

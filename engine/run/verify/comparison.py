@@ -42,6 +42,18 @@ class Compared:
         """The number of differences; a key may be both different and duplicate."""
         return sum(map(len, (self.missing, self.extra, self.source, self.duplicate)))
 
+    @property
+    def counts(self) -> dict[Kind, int]:
+        """The number of differences by kind."""
+        return dict(zip(KINDS, map(len, (self.missing, self.extra, self.source, self.duplicate)), strict=True))
+
+    def first(self, most: int) -> "Compared":
+        """At most so many differences of each kind, without the memory of the others."""
+        parts = (self.missing, self.extra, self.source, self.mirror, self.duplicate)
+        kept = [part if len(part) <= most else part.take(pa.array(range(most))) for part in parts]
+        missing, extra, source, mirror, duplicate = kept
+        return Compared(missing, extra, source, mirror, duplicate, self.equal)
+
     def keys(self, names: Sequence[str]) -> pa.Table:
         """The keys of all differences."""
         parts = (self.missing, self.extra, self.source, self.duplicate)

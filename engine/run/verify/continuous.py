@@ -9,15 +9,17 @@ It also writes to the journal what other processes have verified (`verify`, the 
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from engine import clock
-from engine.directory import Directory
+from engine.directory import Directory, read_alerts
 from engine.events import TableVerified
 from engine.journal import Journal
 from engine.ledger.state import State
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.run.helpers import Helpers
 from engine.run.redump.requests import bound_from
+from engine.run.verify.mirror_at import Committed
 from engine.run.verify.recorded import Recorder, forgotten, planned
 from engine.run.verify.scope import Scope
 from engine.run.verify.table_check import NumberedRange
@@ -47,8 +49,9 @@ class ContinuousVerifier:
     ) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._may_read = may_read
-        self._changed = summaries_changed(directory)
-        self._known = {name: one["last"] for name, one in read_summaries(directory).items()}
+        self._changed = 0.0
+        self._known = known_at_start(directory)
+        self._committed = Committed(directory.ledger)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
         self._thread.start()
@@ -66,7 +69,7 @@ class ContinuousVerifier:
                 self._report()
                 rested = clock.monotonic_s() - ended_s >= rest_s
                 if self._spec.verify.period != OFF and rested and self._may_read():
-                    verifier = verifier or Verifier(self._spec, self._directory, self._closing.is_set)
+                    verifier = verifier or Verifier(self._spec, self._directory, self._closing.is_set, self._committed)
                     rest_s, ended_s = self._compare(verifier), clock.monotonic_s()
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("verifier", error)
@@ -113,11 +116,29 @@ class ContinuousVerifier:
         changed = summaries_changed(self._directory)
         if changed == self._changed:
             return
+        tables = self._committed.state().tables
         self._changed = changed
         for name, one in read_summaries(self._directory).items():
-            if self._known.get(name) != one["last"]:
+            current = name in tables and tables[name].generation == one["generation"]
+            if current and self._known.get(name) != one["last"]:
                 self._known[name] = one["last"]
                 self._journal.write(TableVerified(table=name, differences=one["differences"], summary=one))
+
+
+def known_at_start(directory: Directory) -> dict[str, str]:
+    """The results that a run need not journal, by table: when it was compared.
+
+    Alerts and metrics must know the rows that differ, and that those of an alert do not differ any more: the table may have been
+    repaired while no runner was alive.
+    """
+    alerted = set[object]()
+    with suppress(ValueError, OSError, TypeError, KeyError):  # somebody may have damaged it
+        alerted = {alert.get("table") for alert in read_alerts(directory) if alert.get("kind") == "diverged"}
+    return {
+        name: one["last"]
+        for name, one in read_summaries(directory).items()
+        if not one["differences"] and name not in alerted
+    }
 
 
 def forget_replaced(directory: Directory, state: State, summaries: dict[str, Summary]) -> None:

@@ -14,6 +14,7 @@ from engine.verifications import (
     Details,
     PartState,
     Summary,
+    locked,
     no_details,
     read_details,
     read_summaries,
@@ -188,9 +189,10 @@ class Recorder:
         if (changed := summaries_changed(self._directory)) != self._known_at:
             self._known, self._known_at = read_summaries(self._directory), changed
         known = self._summaries.get(result.table) or self._known.get(result.table)
-        summary, details = merged(known, read_details(self._directory, result.table), result, generation, keys)
+        with locked(self._directory):  # two processes may have compared two parts of the table
+            summary, details = merged(known, read_details(self._directory, result.table), result, generation, keys)
+            save(self._directory, {}, [details])
         self._summaries[result.table] = summary
-        save(self._directory, {}, [details])
         if clock.monotonic_s() - self._saved_s > _SAVE_S:
             self.flush()
         return summary

@@ -9,6 +9,7 @@ A part is a range of the chunk key. Ranges of keys that only the server can orde
 compared at once, in partitions by a digest of the key.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ from engine.run.verify.mirror_at import MirrorAt
 from engine.run.verify.partitions import Partitions
 from engine.run.verify.settling import Settling, only
 from engine.run.verify.source_rows import SourceRows
-from engine.run.verify.verdicts import Incomparable, PartResult
+from engine.run.verify.verdicts import MOST_LISTED, Incomparable, PartResult
 
 _MOST_KEYS = 20_000
 """Keys that are compared exactly at the same time."""
@@ -52,7 +53,11 @@ class Found:
     rows: int = 0
     """Rows of the source that were compared."""
     differences: list[tuple[int | None, Compared]] = field(default_factory=list)
-    """With the number of the part that they are in."""
+    """The rows of at least the first `MOST_LISTED` differences, with the number of the part that they are in."""
+    keys: list[pa.Table] = field(default_factory=list)
+    """The keys of all differences, while they are at most `MOST_NAMED`."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """The number of differences by kind."""
     parts: list[PartResult] = field(default_factory=list)
     lacking: int = 0
     """Keys whose changes the mirror lacked."""
@@ -62,7 +67,22 @@ class Found:
     @property
     def total(self) -> int:
         """The number of differences."""
-        return sum(compared.total for _, compared in self.differences)
+        return self.counts.total()
+
+    def add(self, part: int | None, compared: Compared, key: Sequence[str]) -> None:
+        """Add differences. Rows that nobody will list are dropped: all rows of a large table may differ."""
+        before = self.total
+        self.counts.update(compared.counts)
+        if before < MOST_LISTED:
+            self.differences.append((part, compared.first(MOST_LISTED)))
+        if self.total <= MOST_NAMED:
+            self.keys.append(compared.keys(key))
+
+    def forget(self) -> None:
+        """Forget the differences, because all of them are found again."""
+        self.differences.clear()
+        self.keys.clear()
+        self.counts.clear()
 
 
 class TableCheck:
@@ -121,8 +141,7 @@ class TableCheck:
         """The keys of all differences as texts; None if they cannot name rows, or are more than a redump takes."""
         if self.found.total > MOST_NAMED:
             return None
-        parts = [compared.keys(self._key) for _, compared in self.found.differences]
-        named = self._named(pa.concat_tables(parts)) if parts else []
+        named = self._named(pa.concat_tables(self.found.keys)) if self.found.keys else []
         return None if named is None else tuple(dict.fromkeys(named))
 
     def _condition(self, limits: Range) -> pc.Expression | None:
@@ -187,7 +206,7 @@ class TableCheck:
         keys = self._named(pa.concat_tables([keys for _, keys in waiting]))
         if keys is None:  # of a table that is compared at once: all its differences are found again here
             part, self._settled = waiting[0][0], True
-            self.found.differences.clear()
+            self.found.forget()
             self.found.parts[part] = replace(self.found.parts[part], differences=0)
             self._settle_range(WHOLE, part)
             return
@@ -219,7 +238,7 @@ class TableCheck:
 
     def _report(self, part: int | None, found: Compared) -> None:
         if found.total:
-            self.found.differences.append((part, found))
+            self.found.add(part, found, self._key)
             self._note(part, 0, found.total)
 
     def _named(self, keys: pa.Table) -> list[Bound] | None:

@@ -6,7 +6,6 @@ comparison is exact at a position that both sides have (`settling`).
 
 import json
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
@@ -37,7 +36,7 @@ from engine.run.commands.overrides import load_controls
 from engine.run.gtids import known_gtids
 from engine.run.tables.captured import CapturedTables
 from engine.run.verify.causes import explained
-from engine.run.verify.comparison import KINDS, Compared
+from engine.run.verify.comparison import KINDS
 from engine.run.verify.mirror_at import Committed, MirrorAt
 from engine.run.verify.recorded import Recorder, json_of
 from engine.run.verify.rows import differences_of
@@ -63,10 +62,16 @@ _FEWEST_ROWS = 10_000
 class Verifier:
     """Verifies tables one by one. Close it at the end."""
 
-    def __init__(self, spec: Spec, directory: Directory, ended: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        directory: Directory,
+        ended: Callable[[], bool] = lambda: False,
+        committed: Committed | None = None,
+    ) -> None:
         """ended: whether to abandon the comparison."""
         self._spec, self._directory, self._ended = spec, directory, ended
-        self.committed = Committed(directory.ledger)
+        self.committed = committed or Committed(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._captured = CapturedTables(spec)
         self._session: ReaderSession | None = None
@@ -229,9 +234,6 @@ class Verifier:
                 "lagging",
                 f"no runner is alive, and the mirror lacks the last changes of {found.lacking:,} keys",
             )
-        counts = Counter[str]()
-        for _, compared in found.differences:
-            counts.update(_counts(compared))
         keys, table = check.differing_keys(), self._captured.tables[name]
         differences = differences_of(found, table)
         if differences and keys is not None:
@@ -249,7 +251,7 @@ class Verifier:
             rows=found.rows,
             differences=tuple(differences),
             differences_total=found.total,
-            by_kind={kind: counts[kind] for kind in KINDS if counts[kind]},
+            by_kind={kind: found.counts[kind] for kind in KINDS if found.counts[kind]},
             parts=tuple(found.parts),
             keys=keys,
         )
@@ -311,8 +313,3 @@ def _row(one: Difference, result: TableResult) -> DifferenceRow:
 
 def _clause(error: TidemarkError) -> str:
     return error.message[:1].lower() + error.message[1:].rstrip(".")
-
-
-def _counts(compared: Compared) -> dict[str, int]:
-    tables = compared.missing, compared.extra, compared.source, compared.duplicate
-    return {kind: len(rows) for kind, rows in zip(KINDS, tables, strict=True)}

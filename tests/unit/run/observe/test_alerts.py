@@ -98,6 +98,20 @@ def test_a_disk_that_fills_up_soon_raises_an_alert() -> None:
     assert notices(Alerts(Settings(disk_filling_s=0, for_s=0)), space(0, 1.0)) == []
 
 
+def test_rows_that_differ_raise_an_alert_until_they_do_not_or_their_table_is_removed() -> None:
+    """A removed table is not compared any more, so nothing else would clear it."""
+    alerts = Alerts(Settings())
+    differs, equals = (line("table.verified", n, table="d.t", differences=n, summary={}) for n in (3, 0))
+    assert notices(alerts, differs, differs, equals) == [
+        ("raised", "diverged", "d.t", 0),
+        ("cleared", "diverged", "d.t", 0),
+    ]
+    assert notices(alerts, differs, table(6, "removed")) == [
+        ("raised", "diverged", "d.t", 0),
+        ("cleared", "diverged", "d.t", 0),
+    ]
+
+
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.directory import Directory
+from engine.directory import Directory, list_text
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
-from engine.run.verify.continuous import due_ranges, forget_replaced, oldest, rest_s
+from engine.run.verify.continuous import due_ranges, forget_replaced, known_at_start, oldest, rest_s
 from engine.run.verify.recorded import forgotten, merged, planned
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verdicts import Difference, PartResult, TableResult
@@ -101,3 +101,12 @@ def test_differences_of_a_replaced_mirror_are_forgotten(tmp_path: Path) -> None:
     summary, details = planned(summaries["d.t"], read_details(directory, "d.t"), RANGES, 1)
     first = TableResult("d.t", "verified", parts=(PartResult(0, None, "5", 9, 0),), whole=False, at="2026-01-02")
     assert merged(summary, details, first, 1)[0]["differences"] == 0
+
+
+def test_what_a_run_journals_again(tmp_path: Path) -> None:
+    """Rows that differ, for its alerts and metrics; and a table that was repaired while no runner was alive and its alert stood."""
+    directory = Directory(tmp_path)
+    differs = merged(None, NONE, TableResult("d.t", "diverged", differences_total=1, at="2026-01-01"), 0)[0]
+    save(directory, {"d.a": differs, "d.b": verified("2026-01-02"), "d.c": verified("2026-01-03")}, [])
+    directory.alerts.write_text(list_text("alerts", [{"kind": "diverged", "table": "d.b"}]))
+    assert known_at_start(directory) == {"d.c": "2026-01-03"}
