@@ -146,6 +146,11 @@ def _repair(pipeline: Pipeline, chosen: list[str]) -> None:
     pipeline.finish(runner)
 
 
+def _alerted(pipeline: Pipeline, what: str) -> set[str]:
+    """The tables whose alert `diverged` was raised, or cleared."""
+    return {event["table"] for event in pipeline.events(f"alert.{what}") if event["kind"] == "diverged"}
+
+
 def _paused(pipeline: Pipeline, verb: str) -> bool:
     """Pause or resume; True once it has happened."""
     if pipeline.events("run.state")[-1]["state"] == ("paused" if verb == "pause" else "running"):
