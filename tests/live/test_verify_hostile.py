@@ -113,6 +113,7 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
         assert found_keys(found[name]) == keyed, name
         assert found[name]["differences_total"] == 12
     assert found_keys(found["vacuumed"]) == {"missing": {("7",)}}
+    assert "DELETE" in found["vacuumed"]["differences"][0]["cause"]
     assert found_keys(found["spelled"]) == {"extra": {("a ",), ("Á",)}}
     assert found_keys(found["dates"]) == {"different": {("0001-01-02",), ("0500-05-01",)}}
     assert found_keys(found["filtered"]) == {"different": {("90",)}}
@@ -144,6 +145,11 @@ def _repair(pipeline: Pipeline, chosen: list[str]) -> None:
         name: t["differences_total"] for name, t in verify(pipeline, *chosen).items() if t["differences_total"]
     } == {}
     pipeline.finish(runner)
+
+
+def _alerted(pipeline: Pipeline, what: str) -> set[str]:
+    """The tables whose alert `diverged` was raised, or cleared."""
+    return {event["table"] for event in pipeline.events(f"alert.{what}") if event["kind"] == "diverged"}
 
 
 def _paused(pipeline: Pipeline, verb: str) -> bool:

@@ -57,14 +57,24 @@ def explained(
     """The differences with their causes. schema: of the published rows. keys: the differences' keys; all can name rows."""
     wanted = identities(table, keys)
     images = _images(table, schema, changes, wanted)
-    changed = _changed_by_others(table, schema, mirror, wanted)
-    return [replace(one, cause=_cause(one, images.get(one.key, []), changed.get(one.key))) for one in differences]
+    changed, unread = _changed_by_others(table, schema, mirror, wanted)
+    found = []
+    for one in differences:
+        cause = _cause(one, images.get(one.key, []), changed.get(one.key))
+        if unread is not None and one.key not in changed and one.key not in images:
+            cause = f"perhaps {_written(unread)}, whose files are vacuumed; else {cause}"
+        found.append(replace(one, cause=cause))
+    return found
+
+
+def _written(commit: ForeignCommit) -> str:
+    at = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
+    return f"{commit.author} wrote to the mirror: version {commit.version} ({commit.operation}, {at})"
 
 
 def _cause(one: Difference, images: Sequence[_Image], foreign: ForeignCommit | None) -> str:
     if foreign is not None:
-        at = clock.utc_text(datetime.fromtimestamp(foreign.at_s, UTC))
-        return f"{foreign.author} wrote to the mirror: version {foreign.version} ({foreign.operation}, {at})"
+        return _written(foreign)
     if one.kind == "duplicate":
         return "rows were added to the mirror by something else than Tidemark"
     if not images:
@@ -102,21 +112,23 @@ def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) ->
     return out
 
 
-def _changed_by_others(table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table) -> dict[Key, ForeignCommit]:
-    """By key, the newest commit of another program that changed its row."""
+def _changed_by_others(
+    table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table
+) -> tuple[dict[Key, ForeignCommit], ForeignCommit | None]:
+    """By key, the newest commit of another program that changed its row; and the newest one that cannot be read any more."""
     found: dict[Key, ForeignCommit] = {}
+    unread: ForeignCommit | None = None
     for commit in mirror.foreign_commits(_MOST_COMMITS):
-        sides = mirror.at(commit.version - 1), mirror.at(commit.version)
-        if None in sides:
-            continue
+        sides = [side for n in (commit.version - 1, commit.version) if (side := mirror.at(n)) is not None]
         try:
-            before, after = (dict(_rows(table, schema, side, wanted)) for side in sides if side is not None)
-        except UNREADABLE:  # its files were vacuumed
+            before, after = (dict(_rows(table, schema, side, wanted)) for side in sides)
+        except (*UNREADABLE, ValueError):  # ValueError: a version's log is gone
+            unread = unread or commit
             continue
         for key in before.keys() | after.keys():
             if before.get(key) != after.get(key):
                 found.setdefault(key, commit)
-    return found
+    return found, unread
 
 
 def _rows(table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table) -> Iterator[tuple[Key, list[Any]]]:

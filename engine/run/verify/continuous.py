@@ -69,7 +69,7 @@ class ContinuousVerifier:
                 self._report()
                 rested = clock.monotonic_s() - ended_s >= rest_s
                 if self._spec.verify.period != OFF and rested and self._may_read():
-                    verifier = verifier or Verifier(self._spec, self._directory, self._closing.is_set, self._committed)
+                    verifier = verifier or Verifier(self._spec, self._directory, self._must_stop, self._committed)
                     rest_s, ended_s = self._compare(verifier), clock.monotonic_s()
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("verifier", error)
@@ -78,6 +78,10 @@ class ContinuousVerifier:
             else:
                 self._helpers.succeeded("verifier")
         self._closed(verifier)
+
+    def _must_stop(self) -> bool:
+        """Whether to abandon a comparison: a large table takes hours, and operators pause the pipeline at once."""
+        return self._closing.is_set() or not self._may_read()
 
     @staticmethod
     def _closed(verifier: Verifier | None) -> None:
@@ -96,8 +100,8 @@ class ContinuousVerifier:
         scope = Scope(tables=(name,), chunks=tuple(one.chunk for one in ranges if one.chunk is not None), ranges=ranges)
         recorder = Recorder(self._directory)
         result = verifier.table(name, scope, "rows")
-        if self._closing.is_set():
-            return 0.0
+        if self._closing.is_set() or (result.verdict == "lagging" and self._must_stop()):
+            return 0.0  # it was abandoned, and says nothing about the table
         verifier.record(recorder, result, scope)
         recorder.flush()
         first = name not in summaries or not summaries[name]["at"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from engine import clock
-from engine.directory import Directory, find_runner, send_command
+from engine.directory import Directory, find_runner, read_parked, send_command
 from engine.errors import TidemarkError
 from engine.events import CommandDone, CommandRefused
 from engine.journal import entry_from
@@ -86,6 +86,14 @@ class Repair:
                 )
             clock.sleep(_POLL_S)
 
+    def _wait_copied(self, table: str) -> None:
+        """Wait until a table is copied, because a resnapshot is answered when it begins. Raises as `_check_paused`."""
+        while not self._verifier.is_copied(table) and self._alive():
+            if any(chunk["table"] == table for chunk in read_parked(self._directory)):
+                return  # the verification that follows says that the snapshot is not complete
+            self._check_paused(table)
+            clock.sleep(_POLL_S)
+
     def _check_paused(self, table: str) -> None:
         """Raises TidemarkError if the runner is paused, or the copy of the table: nothing is redumped until that is resumed."""
         runner = find_runner(self._directory)
@@ -113,8 +121,7 @@ class Repair:
         say(f"{before.table}: verifying again")
         keys: tuple[Bound, ...] = before.keys if before.keys is not None and len(before.keys) <= _MOST_KEYS else ()
         scope = Scope(tables=(before.table,), keys=keys)
-        while not self._verifier.is_copied(before.table) and self._alive():  # a resnapshot is answered when it begins
-            clock.sleep(_POLL_S)
+        self._wait_copied(before.table)
         epoch = self._verifier.committed.state(fresh=True).epoch
         deadline_s = clock.monotonic_s() + 2 * self._spec.sink.max_merge_delay_s + 60
         while not self._verifier.has_merged(before.table, epoch) and clock.monotonic_s() < deadline_s:

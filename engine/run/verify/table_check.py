@@ -160,12 +160,19 @@ class TableCheck:
         """Compare the whole table, in partitions by a digest of the key."""
         with Partitions(self._source.request.folder, self._source.schema, self._key) as partitions:
             for _, rows in self._source.quick(WHOLE):
+                self._go_on()
                 partitions.source.add(rows)
             for rows in self._settling.batches(self._mirror()):
+                self._go_on()
                 partitions.mirror.add(rows)
             part = self._add_part(one)
             for source, mirror in partitions.pairs():
                 self._compare(part, None, source, mirror)
+
+    def _go_on(self) -> None:
+        """Raises Incomparable if the comparison is to be abandoned."""
+        if self._ended():
+            raise Incomparable("lagging", "the comparison was abandoned")
 
     def _add_part(self, one: NumberedRange) -> int:
         """Add a part without rows; returns its number."""
@@ -183,8 +190,7 @@ class TableCheck:
 
     def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
         """Compare the rows of both sides. limits: the range that they are all rows of."""
-        if self._ended():
-            raise Incomparable("lagging", "the comparison was abandoned")
+        self._go_on()
         compared = compare(source, mirror, self._key)
         self._note(part, source.num_rows)
         if not compared.total or self._settled:
@@ -217,6 +223,7 @@ class TableCheck:
     def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[Compared]:
         """Yield the differences of rows named by their keys."""
         for chosen in _batches(keys):
+            self._go_on()
             settled = self._settling.keys(chosen)
             self.found.lacking += settled.lacking
             if settled.compared.total:
@@ -229,6 +236,7 @@ class TableCheck:
     def _settle_range(self, limits: Range, part: int, *, counted: bool = False) -> None:
         """Compare a range exactly. counted: its rows were not counted yet."""
         for settled in self._settling.range(limits):
+            self._go_on()
             self.found.lacking += settled.lacking
             self._note(part, settled.rows if counted else 0)
             if settled.compared.total:

@@ -29,6 +29,7 @@ from engine.errors import (
     TableStoppedError,
     TidemarkError,
     TransientError,
+    is_disk_full,
 )
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import WHOLE
@@ -162,7 +163,10 @@ class Verifier:
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
         except UNREADABLE as error:  # a vacuum may have deleted the files that were read
-            verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
+            if is_disk_full(error):
+                why, again = "the disk for temporary files is full", False
+            else:
+                verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
         return TableResult(name, verdict, why, level=level), again
 
     def _compared(self, name: str, scope: Scope, level: Level) -> TableResult:
