@@ -268,7 +268,7 @@ def fail_over(night: Night, second: Server) -> None:
 
 
 def equal(night: Night, name: str) -> None:
-    """The mirror has the source's rows soon. After a race of a minute, its log has ten thousand commits to read."""
+    """The mirror has the source's rows soon, also beside other work on the machine."""
 
     def same() -> bool:
         try:
