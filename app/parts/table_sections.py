@@ -57,7 +57,9 @@ def top(where: Directory, table: str, drawn: tuple[str, str | None]) -> None:
     facts = facts_of(where, table, runner)
     if (runner.shown, facts.word) != drawn:
         st.rerun()
-    health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now)))
+    health_strip.draw(
+        (*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=facts.runner.works))
+    )
     if parts := table_page.stopped(facts):
         messages.three_parts(*parts)
     messages.freshness(now)

@@ -81,7 +81,7 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
-    return Layer("Data", "Verified", colour, (f"{words.duration(_age_s(oldest, now))} ago or later", *notes), _TIP)
+    return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)
 
 
 def _where(tables: Sequence[VerifiedTable]) -> str:

@@ -268,7 +268,7 @@ def fail_over(night: Night, second: Server) -> None:
 
 
 def equal(night: Night, name: str) -> None:
-    """The mirror has the source's rows within seconds."""
+    """The mirror has the source's rows soon, also beside other work on the machine."""
 
     def same() -> bool:
         try:
@@ -277,4 +277,4 @@ def equal(night: Night, name: str) -> None:
             return False
         return True
 
-    night.wait_for(same, 20)
+    night.wait_for(same, 60)

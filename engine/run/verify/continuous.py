@@ -146,12 +146,12 @@ def known_at_start(directory: Directory) -> dict[str, str]:
 
 
 def forget_replaced(directory: Directory, state: State, summaries: dict[str, Summary]) -> None:
-    """Save that tables which were resnapshotted since are not verified any more."""
-    replaced = {
-        name: forgotten(one, state.tables[name].generation)
-        for name, one in summaries.items()
-        if name in state.tables and one["generation"] != state.tables[name].generation
-    }
+    """Save that tables which were resnapshotted since are not verified any more, and that removed ones have no differences."""
+    replaced = dict[str, Summary]()
+    for name, one in summaries.items():
+        known = state.tables.get(name)
+        if (known is None and one["differences"]) or (known is not None and one["generation"] != known.generation):
+            replaced[name] = forgotten(one, one["generation"] if known is None else known.generation)
     if replaced:
         # What differed in the replaced mirror says nothing about the new one.
         save(directory, replaced, [no_details(name) for name in replaced])

@@ -81,7 +81,7 @@ def test_the_light(found: list[VerifiedTable], headline: str, colour: str) -> No
 def test_details_name_the_age_and_what_is_left_out() -> None:
     """The oldest table counts."""
     found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
-    assert layer(found, NOW).details == ("2 d ago or later", "1 table cannot be verified")
+    assert layer(found, NOW).details == ("within the last 2 d", "1 table cannot be verified")
     assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not verified yet",)
     assert layer(tables(a=None, b=None), NOW).details == ("2 tables",)
     bad = summary(differences=3, by_kind={"missing": 2, "different": 1})

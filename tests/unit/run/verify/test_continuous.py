@@ -101,6 +101,9 @@ def test_differences_of_a_replaced_mirror_are_forgotten(tmp_path: Path) -> None:
     summary, details = planned(summaries["d.t"], read_details(directory, "d.t"), RANGES, 1)
     first = TableResult("d.t", "verified", parts=(PartResult(0, None, "5", 9, 0),), whole=False, at="2026-01-02")
     assert merged(summary, details, first, 1)[0]["differences"] == 0
+    save(directory, {"d.t": merged(None, NONE, result, 0)[0]}, [])
+    forget_replaced(directory, state(), read_summaries(directory))
+    assert read_summaries(directory)["d.t"]["differences"] == 0, "the table was removed"
 
 
 def test_what_a_run_journals_again(tmp_path: Path) -> None:
