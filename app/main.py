@@ -42,6 +42,7 @@ st.html(
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")
 screen = st.navigation(places.pages(operator=access.operator()), position="top")
+selection.found_page(screen)
 st.set_page_config(page_title=badge.title(screen.title))
 with st.container(key="header", horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
     badge.draw(screen.title)

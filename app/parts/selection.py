@@ -9,6 +9,7 @@ from typing import Any, Literal
 from urllib.parse import parse_qs
 
 import streamlit as st
+from streamlit.navigation.page import StreamlitPage
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from app.parts import messages
@@ -42,6 +43,11 @@ def keep_address() -> None:
         if name not in st.query_params and values and (len(values) > 1 or values[0] != before):
             st.query_params[name] = values[-1]
     _seed()
+
+
+def found_page(page: StreamlitPage) -> None:
+    """Note the page that an address led to: before `st.navigation`, the first run of a session does not know it."""
+    st.session_state[_PAGE] = page._script_hash  # noqa: SLF001 - Streamlit has no public name for it
 
 
 def _seed() -> None:

@@ -70,7 +70,6 @@ def test_a_past_run_has_a_timeline(simulated: Console, open_page: OpenPage) -> N
     """In the history, below the comparison, if one run is selected."""
     page = open_page(f"{simulated.url}/history?runs-of=legacy")
     expect(page.get_by_text(re.compile("· 1 run"))).to_be_visible()
-    page.wait_for_timeout(1000)  # while the page is still drawn, Streamlit loses a selection
     page.get_by_test_id("stDataFrame").first.click(position={"x": 18, "y": 51})
     expect(page.get_by_text("a click opens the closest event")).to_be_visible()
     expect(page.locator(".js-plotly-plot .ytick").get_by_text("Restarts", exact=True)).to_be_visible()
