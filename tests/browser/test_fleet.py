@@ -61,6 +61,7 @@ def test_several_are_paused_by_name(stores: tuple[str, dict[str, Simulation]], o
     """Those and no others, although a filter and an address name more; then each can be resumed."""
     url, found = stores
     page = open_page(f"{url}/?find=store&bulk-0=store-07")
+    expect(page.locator("[data-testid=stDataFrame] [role=row]")).to_have_count(16)  # the page is complete
     page.get_by_text("Pause or start several").click()
     choose(page, "store-01", "store-04")
     expect(page.get_by_text("Pause store-01, store-04. Reading stops")).to_be_visible()
