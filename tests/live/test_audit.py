@@ -23,7 +23,7 @@ from tests.live.support.seed import seed_table
 from tests.live.support.source import COMPRESSED
 from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 
 _COLUMNS = 40
 """Of the types in one table: InnoDB's pages hold no more."""
@@ -180,6 +180,7 @@ def test_compressed_events_are_said_not_to_be_compared(
     assert found["not_compared"]["compressed"] > 0
 
 
+@on("mariadb")
 def test_a_log_without_names(
     flavor: str, server_with: Callable[..., Server], new_database: Callable[..., str], new_pipeline: PipelineFactory
 ) -> None:
@@ -198,6 +199,7 @@ def test_a_log_without_names(
     assert (found["images"], found["differences"], found["not_compared"]) == (6, 0, {})
 
 
+@on("mysql")
 def test_projections(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Published columns are compared. Masked ones are named; a table with a row filter is left out."""
     run(server, database, *SHOP, "CREATE TABLE {d}.f (id INT PRIMARY KEY, v INT)")
@@ -216,6 +218,7 @@ def _more_than(load: Workload, count: int) -> bool:
     return load.committed > count
 
 
+@on("mariadb")
 def test_a_running_pipeline(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Audits of a pipeline under load find no difference, with a redump and a schema change going on."""
     seed_table(server, database, "orders", 2000)
@@ -235,6 +238,7 @@ def test_a_running_pipeline(server: Server, database: str, new_pipeline: Pipelin
     assert found["differences"] == 0
 
 
+@on("mariadb")
 def test_a_purged_start_is_refused(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
@@ -301,6 +305,7 @@ DAMAGE: dict[str, tuple[Callable[[pa.Table], pa.Table], str, list[str], list[str
 """Damage to the change log of `shop`, and the difference that it makes: kind, key, columns."""
 
 
+@on("mysql")
 def test_damage_is_found(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Each damage to the change log is one difference, with its position, key and columns; exit code 6."""
     pipeline = shop(server, database, new_pipeline)

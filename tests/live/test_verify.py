@@ -21,7 +21,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create, kinds
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
-from tests.support.depth import depth
+from tests.support.depth import depth, on
 
 ROWS, CHUNK_ROWS = 3000, 300
 
@@ -212,6 +212,7 @@ def test_the_cause_is_named_and_repaired(server: Server, database: str, new_pipe
     assert_equal(source_table(server, database, "child"), pipeline.mirror("child"))
 
 
+@on("mysql")
 def test_without_a_runner(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Without a runner, a mirror that lacks changes is lagging, not diverged; a repair runs the pipeline."""
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")

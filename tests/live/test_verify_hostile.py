@@ -14,6 +14,7 @@ from tests.live.support.keyed import KEYED, create
 from tests.live.support.pipeline import Pipeline
 from tests.live.test_verify import damage, found_keys, unlogged, verify
 from tests.servers import Server
+from tests.support.depth import on
 
 ROWS = 1200
 NAMED = ("titled", "nullable", "falling", "general")
@@ -67,6 +68,7 @@ def fill(server: Server, database: str) -> None:
     )
 
 
+@on("mariadb")
 @pytest.mark.timeout(300)
 def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Tables of every odd kind are verified after odd changes; their damage is found, and repaired."""
