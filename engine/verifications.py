@@ -105,7 +105,7 @@ def read_details(directory: Directory, table: str) -> Details:
 
 
 def no_details(table: str) -> Details:
-    """The details of a table of which nothing is known."""
+    """The details of a table that was never compared."""
     return {"table": table, "complete": False, "parts": [], "differences": []}
 
 

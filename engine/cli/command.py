@@ -24,6 +24,15 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
+Chunks = Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")]
+Limits = Annotated[
+    tuple[str, str] | None,
+    typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
+]
+Keys = Annotated[
+    str,
+    typer.Option("--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."),
+]
 
 
 def _version(wanted: bool) -> None:

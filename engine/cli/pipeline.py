@@ -9,7 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from engine.cli.command import (
+    Chunks,
     Json,
+    Keys,
+    Limits,
     Reason,
     SpecFile,
     app,
@@ -211,17 +214,9 @@ def redump(
     everything: Annotated[
         bool, typer.Option("--all", help="All tables; also restarts a pipeline that lost its position.")
     ] = False,
-    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
-    limits: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
-    ] = None,
-    keys: Annotated[
-        str,
-        typer.Option(
-            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
-        ),
-    ] = "",
+    chunk: Chunks = "",
+    limits: Limits = None,
+    keys: Keys = "",
     request: Annotated[
         str,
         typer.Option(

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table as Grid
 
 from engine import clock
-from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import Chunks, Json, Keys, Limits, Reason, SpecFile, app, guarded, opened, out, print_json
 from engine.errors import DifferencesFoundError, SpecError
 
 if TYPE_CHECKING:
@@ -25,17 +25,9 @@ def verify(
     table: Annotated[
         list[str] | None, typer.Option("--table", help="A table (database.table); repeatable. By default, all.")
     ] = None,
-    chunk: Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")] = "",
-    limits: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
-    ] = None,
-    keys: Annotated[
-        str,
-        typer.Option(
-            "--keys", help="Rows by primary key: k1,k2, or a file with a key per line; several columns as JSON."
-        ),
-    ] = "",
+    chunk: Chunks = "",
+    limits: Limits = None,
+    keys: Keys = "",
     sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
     level: Annotated[
         str, typer.Option("--level", help="What is compared: counts or rows. checksum means rows.")

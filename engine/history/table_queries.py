@@ -213,7 +213,7 @@ def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str,
 
 
 def _unplanned(table: str) -> Progress:
-    """A table of which only changes are known."""
+    """A table that has changes and no plan."""
     return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
 
 

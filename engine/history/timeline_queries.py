@@ -76,11 +76,11 @@ _COPYING = """
 WITH base AS (
     SELECT coalesce(max(ts), TIMESTAMP '1970-01-01') AS ts FROM event
     WHERE pipeline = $pipeline AND event = 'run.started' AND ts <= $since),
-told AS (
+reported AS (
     SELECT ts, run, seq, tbl, CAST(body->>'$.state' = 'copying' AS INTEGER) AS copies FROM event
     WHERE pipeline = $pipeline AND event = 'table.state' AND ts >= (SELECT ts FROM base) AND ts < $until),
 steps AS (
-    SELECT ts, run, seq, copies - lag(copies, 1, 0) OVER (PARTITION BY run, tbl ORDER BY seq) AS step FROM told),
+    SELECT ts, run, seq, copies - lag(copies, 1, 0) OVER (PARTITION BY run, tbl ORDER BY seq) AS step FROM reported),
 counted AS (
     SELECT ts, run, seq, sum(step) OVER (PARTITION BY run ORDER BY seq ROWS UNBOUNDED PRECEDING) > 0 AS copies
     FROM steps WHERE step <> 0)

@@ -90,6 +90,8 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
             if aside.exists():
                 aside.rename(directory.ledger)
             raise
+        # Verifications are about versions that are not the newest any more.
+        shutil.rmtree(directory.verifications, ignore_errors=True)
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
 
 

@@ -152,8 +152,11 @@ def backed_up(world: World) -> None:
     assert refused.returncode == 5, "a runner lives"
     time.sleep(2.0)
     world.kill(runner)
+    verified = world.pipeline.home / "verify"
+    verified.mkdir(exist_ok=True)
     put_back = world.pipeline.command("restore", str(world.pipeline.folder / "backup.zip"))
     assert put_back.returncode == 0, put_back.stderr
+    assert not verified.exists(), "it was about later versions"
     result = world.run()
     assert result.returncode == 0, world.said
 

@@ -119,7 +119,7 @@ class Frames:
     anywhere: dict[int, str] = field(default_factory=dict)
     """The same for positions whose table is not known."""
     undecoded: dict[Name, str] = field(default_factory=dict)
-    """Tables of which no image can be decoded, with the reason."""
+    """Tables whose images cannot be decoded, with the reason."""
 
     def admit(self, packet: bytes) -> bool:
         """Note an event's position; return whether the package can read it and must."""
