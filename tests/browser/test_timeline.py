@@ -12,7 +12,7 @@ def point_at(page: Page, share: float) -> None:
     """Point at the lag below the timeline's strip, at this share of the width."""
     plot = page.locator(".js-plotly-plot").first
     expect(plot.locator(".barlayer .point").first).to_be_attached()
-    plot.locator(".draglayer").scroll_into_view_if_needed()
+    plot.scroll_into_view_if_needed()  # not one of its layers: an autorefresh replaces them
     box = plot.bounding_box()
     assert box is not None
     x, y = box["x"] + box["width"] * share, box["y"] + box["height"] * 0.3

@@ -69,6 +69,7 @@ class Stand:
         return {
             SPEC: str(self.folder / "shop.toml"),
             "backup.zip": str(self.folder / "backup.zip"),
+            "verified.html": str(self.folder / "verified.html"),
             "…": "shop.orders",
             "SHOP_PASSWORD=…": f"SHOP_PASSWORD={PASSWORD}",
         }.get(word, word)
