@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import bulk, columns, controls, data_light, home, messages, places
+from app.parts import bulk, columns, controls, data_light, home, messages, places, selection
 from app.parts.autorefresh import autorefresh
 from app.view import sparkline, words
 from app.view.health import layers
@@ -17,7 +17,6 @@ from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, series, table_queries
 
-_GROUPED = "grouped"
 _FEW = 4
 """Fewer pipelines need no filter."""
 _CARDS = 12
@@ -50,11 +49,9 @@ def show() -> None:
     )
     labels = list(dict.fromkeys(style.label for style in PIPELINE.values()))
     states = st.pills("States", labels, selection_mode="multi", key="states", bind="query-params", wrap=True)
+    selection.default("grouped", False)
+    grouped = last.toggle("Group by source", key="grouped", bind="query-params")
     bulk.draw(names)
-    # Not kept in the URL: a page that changes its URL right after it was opened often loses the first choice in the form above.
-    if _GROUPED not in st.session_state:
-        st.session_state[_GROUPED] = st.query_params.get(_GROUPED) == "True"
-    grouped = last.toggle("Group by source", key=_GROUPED)
     fleet(text or "", tuple(states), grouped=grouped)
 
 
