@@ -115,9 +115,9 @@ def actions(where: Directory, table: str | None) -> None:
             return
         if answer is not None:
             rows = sum(one["rows"] for one in answer["tables"])
-            total = sum(one["differences_total"] for one in answer["tables"])
-            colour, text = ("red", rows_differ(total)) if total else ("green", "no row differs")
-            st.markdown(f":{colour}[Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.]")
+            colour, text = verification.outcome({one["table"]: one["differences_total"] for one in answer["tables"]})
+            text = words.escape(f"Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.")
+            st.markdown(f":{colour}[{text}]")
 
 
 def differences(where: Directory, one: VerifiedTable, details: Details) -> None:

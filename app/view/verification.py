@@ -24,6 +24,9 @@ STATES: Mapping[State, tuple[str, str, str]] = {
 }
 """The label, colour and icon of each state."""
 
+_NAMED = 3
+"""At most so many tables are named in a sentence."""
+
 
 @dataclass(frozen=True)
 class VerifiedTable:
@@ -44,6 +47,15 @@ class VerifiedTable:
     def differences(self) -> int:
         """Rows that differ."""
         return self.summary["differences"] if self.summary else 0
+
+
+def outcome(differences: Mapping[str, int]) -> tuple[str, str]:
+    """The colour and the clause for a verification. differences: the rows that differ, by table."""
+    total, names = sum(differences.values()), [name for name, count in differences.items() if count]
+    if not total:
+        return "green", "no row differs"
+    more = f" and {words.plural(len(names) - _NAMED, 'more table')}" if len(names) > _NAMED else ""
+    return "red", f"{rows_differ(total)} in {', '.join(names[:_NAMED])}{more}"
 
 
 def tables_of(

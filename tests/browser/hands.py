@@ -192,3 +192,14 @@ def open_from_navigation(page: Page, name: str, press: Callable[[Locator], None]
             if urlsplit(page.url).path == path:
                 return
     raise AssertionError(f"three clicks on {name} did not open its page; the page is {page.url}")
+
+
+def select(page: Page, label: str, option: str) -> None:
+    """Select an option of a list by mouse. A list closes if the page moves below it; then it is opened again."""
+    field = page.get_by_role("combobox", name=label).first
+    for _ in range(5):
+        field.click()
+        with suppress(TimeoutError, AssertionError):
+            page.get_by_role("option", name=option, exact=True).click(timeout=3000)
+            return expect(field).to_have_value(option, timeout=5000)
+    raise AssertionError(f"{option} cannot be selected as {label}")

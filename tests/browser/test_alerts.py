@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from engine import clock
 from engine.sentences import remedy
 from tests.browser.conftest import OpenPage
-from tests.browser.hands import open_from_navigation
+from tests.browser.hands import open_from_navigation, select
 from tests.browser.test_console import healthy
 from tests.support.receiver import Receiver
 from tests.support.simulation import SimulatedTable, Simulation, real_now
@@ -163,14 +163,12 @@ def test_the_address_chooses_the_pipeline(alerting: Alerting, open_page: OpenPag
     """A pipeline that is not there is named, and the alerts of all are shown."""
     lagging(alerting.shop)
     page = open_page(f"{alerting.url}/alerts")
-    page.get_by_role("combobox", name="Pipeline").first.click()
-    page.get_by_role("option", name="crm", exact=True).click()
+    select(page, "Pipeline", "crm")
     expect(page).to_have_url(re.compile(r"/alerts\?pipeline=crm"))
     expect(page.get_by_text("No alert is firing")).to_be_visible()
     again = open_page(page.url)
     expect(again.get_by_text("No alert is firing")).to_be_visible()
-    page.get_by_role("combobox", name="Pipeline").first.click()
-    page.get_by_role("option", name="All pipelines").click()
+    select(page, "Pipeline", "All pipelines")
     expect(page).to_have_url(re.compile("/alerts$"))
     expect(page.get_by_text("75 s behind")).to_be_visible()
     missing = open_page(f"{alerting.url}/alerts?pipeline=gone")

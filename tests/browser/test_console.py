@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import CONTRASTS, Console, OpenPage
-from tests.browser.hands import HANDS, Keyboard, open_from_navigation
+from tests.browser.hands import HANDS, Keyboard, open_from_navigation, select
 from tests.support.depth import depth
 from tests.tools.demo import console
 
@@ -158,23 +158,19 @@ def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: O
         expect(page.get_by_text(text)).to_be_visible()
         expect(page.get_by_role("button", name="Redump")).to_have_count(0)
     page = open_page(f"{simulated.url}/redump?chunks=5")
-    pipelines = page.get_by_role("combobox", name="Pipeline")
-    pipelines.click()
-    page.get_by_role("option", name="shop", exact=True).click()
+    select(page, "Pipeline", "shop")
     expect(page.get_by_text("Choose a table").first).to_be_visible()
     expect(page).to_have_url(re.compile("pipeline=shop"))
     chunks = page.get_by_label("Chunks", exact=True)
     expect(chunks).to_have_value("")
-    page.get_by_role("combobox", name="Table").click()
-    page.get_by_role("option", name="shop.customers").click()
+    select(page, "Table", "shop.customers")
     chunks.fill("4")
     chunks.press("Enter")
     expect(page).to_have_url(re.compile(r"(?=.*table=shop\.customers)(?=.*chunks=4)(?=.*part=Chunks)"))
     again = open_page(page.url)
     expect(again.get_by_role("combobox", name="Table")).to_have_value("shop.customers")
     expect(again.get_by_label("Chunks", exact=True)).to_have_value("4")
-    pipelines.click()
-    page.get_by_role("option", name="billing", exact=True).click()
+    select(page, "Pipeline", "billing")
     expect(page.get_by_role("combobox", name="Table")).to_have_value("billing.invoices")
     expect(chunks).to_have_value("")
     healthy(page)

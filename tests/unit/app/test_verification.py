@@ -10,6 +10,7 @@ from app.view.verification import (
     difference_rows,
     layer,
     none_differ,
+    outcome,
     part_cells,
     schedule,
     side_by_side,
@@ -166,3 +167,11 @@ def test_the_schedule() -> None:
     assert "7 d" in schedule(Verify())
     assert "5%" in schedule(Verify())
     assert "off" in schedule(Verify(period="off"))
+
+
+def test_the_outcome_names_the_tables() -> None:
+    """At most three of them."""
+    assert outcome({"a.b": 0}) == ("green", "no row differs")
+    assert outcome({"a.b": 0, "a.c": 2}) == ("red", "2 rows differ in a.c")
+    assert outcome(dict.fromkeys("abcde", 1)) == ("red", "5 rows differ in a, b, c and 2 more tables")
+    assert outcome(dict.fromkeys("abcd", 1))[1].endswith("in a, b, c and 1 more table")
