@@ -41,13 +41,13 @@ def verify(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ.
+    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ, or a repair is not proved.
 
     It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
     """
     from engine.run.redump.requests import arguments_of
     from engine.run.runner import run_pipeline
-    from engine.run.verify.repair import Repair
+    from engine.run.verify.repair import Repair, unproven
     from engine.run.verify.report import report_of, write_report
     from engine.run.verify.scope import scope_of
     from engine.run.verify.verdicts import LEVELS, worst
@@ -61,7 +61,7 @@ def verify(
     try:
         arguments = arguments_of(table or [], chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
-        results = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
+        results = found = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
         if repair and worst(results) == "diverged":
             catch_up = partial(run_pipeline, spec, spec_file, "caught-up")
             say = (lambda _: None) if as_json else partial(out.print, markup=False)
@@ -74,7 +74,7 @@ def verify(
         write_report(report, report_of(spec, results, started))
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
-    if worst(results) == "diverged":
+    if worst(results) == "diverged" or unproven(found, results):
         raise typer.Exit(DifferencesFoundError.exit_code)
 
 

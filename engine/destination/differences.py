@@ -4,14 +4,18 @@ Rows are as published: masked columns are masked here too. The table keeps what 
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 FOLDER = "_tm_differences"
+MOST_FILES = 64
+"""With more files, they are compacted."""
 _SCHEMA = pa.schema(
     [
         ("found_at", pa.timestamp("us", "UTC")),
@@ -52,6 +56,15 @@ class DifferenceRow:
 
 
 def append_differences(root: Path, rows: Sequence[DifferenceRow]) -> None:
-    """Append rows; creates the table with the first ones. Commits by several programs do not conflict."""
-    if rows:
-        write_deltalake(root / FOLDER, pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA), mode="append")
+    """Append rows; creates the table with the first ones. Commits by several programs do not conflict.
+
+    Small files are compacted when they are many. Those that they replace stay for readers for a week.
+    """
+    if not rows:
+        return
+    write_deltalake(root / FOLDER, pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA), mode="append")
+    table = DeltaTable(root / FOLDER)
+    if len(table.file_uris()) > MOST_FILES:
+        with suppress(DeltaError):  # another program may compact it now
+            table.optimize.compact()
+            table.vacuum(dry_run=False)

@@ -28,6 +28,12 @@ _POLL_S = 0.3
 _TAIL_BYTES = 1 << 20
 
 
+def unproven(before: Sequence[TableResult], after: Sequence[TableResult]) -> list[TableResult]:
+    """The results after a repair of tables that diverged before, and are not verified now."""
+    diverged = {one.table for one in before if one.verdict == "diverged"}
+    return [one for one in after if one.table in diverged and one.verdict != "verified"]
+
+
 class Repair:
     """Repairs tables of one pipeline."""
 
