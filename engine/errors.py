@@ -162,7 +162,7 @@ class TableStoppedError(TidemarkError):
 
 
 class TableGoneError(TableStoppedError):
-    """The table was dropped or renamed. A new table of the same name replaces it."""
+    """The table was dropped or renamed, or its tablespace was discarded. A new table of the same name replaces it."""
 
 
 class DecodeError(TableStoppedError):

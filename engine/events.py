@@ -1,4 +1,6 @@
-"""The journal's events: one frozen dataclass each. `engine.journal` writes them, one JSON object a line.
+"""The journal's events: one frozen dataclass each; those of verification are in `engine.verification_events`.
+
+`engine.journal` writes them, one JSON object a line.
 
 A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the class's `NAME`)
 and the fields of the class, always all of them; `null` where a value is unknown. Positions are written `file:offset`. Durations are
@@ -16,7 +18,7 @@ from engine.errors import Failure, TidemarkError
 from engine.event_fields import Backfill, SourceFacts, SparkFacts
 
 EVENTS: dict[str, type["Event"]] = {}
-"""The classes below by their `NAME`."""
+"""The classes by their `NAME`; complete once `engine.journal` is imported."""
 Bounds = Sequence[str | None]
 """Lower and upper bound of a chunk as text; null where it is open."""
 
@@ -457,17 +459,6 @@ class TableMaintained(Event, name="sink.maintained"):
     added_files: int = 0
     added_bytes: int = 0
     duration_s: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableVerified(Event, name="table.verified"):
-    """A table was compared with its source."""
-
-    table: str
-    differences: int
-    """Rows that differ, as far as known."""
-    summary: Mapping[str, Any]
-    """`engine.verifications.Summary`."""
 
 
 @dataclass(frozen=True, kw_only=True)

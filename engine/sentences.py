@@ -70,6 +70,20 @@ ALERTS: Mapping[str, AlertText] = {
         "a verification of the table finds none",
         "Look at the rows on the page Verify, and repair them: tidemark verify SPEC --table {table} --repair",
     ),
+    "cascade": AlertText(
+        "Cascade not logged",
+        "a table has a new foreign key whose cascade the source does not log; one alert per table",
+        "the foreign key is gone",
+        "Rows of {table} may differ: repair them with tidemark verify SPEC --table {table} --repair. Replace the foreign key's ON "
+        "DELETE and ON UPDATE actions by statements; or keep verify.period short, and acknowledge the alert.",
+    ),
+    "binlog_filter": AlertText(
+        "Binlog filter",
+        "binlog-do-db or binlog-ignore-db now leave out a captured database",
+        "the binlog has all captured databases again",
+        "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what was left out: "
+        "tidemark verify SPEC --repair",
+    ),
     "run_failed": AlertText(
         "Run failed",
         "a run ends with an error, at once",
@@ -167,6 +181,16 @@ def numbers_of(event: Event) -> list[int]:
     return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(event.get("chunk") or 0)]
 
 
+def hidden(event: Event, table: str | None = None) -> str:
+    """The sentence for changes that the binlog lacks. table: if given, it is named too."""
+    names, of = ", ".join(map(str, event.get("names") or ())), f" of {table}" if table else ""
+    if event.get("kind") == "binlog_filter":
+        return f"The source leaves out of its binlog: {names}" if names else "The binlog has all captured databases"
+    if names:
+        return f"Foreign keys change rows{of} without an event in the binlog: {names}"
+    return f"No foreign key changes rows{of} without an event in the binlog any more"
+
+
 def _reason(event: Event) -> str:
     return f" – {event['reason']}" if event.get("reason") else ""
 
@@ -246,6 +270,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         if e.get("differences")
         else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),
+    "source.hidden": hidden,
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",
     "alert.cleared": lambda e: f"Alert cleared: {e.get('message')}",

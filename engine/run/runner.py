@@ -41,6 +41,7 @@ from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
 from engine.run.failover import failed_over
 from engine.run.final_checks import require_all_tables, require_published
+from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.space import SpaceMonitor
@@ -141,6 +142,7 @@ class _Run:
         self._control.source, self._away.answers = self._away, self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
         self._startup = Startup(self._control.activity)
+        self._hidden = Known(self._notifier.standing())
 
     def execute(self) -> None:
         """Run, and write the outcome to the journal whatever happens."""
@@ -294,6 +296,9 @@ class _Run:
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(verifier),
+            closing(
+                HiddenMonitor(source, self._journal, self._control.helpers, lambda: coordinator.state, self._hidden)
+            ),
         ):
             return coordinator.run(self._until)
 

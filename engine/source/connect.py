@@ -21,6 +21,7 @@ from engine.errors import (
     SourceAwayError,
     SourceChangedError,
     SourceLostError,
+    TableGoneError,
     TidemarkError,
     TransientError,
 )
@@ -77,6 +78,10 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     ),
     1146: (SchemaChangedError, "The table was dropped or renamed. The binlog will show it in a moment."),
     1176: (SchemaChangedError, "The index used to read it was dropped. The binlog will show it in a moment."),
+    1814: (
+        TableGoneError,
+        "Import a tablespace, and the table is copied and streamed again. Otherwise exclude it in source.tables.",
+    ),
     1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
     1044: (PreflightError, "Grant the user what `tidemark check` lists."),
     1045: (

@@ -5,12 +5,15 @@ leave behind (docs/verification.md).
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
-from engine.decode.schema import Table
 from engine.source.connect import Connection, Server, query, quote
 
 # REFERENTIAL_CONSTRAINTS has the rules, but MariaDB hides it from users with SELECT only.
+_RULES = """
+SELECT TABLE_NAME AS t, CONSTRAINT_NAME AS name FROM information_schema.REFERENTIAL_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = %s AND (DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
+ OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')) ORDER BY t, name"""
 _REFERRING = """
 SELECT DISTINCT TABLE_NAME AS t FROM information_schema.KEY_COLUMN_USAGE
 WHERE TABLE_SCHEMA = %s AND REFERENCED_TABLE_NAME IS NOT NULL"""
@@ -21,19 +24,30 @@ _LOGS_CASCADES = (9, 6)
 """From this version on, MySQL logs the rows that its foreign keys change. MariaDB does not."""
 
 
-def unlogged_cascades(connection: Connection, server: Server, tables: Sequence[Table]) -> dict[str, tuple[str, ...]]:
-    """By table, the foreign keys that change its rows without an event in the binlog. One statement per table that has one."""
+def unlogged_cascades(
+    connection: Connection, server: Server, tables: Collection[tuple[str, str]]
+) -> dict[str, tuple[str, ...]]:
+    """By table, the foreign keys that change its rows without an event in the binlog. tables: database and name.
+
+    One statement per database; on MariaDB also one per table with a foreign key.
+    """
     if server.flavor == "mysql" and server.version >= _LOGS_CASCADES:
         return {}
+    known, databases = set(tables), dict.fromkeys(database for database, _ in tables)
     found: dict[str, tuple[str, ...]] = {}
-    known = {table.full_name for table in tables}
-    for database in dict.fromkeys(table.database for table in tables):
+    if server.flavor == "mysql":
+        for database in databases:
+            for row in query(connection, _RULES, (database,)):
+                if (database, row["t"]) in known:
+                    name = f"{database}.{row['t']}"
+                    found[name] = (*found.get(name, ()), row["name"])
+        return found
+    for database in databases:
         for row in query(connection, _REFERRING, (database,)):
-            name = f"{database}.{row['t']}"
-            if name in known:
+            if (database, row["t"]) in known:
                 (definition,) = query(connection, f"SHOW CREATE TABLE {quote(database, row['t'])}")
                 if names := tuple(_CASCADE.findall(definition["Create Table"])):
-                    found[name] = names
+                    found[f"{database}.{row['t']}"] = names
     return found
 
 

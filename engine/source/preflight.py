@@ -265,7 +265,7 @@ def _hidden_changes(context: Context, tables: Sequence[Table]) -> list[Check]:
         if databases
         else "",
     )
-    unlogged = unlogged_cascades(context.connection, context.server, tables)
+    unlogged = unlogged_cascades(context.connection, context.server, [(table.database, table.name) for table in tables])
     named = "; ".join(f"{name} ({', '.join(keys)})" for name, keys in unlogged.items())
     cascades = Check(
         "cascades",

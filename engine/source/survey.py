@@ -1,6 +1,6 @@
 """Surveys the source for users who choose tables: every visible table, with its costs and risks.
 
-It only queries the catalog: a fixed number of statements per database, and one per table with a foreign key.
+It only queries the catalog: a fixed number of statements per database, and on MariaDB one per table with a foreign key.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ class Surveyed:
 def survey(connection: Connection, server: Server) -> list[Surveyed]:
     """Every base table visible to the user, ordered by name."""
     tables = read_tables(connection, list_tables(connection))
-    estimates, unlogged = statistics(connection, tables), unlogged_cascades(connection, server, tables)
+    estimates = statistics(connection, tables)
+    unlogged = unlogged_cascades(connection, server, [(table.database, table.name) for table in tables])
     return [
         Surveyed(table, estimates.get(table.full_name, Statistics(0, 0, 0)), unlogged.get(table.full_name, ()))
         for table in tables

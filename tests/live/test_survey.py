@@ -1,11 +1,13 @@
 """The survey of a source, as the console's table picker shows it, with no more grants than documented."""
 
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
 from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.hidden_changes import unlogged_cascades
 from engine.source.preflight import run_preflight, server_preflight
 from engine.source.survey import survey
 from tests.live.support.known_positions import ServerFactory
@@ -26,6 +28,9 @@ def test_a_survey_sees_keys_sizes_and_cascades(server: Server, database: str) ->
     with closing(open_connection(Endpoint(server.host, server.port, USER, PASSWORD))) as connection:
         who = describe(connection)
         found = {one.table.name: one for one in survey(connection, who) if one.table.database == database}
+        older = who if who.flavor == "mariadb" else replace(who, version=(8, 0, 14))
+        names = [(database, name) for name in found]
+        assert unlogged_cascades(connection, older, names) == {f"{database}.child": ("child_ibfk_1",)}
     assert list(found) == ["child", "heap", "parent", "strict"]
     assert (found["parent"].statistics.rows, found["parent"].statistics.engine) == (2, "InnoDB")
     assert (found["child"].table.key, found["heap"].table.key) == (("id",), ())

@@ -11,6 +11,8 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
+    cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
+                              names; cleared when they are gone (`run.observe.hidden_monitor`)
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -41,11 +43,11 @@ from engine.events import (
     SourceBack,
     SpaceMeasured,
     TableStateChanged,
-    TableVerified,
 )
 from engine.journal import Entry
-from engine.sentences import parked, remedy
+from engine.sentences import hidden, parked, remedy
 from engine.settings import Alerts as Settings
+from engine.verification_events import HiddenChanges, TableVerified
 from engine.wording import rows_differ
 
 Name = tuple[str, str | None]
@@ -206,7 +208,7 @@ class Alerts:
         if event.state == "streaming":
             yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
         elif event.state == "removed":
-            for alert in (name, ("diverged", event.table)):
+            for alert in (name, ("diverged", event.table), ("cascade", event.table)):
                 yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
@@ -229,6 +231,13 @@ class Alerts:
         elif name not in self.standing:
             message = f"{rows_differ(count, event.table)} from the source."
             yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+
+    def _hidden(self, event: HiddenChanges) -> Iterator[Notice]:
+        name, message = (event.kind, event.table), f"{hidden(event.to_json(), event.table)}."
+        if not event.names:
+            yield from self._clear(name, message, None)
+        elif name not in self.standing or self.standing[name].message != message:
+            yield self._raise(Alert(*name, None, None, message, remedy(*name), self._at, self._at))
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
         yield from self._clear(("source_away", None), "The source can be reached again.", None)
@@ -302,6 +311,7 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     SourceBack: Alerts._source,  # noqa: SLF001
     RunEnded: Alerts._ended,  # noqa: SLF001
     TableVerified: Alerts._verified,  # noqa: SLF001
+    HiddenChanges: Alerts._hidden,  # noqa: SLF001
 }
 
 

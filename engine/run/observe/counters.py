@@ -25,9 +25,9 @@ from engine.events import (
     SpaceMeasured,
     TableChanged,
     TableStateChanged,
-    TableVerified,
 )
 from engine.journal import Entry
+from engine.verification_events import TableVerified
 
 
 @dataclass

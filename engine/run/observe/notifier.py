@@ -15,7 +15,7 @@ from engine.events import ErrorReported
 from engine.journal import Entry, Journal
 from engine.posting import message
 from engine.run.helpers import Helpers
-from engine.run.observe.alerts import Alert, Alerts, Notice
+from engine.run.observe.alerts import Alert, Alerts, Name, Notice
 from engine.run.observe.webhook import Webhook
 from engine.settings import Spec, webhook
 
@@ -33,6 +33,10 @@ class Notifier:
         self._webhook: Webhook | None = None
         self._unsaved = False
         journal.listeners.append(self.hear)
+
+    def standing(self) -> list[Name]:
+        """The names of the active alerts."""
+        return list(self._alerts.standing)
 
     def connect(self) -> None:
         """Post to the webhook from now on, if there is one. Raises SpecError when its address is unknown."""

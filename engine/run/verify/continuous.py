@@ -13,7 +13,6 @@ from contextlib import suppress
 
 from engine import clock
 from engine.directory import Directory, read_alerts
-from engine.events import TableVerified
 from engine.journal import Journal
 from engine.ledger.state import State
 from engine.plan.chunks import Plan, Range, plan_from_dict
@@ -25,6 +24,7 @@ from engine.run.verify.scope import Scope
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verifier import Verifier
 from engine.settings import Spec
+from engine.verification_events import TableVerified
 from engine.verifications import PartState, Summary, no_details, read_details, read_summaries, save, summaries_changed
 from engine.verify_settings import OFF, Verify
 

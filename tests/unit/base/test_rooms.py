@@ -35,6 +35,7 @@ BASE |= {
     "throttle_settings",
     "startup",
     "tail",
+    "verification_events",
     "verifications",
     "verify_settings",
     "wording",

@@ -112,6 +112,36 @@ def test_rows_that_differ_raise_an_alert_until_they_do_not_or_their_table_is_rem
     ]
 
 
+def test_hidden_changes_raise_an_alert_until_they_are_gone() -> None:
+    """One per table, again with other names; and one for filters. Both say what to do."""
+
+    def found(at_s: float, kind: str, table: str | None, *names: str) -> Entry:
+        return line("source.hidden", at_s, kind=kind, table=table, names=names)
+
+    alerts = Alerts(Settings())
+    ((_, alert),) = alerts.hear(found(0, "cascade", "d.t", "a"))
+    assert alert.message == "Foreign keys change rows of d.t without an event in the binlog: a."
+    assert "tidemark verify SPEC --table d.t --repair" in alert.hint
+    assert notices(
+        alerts,
+        found(1, "cascade", "d.t", "a"),
+        found(2, "cascade", "d.t", "a", "b"),
+        found(3, "binlog_filter", None, "d"),
+        found(4, "cascade", "d.t"),
+        found(5, "binlog_filter", None),
+        found(6, "binlog_filter", None),
+    ) == [
+        ("raised", "cascade", "d.t", 0),
+        ("raised", "binlog_filter", None, 0),
+        ("cleared", "cascade", "d.t", 0),
+        ("cleared", "binlog_filter", None, 0),
+    ]
+    assert notices(alerts, found(7, "cascade", "d.t", "a"), table(8, "removed")) == [
+        ("raised", "cascade", "d.t", 0),
+        ("cleared", "cascade", "d.t", 0),
+    ]
+
+
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())

@@ -1,0 +1,121 @@
+"""Looks for changes that the binlog lacks, while the pipeline runs: cascades that the server does not log, and binlog filters.
+
+Preflight names those that are there at the start. This thread looks every ten minutes, and soon after a table was altered or added
+and after the source was away: it needs a restart for another filter. A look is one statement per database, and on MariaDB one more
+per table with a foreign key: 0.3 s for 5 000 of them.
+
+Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A filter always
+does: no run starts with one.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from engine import clock
+from engine.errors import SourceChangedError, TransientError
+from engine.events import SourceBack, TableChanged, TableStateChanged
+from engine.journal import Entry, Journal
+from engine.ledger.state import State
+from engine.run.helpers import Helpers
+from engine.run.tables.bootstrap import Source
+from engine.source.connect import open_connection
+from engine.source.hidden_changes import filtered_databases, unlogged_cascades
+from engine.verification_events import HiddenChanges
+
+INTERVAL_S = 600.0
+_LOOK_S = 0.5
+_REST_S = 2.0
+"""The shortest time between two looks, however many tables are altered."""
+_SHARE = 0.05
+"""The largest share of the time in which it looks."""
+_KINDS = ("cascade", "binlog_filter")
+
+Name = tuple[str, str | None]
+"""The kind, and the table whose rows a cascade changes: also the name of the alert."""
+Found = Mapping[Name, tuple[str, ...]]
+"""Foreign keys, or databases that the server leaves out."""
+
+
+class Known:
+    """What the run's first look found, and what was reported since. Pure.
+
+    alerted: the names of alerts that an earlier run left active.
+    """
+
+    def __init__(self, alerted: Iterable[Name]) -> None:
+        self._reported: dict[Name, tuple[str, ...] | None] = {name: None for name in alerted if name[0] in _KINDS}
+        self._at_start: dict[Name, frozenset[str]] | None = None
+
+    def news(self, found: Found, captured: Collection[str]) -> list[HiddenChanges]:
+        """The events of a look. captured: the full names of the tables; a removed one is forgotten, as its alert was cleared."""
+        if self._at_start is None:
+            cascades = {name: frozenset(names) for name, names in found.items() if name[0] == "cascade"}
+            self._at_start = {name: names for name, names in cascades.items() if name not in self._reported}
+        # A foreign key that is dropped and comes back is new.
+        self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
+        self._reported = {n: names for n, names in self._reported.items() if n[1] is None or n[1] in captured}
+        news = []
+        for name in sorted({*found, *self._reported}, key=str):
+            names = tuple(one for one in found.get(name, ()) if one not in self._at_start.get(name, ()))
+            if self._reported.get(name, ()) != names:
+                news.append(HiddenChanges(kind=name[0], table=name[1], names=names))
+            self._reported[name] = names
+        self._reported = {name: names for name, names in self._reported.items() if names}
+        return news
+
+
+class HiddenMonitor:
+    """Looks until it is closed. state: the committed state. known: the run's."""
+
+    def __init__(
+        self, source: Source, journal: Journal, helpers: Helpers, state: Callable[[], State], known: Known
+    ) -> None:
+        self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
+        self._asked, self._closing = threading.Event(), threading.Event()
+        self._asked.set()
+        journal.listeners.append(self._hear)
+        self._thread = threading.Thread(target=self._work, name="hidden changes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _hear(self, entry: Entry) -> None:
+        if isinstance(entry.event, TableChanged | TableStateChanged | SourceBack):
+            self._asked.set()
+
+    def _work(self) -> None:
+        ended_s, took_s = -INTERVAL_S, 0.0
+        while not self._closing.wait(_LOOK_S):
+            began_s = clock.monotonic_s()
+            asked = self._asked.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
+            if not asked and began_s - ended_s < INTERVAL_S:
+                continue
+            self._asked.clear()
+            try:
+                self._look()
+                self._helpers.succeeded("hidden changes")
+            except (TransientError, SourceChangedError):
+                pass  # others report that the source is away, or another server
+            except Exception as error:  # noqa: BLE001 - a helper's error must not end it
+                self._helpers.failed("hidden changes", error)
+            ended_s = clock.monotonic_s()
+            took_s = ended_s - began_s
+
+    def _look(self) -> None:
+        """Look once, and write the news to the journal. Raises TidemarkError."""
+        captured = self._state().tables
+        tables = [(table.table["database"], table.table["name"]) for table in captured.values()]
+        connection = open_connection(self._source.endpoint)
+        try:
+            filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
+            cascades = unlogged_cascades(connection, self._source.server, tables)
+        finally:
+            connection.close()
+        found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
+        if filtered:
+            found["binlog_filter", None] = tuple(filtered)
+        for event in self._known.news(found, captured):
+            self._journal.write(event)

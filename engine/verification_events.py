@@ -1,0 +1,30 @@
+"""The journal's events of verification, and of what only verification finds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.events import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableVerified(Event, name="table.verified"):
+    """A table was compared with its source."""
+
+    table: str
+    differences: int
+    """Rows that differ, as far as known."""
+    summary: Mapping[str, Any]
+    """`engine.verifications.Summary`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenChanges(Event, name="source.hidden"):
+    """Since the run began, the source can change rows without an event in its binlog; or it cannot any more."""
+
+    kind: str
+    """cascade or binlog_filter."""
+    table: str | None = None
+    """The table whose rows a cascade changes; null for a filter."""
+    names: Sequence[str] = ()
+    """The foreign keys, or the databases that the server leaves out. Empty: they are gone."""

@@ -1,0 +1,48 @@
+"""Which hidden changes are reported."""
+
+from engine.run.observe.hidden_monitor import Known
+
+A, B, FILTER = ("cascade", "d.a"), ("cascade", "d.b"), ("binlog_filter", None)
+CAPTURED = ("d.a", "d.b")
+News = list[tuple[str, str | None, tuple[str, ...]]]
+
+
+def news(known: Known, found: dict[tuple[str, str | None], tuple[str, ...]], *captured: str) -> News:
+    """The events of a look: kind, table, names."""
+    return [(one.kind, one.table, tuple(one.names)) for one in known.news(found, captured or CAPTURED)]
+
+
+def test_what_was_there_at_the_start_is_not_reported() -> None:
+    """A new foreign key of the same table is, and one that was gone in between. Nothing is reported twice."""
+    known = Known([])
+    assert news(known, {A: ("x",)}) == []
+    assert news(known, {A: ("x", "y"), B: ("z",)}) == [(*A, ("y",)), (*B, ("z",))]
+    assert news(known, {A: ("x", "y"), B: ("z",)}) == []
+    assert news(known, {B: ("z",)}) == [(*A, ())]
+    assert news(known, {A: ("x",), B: ("z",)}) == [(*A, ("x",))]
+
+
+def test_a_filter_is_always_reported() -> None:
+    """No run starts with one, so it is new."""
+    known = Known([])
+    assert news(known, {FILTER: ("d",)}) == [(*FILTER, ("d",))]
+    assert news(known, {FILTER: ("d", "e")}) == [(*FILTER, ("d", "e"))]
+    assert news(known, {}) == [(*FILTER, ())]
+    assert news(known, {}) == []
+
+
+def test_an_alert_of_an_earlier_run_stays_until_its_cause_is_gone() -> None:
+    """It may have gone while no runner was alive."""
+    known = Known([A, B, FILTER, ("lag", None)])
+    assert news(known, {A: ("x",)}) == [(*FILTER, ()), (*A, ("x",)), (*B, ())]
+    assert news(known, {A: ("x",)}) == []
+    assert news(known, {}) == [(*A, ())]
+
+
+def test_a_removed_table_is_forgotten() -> None:
+    """Its alert was cleared when it was removed. If it comes back, it is reported again."""
+    known = Known([])
+    news(known, {})
+    assert news(known, {B: ("z",)}) == [(*B, ("z",))]
+    assert news(known, {}, "d.a") == []
+    assert news(known, {B: ("z",)}) == [(*B, ("z",))]
