@@ -106,8 +106,6 @@ class Window:
 
 SETTLED = "coalesce(streamed.ts >= n.ts, FALSE)"
 """Whether a table has been copied completely since its newest plan `n`: then all of its chunks are published, whatever follows."""
-
-
 _LINES = 1 << 62
 """More than a journal can have."""
 _COMMITTED = 1 << 120
@@ -181,8 +179,8 @@ parked_at AS (
     SELECT tbl, chunk, max({moment()}) AS at FROM parked
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 progress AS (
-    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, bad.last AS b, done.run AS read_run, done.seq AS read_seq, done.ts AS read_at,
-           done.rows, done.attempt, done.started, done.ended,
+    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, bad.last AS b,
+           done.run AS read_run, done.seq AS read_seq, done.ts AS read_at, done.rows, done.attempt, done.started, done.ended,
            CASE WHEN done.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.run = (SELECT run FROM newest) THEN 'finished'
                 WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'

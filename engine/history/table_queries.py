@@ -147,6 +147,8 @@ FROM stated
 WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 """
 
+_PLANNED = "SELECT DISTINCT tbl FROM planned WHERE pipeline = $pipeline"
+
 _SUMS = "SELECT tbl, sum(changes)::BIGINT FROM changed WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl"
 
 _COPIED = """
@@ -214,6 +216,14 @@ def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str,
 def _unplanned(table: str) -> Progress:
     """A table that has changes and no plan."""
     return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
+
+
+def captured(cursor: Cursor, pipeline: str) -> list[str]:
+    """The names of the planned tables and of those with a state, without removed ones."""
+    states = cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()
+    names = {table for (table,) in cursor.execute(_PLANNED, {"pipeline": pipeline}).fetchall()}
+    removed = {table for table, state, *_ in states if state == "removed"}
+    return sorted(names.union(table for table, *_ in states) - removed)
 
 
 def stopped(cursor: Cursor, pipeline: str) -> list[str]:

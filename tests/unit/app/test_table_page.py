@@ -184,7 +184,7 @@ def test_a_table_that_is_copied_says_how_far() -> None:
     dead = facts(state=copying, progress=growing(10, 4, 40), by=LOST, reading=OLD)
     assert (copy_layer(dead, NOW).headline, copy_layer(dead, NOW).colour) == ("Incomplete", "gray")
     assert copy_layer(dead, NOW).details[0] == "4 of about 40 chunks read"
-    retrying = replace(table(10, 4), failed=2)
+    retrying = table(10, 4)._replace(failed=2)
     assert copy_layer(facts(state=copying, progress=retrying), NOW).headline == "Retrying"
 
 

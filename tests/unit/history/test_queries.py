@@ -166,6 +166,7 @@ def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
     assert (orders.state, orders.chunks, orders.expected_chunks, orders.copied) == ("removed", 0, 0, True)
     assert not orders.planned
     assert found["shop.countries"].planned
+    assert tables.captured(indexed(half), "shop") == ["shop.countries"]
 
 
 def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path: Path) -> None:
