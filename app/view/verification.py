@@ -83,9 +83,12 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
     if done < len(able):
-        headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
-        why = _stale(able)
-        return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
+        headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
+        if not any(one.summary and one.summary["last"] for one in able):
+            headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+        else:
+            why = _stale(able)
+        return Layer("Data", headline, "gray", (why, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
     return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)

@@ -48,7 +48,7 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
     save(where, {"d.t": SUMMARY}, [])
     assert [headline(NOW), headline(NOW + timedelta(days=13))] == ["Verified", "Verified"]
     assert len(read) == 2
-    assert headline(NOW + timedelta(days=15)) == "Not verified yet", "older than twice the period"
+    assert headline(NOW + timedelta(days=15)) == "Not verified", "older than twice the period"
     assert headline(NOW) == "Verified", "the clock was set back"
     names.append("d.u")
     assert headline(NOW) == "1 of 2 verified"
