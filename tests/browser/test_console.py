@@ -363,9 +363,9 @@ def test_a_lost_runner_is_shown_with_stale_numbers(simulated: Console, open_page
     expect(page.get_by_text(re.compile("lag up to .* since ")).first).to_be_visible()
     expect(page.get_by_text("Killed")).to_be_visible()
     expect(page.get_by_text(re.compile("1 line could not be parsed"))).to_be_visible()
-    headings = page.locator("[role=columnheader]")
-    expect(headings.filter(has_text="What")).to_have_count(1)
-    expect(headings.filter(has_text="Took")).to_have_count(0)  # none of these events has a duration
+    expect(page.locator("[role=columnheader]").last).to_have_text(
+        "What"
+    )  # and not *Took*, which none of these events has
     healthy(page)
 
 
@@ -499,8 +499,4 @@ def test_an_empty_home_has_the_idea_and_one_primary_button(
         expect(page).to_have_url(re.compile("/new"))
         for address in ("/live", "/history"):
             healthy(open_page(url + address))
-        for title in ("Table", "Verify", "Redump", "Explore", "Diagnostics"):
-            page = open_page(f"{url}/{title.lower()}")
-            expect(page.get_by_role("heading", name=title, exact=True)).to_be_visible()
-            expect(page.get_by_text("No pipelines yet")).to_be_visible()
-            healthy(page)
+        expect(open_page(f"{url}/redump").get_by_role("heading", name="Redump", exact=True)).to_be_visible()
