@@ -104,8 +104,6 @@ class Window:
     changes: int
 
 
-SETTLED = "coalesce(streamed.ts >= n.ts, FALSE)"
-"""Whether a table has been copied completely since its newest plan `n`: then all of its chunks are published, whatever follows."""
 _LINES = 1 << 62
 """More than a journal can have."""
 _COMMITTED = 1 << 120
@@ -126,16 +124,14 @@ def planned(which: str = "TRUE") -> str:
     `latest`: a row per table with its newest plan. `extent`: the same, and whether the table is completely split (a table that
     streams was copied completely). `plan`: a row per chunk with its newest bounds.
 
-    which: a condition for the tables, about `n`, the newest plan, and `streamed`.
+    which: a condition for the tables, about `tbl`.
     """
     return f"""
 WITH streamed AS (
     SELECT tbl, max(ts) AS ts FROM stated WHERE pipeline = $pipeline AND state = 'streaming' GROUP BY tbl),
 latest AS (
-    SELECT n.* FROM (
-        SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
-        QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1) n
-    LEFT JOIN streamed USING (tbl) WHERE {which}),
+    SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table) AND {which}
+    QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
 whole AS (
     SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
@@ -167,7 +163,7 @@ done AS (
            arg_max_null(started, place) AS started, arg_max_null(ended, place) AS ended FROM read GROUP BY ALL),
 taken AS (
     SELECT tbl, chunk, max({moment()}) AS at FROM assigned
-    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND tbl IN (SELECT tbl FROM latest) GROUP BY ALL),
 bad AS (
     SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max({moment()}) AS at FROM failed
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),

@@ -4,13 +4,13 @@ A table may be split while it is copied. Then `chunks` are those known now, `est
 statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from engine.history.chunk_queries import SETTLED, chunk_progress, moment, planned
+from engine.history.chunk_queries import planned
 from engine.history.fetch import Cursor, aware, fetch, part
+from engine.history.table_counts import Count, counts
 
 
 @dataclass(frozen=True)
@@ -93,20 +93,6 @@ def expected(known: int, estimated: int | None, *, complete: bool) -> int:
     return known if complete else max(known, estimated or 0)
 
 
-class _Count(NamedTuple):
-    """The chunks of a table, as in `Progress`."""
-
-    chunks: int = 0
-    waiting: int = 0
-    reading: int = 0
-    failed: int = 0
-    finished: int = 0
-    published: int = 0
-    rows: int = 0
-    first_started: datetime | None = None
-    last_ended: datetime | None = None
-
-
 _PLANS = (
     planned()
     + """
@@ -114,30 +100,6 @@ SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coal
        complete, last_chunk
 FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM plan GROUP BY tbl) USING (tbl) ORDER BY tbl
 """
-)
-
-_COUNTED = """
-SELECT tbl, count(*), count(*) FILTER (state = 'waiting'), count(*) FILTER (state = 'reading'), count(*) FILTER (state = 'failed'),
-       count(*) FILTER (state = 'finished'), count(*) FILTER (state = 'published'),
-       coalesce(sum(rows) FILTER (state IN ('finished', 'published')), 0)::BIGINT, min(started), max(ended)
-FROM progress GROUP BY tbl
-"""
-_UNSETTLED = chunk_progress(f"NOT {SETTLED}") + _COUNTED
-
-# Without the epochs, which come every few seconds.
-_SETTLED = (
-    planned(SETTLED)
-    + f"""
-, done AS (
-    SELECT tbl, chunk, lower, upper, max(ts) AS ts, arg_max_null(rows, {moment()}) AS rows,
-           arg_max_null(started, {moment()}) AS started, arg_max_null(ended, {moment()}) AS ended FROM finished
-    WHERE pipeline = $pipeline AND tbl IN (SELECT tbl FROM latest) GROUP BY ALL),
-progress AS (
-    SELECT plan.tbl, 'published' AS state, done.rows, done.started, done.ended FROM plan
-    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.ts >= plan.planned_at
-        AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper)
-"""
-    + _COUNTED
 )
 
 _TABLE_STATES = """
@@ -173,16 +135,13 @@ def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
 
 def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
     """The progress of each table without its changes. Only while tables are copied does it depend on epochs."""
-    asked = {"pipeline": pipeline, "table": None}
     states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
-    counts = part(cursor, _settled, pipeline)
+    chunks = counts(cursor, pipeline)
     known = {plan.table: plan for plan in part(cursor, plans, pipeline)}
-    if known.keys() - counts.keys():
-        counts = counts | _counted(cursor, _UNSETTLED, asked)
     found = {}
     for table in {**known, **states}:
         state, reason, hint = states.get(table, (None, None, None))
-        plan, count = known.get(table), counts.get(table, _Count()) if state != "removed" else _Count()
+        plan, count = known.get(table), chunks.get(table, Count()) if state != "removed" else Count()
         found[table] = Progress(
             table,
             state,
@@ -203,14 +162,6 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
             count.last_ended,
         )
     return found
-
-
-def _settled(cursor: Cursor, pipeline: str) -> dict[str, _Count]:
-    return _counted(cursor, _SETTLED, {"pipeline": pipeline, "table": None})
-
-
-def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str, _Count]:
-    return {row[0]: _Count._make(map(aware, row[1:])) for row in cursor.execute(sql, asked).fetchall()}
 
 
 def _unplanned(table: str) -> Progress:
