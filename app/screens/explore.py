@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, home, meaning, messages, places, saved, selection, welcome
+from app.parts import access, home, meaning, messages, page_head, places, saved, selection
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -244,16 +244,8 @@ def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
 
 def page() -> None:
     """The page."""
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Explore", anchor=False)
-    if not found:
-        welcome.brief("Here you can query published tables.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Explore", "Here you can query published tables.")
     if where is None:
-        selection.unselected()
         return
     from engine.explore.queries import published_tables, quoted
 

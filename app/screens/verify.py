@@ -7,7 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection, welcome
+from app.parts import access, columns, controls, data_light, engine, jobs, messages, page_head, places, selection
 from app.parts.autorefresh import autorefresh
 from app.view import verification, words
 from app.view.verification import VerifiedTable
@@ -227,16 +227,8 @@ def parts(table: str, details: Details) -> None:
 
 def page() -> None:
     """The page."""
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Verify", anchor=False)
-    if not found:
-        welcome.brief("Here you can see whether their mirrors equal the source.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Verify", "Here you can see whether their mirrors equal the source.")
     if where is None:
-        selection.unselected()
         return
     overview(where)
     listed = data_light.tables_of(where, clock.utc_now())

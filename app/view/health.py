@@ -319,7 +319,7 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     """Headline, colour and detail of a measured lag."""
     if stale is not None:
         colour = "orange" if runner.away is not None else "gray"
-        return "No longer measured", colour, f"last measured at {words.time_of_day(stale)}"
+        return "Not current", colour, f"since {words.time_of_day(stale)}"
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
     if lag.lag_s is None:
@@ -347,11 +347,8 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
         return Layer(title, "About to be purged", "red", (left, do), tip)
     if stale is not None:
-        measured, colour = (
-            f"last measured at {words.time_of_day(stale)}",
-            "orange" if runner.away is not None else "gray",
-        )
-        return Layer(title, "No longer measured", colour, (left, measured), tip)
+        colour = "orange" if runner.away is not None else "gray"
+        return Layer(title, "Not current", colour, (left, f"since {words.time_of_day(stale)}"), tip)
     if left_s < RETENTION_AMBER_S:
         return Layer(title, "Little retention left", "orange", (left,), tip)
     return Layer(title, "Safe", "green", (left,), tip)

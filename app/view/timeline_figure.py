@@ -124,6 +124,7 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
         ],
         "textposition": "inside",
         "insidetextanchor": "middle",
+        "constraintext": "none",
         "textangle": 0,
         "textfont": {"size": 11, "color": _TEXT},
         "marker": {"color": [pale(colour) for colour in colours], "line": {"width": 1, "color": colours}},

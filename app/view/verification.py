@@ -1,5 +1,6 @@
 """What the console shows of a pipeline's verification: the fourth light, the tables, their parts and the rows that differ."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 from app.view import words
 from app.view.health import Layer
-from engine.verifications import Details, PartState, State, Summary, state_of
+from engine.verifications import Details, PartState, State, Summary, stale_at_s, state_of
 from engine.verify_settings import OFF, Verify
 from engine.wording import rows_differ
 
@@ -62,13 +63,19 @@ def tables_of(
     names: Sequence[str], summaries: Mapping[str, Summary], verify: Verify, now: datetime
 ) -> list[VerifiedTable]:
     """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
-    found = []
+    found, period_s, now_s = [], verify.period_s, now.timestamp()
     for name in names:
         summary = summaries.get(name)
         generation = summary["generation"] if summary else 0
-        found.append(VerifiedTable(name, *state_of(summary, generation, verify.period_s, now.timestamp()), summary))
+        found.append(VerifiedTable(name, *state_of(summary, generation, period_s, now_s), summary))
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
     return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
+
+
+def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
+    """When the first of these states changes by its age, without a verification: seconds since 1970; infinite if none does."""
+    oldest = min((one.summary["at"] for one in tables if one.summary and one.state == "verified"), default=None)
+    return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
 
 
 def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
@@ -88,9 +95,12 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
     if done < len(able):
-        headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
-        why = _stale(able)
-        return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
+        headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
+        if not any(one.summary and one.summary["last"] for one in able):
+            headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+        else:
+            why = _stale(able)
+        return Layer("Data", headline, "gray", (why, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
     return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)

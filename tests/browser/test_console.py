@@ -355,10 +355,13 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
 def test_a_lost_runner_is_shown_with_stale_numbers(simulated: Console, open_page: OpenPage) -> None:
     """Numbers of two hours ago are marked as stale; a torn journal line is counted."""
     page = open_page(f"{simulated.url}/live?pipeline=crm&section=Events")
-    expect(page.get_by_text("Runner lost")).to_be_visible()
-    expect(page.get_by_text(re.compile("last measured at")).first).to_be_visible()
+    expect(page.get_by_role("heading", name="Runner lost")).to_be_visible()
+    expect(page.get_by_text(re.compile("lag up to .* since ")).first).to_be_visible()
     expect(page.get_by_text("Killed")).to_be_visible()
     expect(page.get_by_text(re.compile("1 line could not be parsed"))).to_be_visible()
+    expect(page.locator("[role=columnheader]").last).to_have_text(
+        "What"
+    )  # and not *Took*, which none of these events has
     healthy(page)
 
 
@@ -492,3 +495,4 @@ def test_an_empty_home_has_the_idea_and_one_primary_button(
         expect(page).to_have_url(re.compile("/new"))
         for address in ("/live", "/history"):
             healthy(open_page(url + address))
+        expect(open_page(f"{url}/redump").get_by_role("heading", name="Redump", exact=True)).to_be_visible()

@@ -144,7 +144,7 @@ def test_an_outage_names_all_pipelines_of_its_source() -> None:
 
 def test_no_card_is_green_beside_a_problem() -> None:
     """A stopped table and a full disk have states of their own, before everything that works."""
-    stops = replace(table(10, 10), state="stopped")
+    stops = table(10, 10)._replace(state="stopped")
     full = replace(runner("paused"), disk_full="disk full (log: no space)")
     cards = [
         card_of(name, who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)

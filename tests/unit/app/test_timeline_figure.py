@@ -87,5 +87,6 @@ def test_names_can_be_read_in_both_themes() -> None:
 
     spans = [Span("Phase", ago(100 - n), ago(99 - n), name) for n, name in enumerate(COLOURS)]
     (bars,) = figure(spans, [], [], [], ago(100), NOW)["data"]
+    assert bars["constraintext"] == "none", "plotly would shrink the text"
     text = light(bars["textfont"]["color"])
     assert all((light(colour) + 0.05) / (text + 0.05) >= 4.5 for colour in bars["marker"]["color"])
