@@ -85,6 +85,8 @@ class Runner:
     disk_full: str = ""
     """Why a live runner waits for room on a disk; empty if it does not."""
     disk_full_since: datetime | None = None
+    reason: str = ""
+    """Who paused a live runner, and why; empty if it is not paused."""
 
     @property
     def shown(self) -> str:
@@ -155,6 +157,7 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         startup=_startup_of(record.get("startup")),
         disk_full=str(record.get("disk_full") or "") if alive else "",
         disk_full_since=_time(record.get("disk_full_since")),
+        reason=str(record.get("reason") or "") if alive else "",
     )
 
 
@@ -258,6 +261,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
         since = f"for {words.duration(round(max((now - runner.away.since).total_seconds(), 0)))}"
         details += [since, *tries(runner.away, now)[:2], f"heartbeat {words.duration(runner.heartbeat_age_s)} ago"]
     elif runner.alive:
+        details.append(runner.reason)
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
         details.append(phase_words(runner))
     elif runner.state == "failed":

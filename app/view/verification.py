@@ -50,13 +50,30 @@ class VerifiedTable:
         return self.summary["differences"] if self.summary else 0
 
 
-def outcome(differences: Mapping[str, int]) -> tuple[str, str]:
-    """The colour and the clause for a verification. differences: the rows that differ, by table."""
-    total, names = sum(differences.values()), [name for name, count in differences.items() if count]
-    if not total:
-        return "green", "no row differs"
-    more = f" and {words.plural(len(names) - _NAMED, 'more table')}" if len(names) > _NAMED else ""
-    return "red", f"{rows_differ(total)} in {', '.join(names[:_NAMED])}{more}"
+def outcome(tables: Sequence[Mapping[str, Any]], ended: str) -> list[tuple[str, str]]:
+    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time."""
+    found = []
+    compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
+    if compared:
+        of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
+        rows = words.count(sum(one["rows"] for one in compared))
+        total = sum(one["differences_total"] for one in compared)
+        where = f" in {_names([one for one in compared if one['differences_total']])}" if len(compared) > 1 else ""
+        what = f"{rows_differ(total)}{where}" if total else "no row differs"
+        found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
+    for verdict, colour, what in (
+        ("lagging", "orange", "Could not be verified"),
+        ("unverifiable", "gray", "Cannot be verified"),
+    ):
+        if some := [one for one in tables if one["verdict"] == verdict]:
+            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0]['why']}."))
+    return found
+
+
+def _names(tables: Sequence[Mapping[str, Any]]) -> str:
+    """The first names of tables: `a, b, c and 2 more tables`."""
+    more = f" and {words.plural(len(tables) - _NAMED, 'more table')}" if len(tables) > _NAMED else ""
+    return ", ".join(one["table"] for one in tables[:_NAMED]) + more
 
 
 def tables_of(
@@ -152,7 +169,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
         {
             "State": STATES[one.state][0] if one.state != "diverged" else rows_differ(one.differences),
             "Table": one.table,
-            "Verified": one.at,
+            "Compared": one.at,
             "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
             "Parts": _parts(one.summary),
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,

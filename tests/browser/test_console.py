@@ -150,9 +150,9 @@ def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, 
 def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: OpenPage) -> None:
     """Neither another pipeline nor a filled form, when it names no pipeline, or one that is not there; nor another table."""
     for address, text in (
-        ("redump?chunks=5&part=Chunks", "The address names no pipeline."),
+        ("redump?chunks=5&part=Chunks", "No pipeline is selected."),
         ("redump?pipeline=gone&chunks=5&table=shop.orders", "There is no pipeline gone."),
-        ("live?section=Chunks&table=shop.orders&chunk=4", "The address names no pipeline."),
+        ("live?section=Chunks&table=shop.orders&chunk=4", "No pipeline is selected."),
     ):
         page = open_page(f"{simulated.url}/{address}")
         expect(page.get_by_text(text)).to_be_visible()

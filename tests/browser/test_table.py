@@ -140,8 +140,8 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
 def test_an_address_without_a_table_asks(url: str, open_page: OpenPage) -> None:
     """Also one with a table that the pipeline does not have."""
     for address, text in (
-        ("table", "The address names no pipeline."),
-        ("table?pipeline=shop", "The address names no table."),
+        ("table", "No pipeline is selected."),
+        ("table?pipeline=shop", "No table is selected."),
         ("table?pipeline=shop&table=shop.gone", "This pipeline has no table shop.gone."),
     ):
         page = open_page(f"{url}/{address}")
