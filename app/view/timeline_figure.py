@@ -215,7 +215,7 @@ def _level(level: Threshold, axis: str) -> Figure:
         "text": level.name,
         "textposition": "end",
         "yanchor": "bottom",
-        "font": {"size": 10, "color": level.colour},
+        "font": {"size": 10},
     }
     return {"type": "line", **ends, "line": {"width": 1.5, "dash": "dash", "color": level.colour}, "label": label}
 

@@ -41,10 +41,10 @@ def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: 
     hovers(page, 0.25)
     events = page.get_by_role("tab", name="Events")
     for _ in range(5):
-        hovers(page, 0.25)
-        page.mouse.down()
-        page.mouse.up()
-        with suppress(AssertionError):
+        with suppress(AssertionError):  # also if the last click was slow: then the timeline is gone
+            hovers(page, 0.25)
+            page.mouse.down()
+            page.mouse.up()
             expect(events).to_have_attribute("aria-selected", "true", timeout=3000)
             break
     expect(page.get_by_text("Journal line", exact=True)).to_be_visible()
