@@ -84,6 +84,13 @@ ALERTS: Mapping[str, AlertText] = {
         "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what was left out: "
         "tidemark verify SPEC --repair",
     ),
+    "change_log_differs": AlertText(
+        "Change log differs",
+        "an audit of the runner finds that a change log differs from the binlog, at once; one alert per table",
+        "an audit of the same part finds no difference, or the table is resnapshotted or removed",
+        "List the differences: tidemark audit SPEC --table {table}. Find out who wrote to the table's folder, and verify its "
+        "mirror: tidemark verify SPEC --table {table} --repair. If the change log cannot be put right, acknowledge the alert.",
+    ),
     "run_failed": AlertText(
         "Run failed",
         "a run ends with an error, at once",
@@ -191,6 +198,12 @@ def hidden(event: Event, table: str | None = None) -> str:
     return f"No foreign key changes rows{of} without an event in the binlog any more"
 
 
+def audited(event: Event) -> str:
+    """`1,204 images of 3 tables, no difference`."""
+    images = f"{plural(event.get('images') or 0, 'image')} of {plural(event.get('tables') or 0, 'table')}"
+    return f"{images}, {plural(event['differences'], 'difference') if event.get('differences') else 'no difference'}"
+
+
 def _reason(event: Event) -> str:
     return f" – {event['reason']}" if event.get("reason") else ""
 
@@ -271,6 +284,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),
     "source.hidden": hidden,
+    "audit.done": lambda e: f"Audit: {audited(e)}",
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",
     "alert.cleared": lambda e: f"Alert cleared: {e.get('message')}",

@@ -28,3 +28,22 @@ class HiddenChanges(Event, name="source.hidden"):
     """The table whose rows a cascade changes; null for a filter."""
     names: Sequence[str] = ()
     """The foreign keys, or the databases that the server leaves out. Empty: they are gone."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeLogsAudited(Event, name="audit.done"):
+    """The runner has audited a random part of the change logs (`run.verify.background_audit`)."""
+
+    tables: int
+    """Tables with images in it."""
+    images: int
+    """Images that were compared."""
+    differences: int
+    differing: Mapping[str, int]
+    """Differences by table, only of tables that have some."""
+    start: str
+    end: str
+    """The audited part of the binlog is `(start, end]`; both are empty if nothing was compared."""
+    duration_s: float
+    again: str | None = None
+    """The table whose differing part was audited again; null for a part that was chosen at random."""

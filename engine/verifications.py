@@ -2,6 +2,7 @@
 
     <directory>/verify/summary.json         a line per table: `Summary`
                        tables/<table>.json  its compared parts, and the rows that differ: `Details`
+                       audit.json           the runner's last audit of the change logs: `LastAudit`
 
 Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So a table is
 as well verified as its part that was compared longest ago.
@@ -73,6 +74,46 @@ class Details(TypedDict):
     parts: list[PartState]
     differences: list[dict[str, Any]]
     """At most a thousand: kind, key, columns, cause, source, mirror."""
+
+
+class LastAudit(TypedDict):
+    """The runner's last audit of a random part of the change logs."""
+
+    at: str
+    """When it ended: UTC text."""
+    tables: int
+    images: int
+    differences: int
+    start: str
+    end: str
+    """The audited part of the binlog; both are empty if nothing was compared."""
+    differing: Mapping[str, Sequence[str]]
+    """By table, start and end of the part in which its change log differed and may differ still."""
+
+
+def read_audit(directory: Directory) -> LastAudit | None:
+    """The last audit; None if there was none, or a newer version wrote it."""
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        record = json.loads((directory.verifications / "audit.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            clock.parse_utc(record["at"])
+            return {
+                "at": record["at"],
+                "tables": int(record["tables"]),
+                "images": int(record["images"]),
+                "differences": int(record["differences"]),
+                "start": str(record["start"]),
+                "end": str(record["end"]),
+                "differing": {name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
+            }
+    return None
+
+
+def save_audit(directory: Directory, audit: LastAudit) -> None:
+    """Save the last audit. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
+    record = formats.stamped("verification", audit)
+    write_atomically(directory.verifications / "audit.json", json.dumps(record, ensure_ascii=False))
 
 
 def read_summaries(directory: Directory) -> dict[str, Summary]:

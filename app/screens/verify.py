@@ -27,7 +27,7 @@ from app.view.verification import VerifiedTable
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.verifications import Details, read_details
+from engine.verifications import Details, read_audit, read_details
 from engine.wording import rows_differ
 
 _PATIENCE_S = 6 * 3600.0
@@ -62,7 +62,9 @@ def overview(where: Directory) -> None:
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))
     st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
-    st.caption(verification.schedule(data_light.verify_settings(where)))
+    settings = data_light.verify_settings(where)
+    st.caption(verification.schedule(settings))
+    st.caption(verification.audits(settings, read_audit(where), now))
     table_rows = [
         {"Page": places.table_address(where.root.name, one.table), **row}
         for one, row in zip(found, verification.table_rows(found), strict=True)

@@ -21,7 +21,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Maintenance": ("sink.maintained",),
-    "Verification": ("table.verified",),
+    "Verification": ("table.verified", "audit.done"),
     "Source": ("source.event", "source.hidden", "source.failover", "source.away", "source.back"),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")

@@ -9,7 +9,8 @@ from typing import Any
 
 from app.view import words
 from app.view.health import Layer
-from engine.verifications import Details, PartState, State, Summary, stale_at_s, state_of
+from engine.sentences import audited
+from engine.verifications import Details, LastAudit, PartState, State, Summary, stale_at_s, state_of
 from engine.verify_settings import OFF, Verify
 from engine.wording import rows_differ
 
@@ -161,6 +162,17 @@ def schedule(verify: Verify) -> str:
         f"The runner compares every row about every {words.duration(verify.period_s)}, the oldest first. "
         f"It reads for at most {verify.share:.0%} of the time."
     )
+
+
+def audits(verify: Verify, last: LastAudit | None, now: datetime) -> str:
+    """How often the runner audits the change logs, and its last audit, in words."""
+    if verify.audit_s is None:
+        rule = "Change logs are audited only on request (`verify.audit`)."
+    else:
+        rule = f"The runner audits a random part of the change logs about every {words.duration(verify.audit_s)}."
+    if last is None:
+        return rule
+    return f"{rule} Last audit {words.duration(_age_s(datetime.fromisoformat(last['at']), now))} ago: {audited(last)}."
 
 
 def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:

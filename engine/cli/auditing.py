@@ -27,6 +27,9 @@ def audit(
     table: Annotated[
         list[str] | None, typer.Option("--table", help="Only this table (database.table); repeatable.")
     ] = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Compare only a random part, of about 64 MiB of the binlog.")
+    ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Also write the whole result to this file.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -38,7 +41,7 @@ def audit(
     from engine.run.verify.audit import audit as audited
 
     spec, directory = opened(spec_file)
-    result = audited(spec, directory, start=start, end=end, tables=table or ())
+    result = audited(spec, directory, start=start, end=end, tables=table or (), sample=sample)
     if report is not None:
         write_atomically(report, json.dumps(result.as_dict(), ensure_ascii=False, indent=1))
     if as_json:

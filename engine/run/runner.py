@@ -59,6 +59,7 @@ from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.verify.background_audit import BackgroundAudit
 from engine.run.verify.continuous import ContinuousVerifier
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
@@ -282,7 +283,7 @@ class _Run:
             source = reconnected
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
-        """`Coordinator.run` with one server and one session, with a lag monitor."""
+        """`Coordinator.run` with one server and one session, and the threads that look after it."""
         coordinator = Coordinator(
             self._spec, source, session, ledger, publisher, self._control, self._gate, self._journal, self._away
         )
@@ -292,13 +293,12 @@ class _Run:
         def may_read() -> bool:
             return self._control.state == "running" and coordinator.state.copied and not self._away.now
 
-        verifier = ContinuousVerifier(self._spec, self._directory, self._journal, self._control.helpers, may_read)
+        helpers = self._control.helpers
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
-            closing(verifier),
-            closing(
-                HiddenMonitor(source, self._journal, self._control.helpers, lambda: coordinator.state, self._hidden)
-            ),
+            closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
+            closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, may_read)),
+            closing(HiddenMonitor(source, self._journal, helpers, lambda: coordinator.state, self._hidden)),
         ):
             return coordinator.run(self._until)
 

@@ -265,6 +265,24 @@ class Binlog:
                 last = int(run.offset[-1])
         return last == position.offset
 
+    def next_between(self, position: Position) -> Position:
+        """The first position at or after `position`, in its file, at which a transaction may begin; else the file's end.
+
+        Reads the file from its beginning: a dump can only begin with an event.
+        """
+        start, last = Position(position.file, FIRST_OFFSET), FIRST_OFFSET
+        with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
+            for run in runs:
+                if run.file != position.file:
+                    break
+                begin = run.offset - run.headers.size
+                late = (run.headers.end_position != 0) & (begin >= position.offset)
+                at = np.flatnonzero(late & np.isin(run.headers.kind, list(_OUTSIDE)))
+                if len(at):
+                    return Position(position.file, int(begin[at[0]]))
+                last = int(run.offset[-1])
+        return Position(position.file, last)
+
 
 def begins_in(head: Head, gtids: Gtids) -> bool:
     """Whether the position after these transactions is in this file or later: all transactions before the file are published."""

@@ -13,6 +13,8 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
+    change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
+                              audit of the same part finds no difference, or the table is resnapshotted or removed
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
                               `for_s`, or ended well
 
@@ -47,8 +49,8 @@ from engine.events import (
 from engine.journal import Entry
 from engine.sentences import hidden, parked, remedy
 from engine.settings import Alerts as Settings
-from engine.verification_events import HiddenChanges, TableVerified
-from engine.wording import rows_differ
+from engine.verification_events import ChangeLogsAudited, HiddenChanges, TableVerified
+from engine.wording import plural, rows_differ
 
 Name = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
@@ -210,6 +212,8 @@ class Alerts:
         elif event.state == "removed":
             for alert in (name, ("diverged", event.table), ("cascade", event.table)):
                 yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
+        if event.state in ("copying", "removed"):
+            yield from self._clear(("change_log_differs", event.table), f"{event.table} is {event.state}.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
         if event.state == "stopped" and name not in self.standing:
@@ -231,6 +235,17 @@ class Alerts:
         elif name not in self.standing:
             message = f"{rows_differ(count, event.table)} from the source."
             yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+
+    def _audited(self, event: ChangeLogsAudited) -> Iterator[Notice]:
+        if event.again is not None and event.again not in event.differing:
+            message = f"The change log of {event.again} does not differ from {event.start} to {event.end} any more."
+            yield from self._clear(("change_log_differs", event.again), message, 0.0)
+        for table, count in event.differing.items():
+            name = ("change_log_differs", table)
+            if name not in self.standing:
+                part = f"from {event.start} to {event.end}"
+                message = f"The change log of {table} differs from the binlog {part}: {plural(count, 'difference')}."
+                yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
 
     def _hidden(self, event: HiddenChanges) -> Iterator[Notice]:
         name, message = (event.kind, event.table), f"{hidden(event.to_json(), event.table)}."
@@ -312,6 +327,7 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     RunEnded: Alerts._ended,  # noqa: SLF001
     TableVerified: Alerts._verified,  # noqa: SLF001
     HiddenChanges: Alerts._hidden,  # noqa: SLF001
+    ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }
 
 

@@ -20,7 +20,7 @@ from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.sink_settings import Merging
-from engine.verifications import Summary, read_summaries, state_of
+from engine.verifications import LastAudit, Summary, read_audit, read_summaries, state_of
 from engine.verify_settings import Verify
 
 _TAIL_BYTES = 1 << 20
@@ -147,6 +147,8 @@ class Status(TypedDict):
     term: int | None
     standby: list[dict[str, Any]]
     log: BinlogStatus
+    last_audit: LastAudit | None
+    """The runner's last audit of a random part of the change logs (`verify.audit`)."""
     sizes: dict[str, int]
     """Bytes of the pipeline's own files: `ledger`, `journal`, `maintenance`, `runner_log`."""
     tables: list[TableStatus]
@@ -186,6 +188,7 @@ def status(directory: Directory, name: str, verify: Verify = Verify()) -> Status
         "term": state.term if state else None,
         "standby": read_standbys(directory),
         "log": _log(directory, state, current, now),
+        "last_audit": read_audit(directory),
         "sizes": _sizes(directory),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s),
     }

@@ -5,7 +5,7 @@ from rich.table import Table as Grid
 
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus, TableVerification
-from engine.sentences import parked
+from engine.sentences import audited, parked
 from engine.wording import duration, rows_differ
 
 
@@ -33,16 +33,7 @@ def print_status(out: Console, now: Status) -> None:
             _verified(t["verification"]),
         )
     out.print(grid)
-    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
-    out.print(f"the pipeline's files: {sizes}", markup=False)
-    if disk := now["disk"]:
-        when = (
-            ""
-            if disk["full_in_s"] is None
-            else f", full in {duration(disk['full_in_s'])} at the growth of the last day"
-        )
-        free, total = disk["free_bytes"] / 1e9, disk["total_bytes"] / 1e9
-        out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
+    _print_files(out, now)
     for standby in now["standby"]:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     _print_waits(out, now)
@@ -68,6 +59,22 @@ def _verified(found: TableVerification | None) -> str:
     return (
         f"verified {(found['at'] or '')[:16]}Z" if found["state"] == "verified" else f"{found['state']}: {found['why']}"
     )
+
+
+def _print_files(out: Console, now: Status) -> None:
+    """Print the last audit, the sizes of files, and the disk."""
+    if last := now["last_audit"]:
+        out.print(f"last audit of the change logs, {last['at'][:16]}Z: {audited(last)}", markup=False)
+    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
+    out.print(f"the pipeline's files: {sizes}", markup=False)
+    if disk := now["disk"]:
+        when = (
+            ""
+            if disk["full_in_s"] is None
+            else f", full in {duration(disk['full_in_s'])} at the growth of the last day"
+        )
+        free, total = disk["free_bytes"] / 1e9, disk["total_bytes"] / 1e9
+        out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
 
 
 def _print_waits(out: Console, now: Status) -> None:

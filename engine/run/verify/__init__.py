@@ -5,5 +5,5 @@ source_rows.py       the source's side; `mirror_at.py` and `partitions.py`: the 
 comparison.py        rows by identity; `causes.py`: why they differ
 recorded.py          the state of verification; `rows.py`, `verdicts.py`: results
 continuous.py        the thread of the runner; `repair.py`, `report.py`
-audit*.py            change logs
+audit*.py            change logs; `background_audit.py`: the thread of the runner
 """

@@ -4,6 +4,7 @@ The decoder is the package mysql-replication. It shares no code with `engine.dec
 row by row. What it decodes wrongly is not compared, and counted (`audit_limits`).
 
     audit_range      the stretch of the binlog for each table
+    audit_sample     a random part of it
     audit_source     the transactions in it, as the package decodes them
     audit_values     both sides' values in one form
     audit_compare    the differences between two batches of images
@@ -27,6 +28,7 @@ from engine.directory import Directory
 from engine.errors import SourceLostError, SpecError
 from engine.run.verify.audit_range import Known, Stretch, check_available, known_of, later, parsed, stretch
 from engine.run.verify.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
+from engine.run.verify.audit_sample import sampled
 from engine.run.verify.audit_source import LoggedRows, ServerTexts
 from engine.run.verify.audit_table import AuditedTable, first_change
 from engine.settings import Spec
@@ -39,9 +41,17 @@ GROUP = 32
 
 
 def audit(
-    spec: Spec, directory: Directory, *, start: str | None = None, end: str | None = None, tables: Sequence[str] = ()
+    spec: Spec,
+    directory: Directory,
+    *,
+    start: str | None = None,
+    end: str | None = None,
+    tables: Sequence[str] = (),
+    sample: bool = False,
 ) -> AuditResult:
     """Compare change logs with the binlog. start, end: positions, FILE:OFFSET. tables: full names; none for all.
+
+    sample: whether to compare only a random part (`audit_sample`).
 
     Raises SpecError for a table or a position that does not exist, SourceLostError if the server has purged `start`.
     """
@@ -59,6 +69,8 @@ def audit(
         found = {name: stretch(spec, known, name, files, asked) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
         stretches = [_retained(spec, part) for part in found.values() if isinstance(part, Stretch)]
+        if sample:
+            stretches = sampled(stretches, files, binlog.next_between)
         audited, differences = _compared(spec, endpoint, connection, stretches)
     results = sorted([*audited, *excluded], key=lambda table: table.table)
     return AuditResult(results, differences, clock.monotonic_s() - began_s, server.identity)

@@ -7,6 +7,7 @@ import pytest
 
 from app.view.verification import (
     VerifiedTable,
+    audits,
     difference_rows,
     layer,
     none_differ,
@@ -18,7 +19,7 @@ from app.view.verification import (
     tables_of,
 )
 from engine import clock
-from engine.verifications import PartState, Summary
+from engine.verifications import LastAudit, PartState, Summary
 from engine.verify_settings import Verify
 
 NOW = clock.parse_utc("2026-11-25T12:00:00Z")
@@ -47,6 +48,24 @@ MISSING: dict[str, Any] = {
     "mirror": None,
     "chunk": 7,
 }
+
+
+def test_the_last_audit_is_a_sentence() -> None:
+    """With its age and what it found; and how often the runner audits."""
+    last: LastAudit = {
+        "at": "2026-11-25T10:00:00Z",
+        "tables": 3,
+        "images": 4,
+        "differences": 0,
+        "start": "",
+        "end": "",
+        "differing": {},
+    }
+    assert audits(Verify(), None, NOW) == "Change logs are audited only on request (`verify.audit`)."
+    text = audits(Verify(audit="1d"), last, NOW)
+    assert text.startswith("The runner audits a random part of the change logs about every ")
+    assert text.endswith("ago: 4 images of 3 tables, no difference.")
+    assert audits(Verify(audit="1d"), {**last, "differences": 2}, NOW).endswith(", 2 differences.")
 
 
 def summary(**changes: Any) -> Summary:

@@ -142,6 +142,30 @@ def test_hidden_changes_raise_an_alert_until_they_are_gone() -> None:
     ]
 
 
+def test_a_change_log_that_differs_raises_an_alert_until_it_does_not() -> None:
+    """Only an audit of the same part clears it, or that the table is resnapshotted or removed."""
+
+    def audit(at_s: float, again: str | None = None, **differing: int) -> Entry:
+        tables = {name.replace("_", "."): count for name, count in differing.items()}
+        fields = {"tables": 1, "images": 9, "differences": sum(tables.values()), "duration_s": 1.0}
+        return line("audit.done", at_s, **fields, differing=tables, again=again, start="b.1:4", end="b.2:9")
+
+    for state in ("copying", "removed"):
+        alerts = Alerts(Settings())
+        ((event, alert),) = alerts.hear(audit(0, d_t=2))
+        assert (event, alert.kind, alert.table, alert.value) == (AlertRaised, "change_log_differs", "d.t", 2.0)
+        assert alert.message == "The change log of d.t differs from the binlog from b.1:4 to b.2:9: 2 differences."
+        assert notices(alerts, audit(1, d_t=1), audit(2), table(3, "streaming"), table(4, state)) == [
+            ("cleared", "change_log_differs", "d.t", 0)
+        ]
+    alerts = Alerts(Settings())
+    notices(alerts, audit(0, d_t=2), audit(1, d_u=1))
+    assert notices(alerts, audit(2, "d.t", d_t=1), audit(3, "d.t"), audit(4, "d.t")) == [
+        ("cleared", "change_log_differs", "d.t", 0)
+    ]
+    assert [alert["table"] for alert in alerts.as_list()] == ["d.u"]
+
+
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With the table's remedy; during its resnapshot the alert stays."""
     alerts = Alerts(Settings())
