@@ -187,6 +187,11 @@ def locked(directory: Directory) -> Iterator[None]:
         yield
 
 
+def stale_at_s(at: str, period_s: float) -> float:
+    """When a table whose oldest part was compared at `at` is stale: seconds since 1970."""
+    return clock.parse_utc(at).timestamp() + 2 * period_s
+
+
 def state_of(summary: Summary | None, generation: int, period_s: float, now_s: float) -> tuple[State, str]:
     """A table's state, and the reason as a clause; empty if none is needed.
 
@@ -203,6 +208,6 @@ def state_of(summary: Summary | None, generation: int, period_s: float, now_s: f
         why = "it was resnapshotted since"
     elif not summary["at"]:
         why = f"{summary['compared']:,} of {summary['parts']:,} parts were verified"
-    elif now_s - clock.parse_utc(summary["at"]).timestamp() > 2 * period_s:
+    elif now_s > stale_at_s(summary["at"], period_s):
         why = "it was verified too long ago"
     return ("stale" if why else "verified"), why

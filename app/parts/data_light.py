@@ -15,9 +15,10 @@ from engine.history import table_queries
 from engine.verifications import read_summaries, summaries_changed
 from engine.verify_settings import Verify
 
-_KEPT_S = 5.0
-"""For this long, the tables of the light are those of before, unless a verification ends: 5 000 of them take 0.1 s."""
-_kept: dict[Path, tuple[float, float, list[VerifiedTable]]] = {}
+_MOST = 8
+"""Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
+_kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
+"""By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
 
 
 def verify_settings(where: Directory) -> Verify:
@@ -29,9 +30,20 @@ def verify_settings(where: Directory) -> Verify:
 
 
 def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
-    """The pipeline's tables, without removed ones."""
-    names = [one.table for one in home.ask(table_queries.progress, where.root.name) if one.state != "removed"]
-    return verification.tables_of(names, read_summaries(where), verify_settings(where), now)
+    """The pipeline's tables, without removed ones. They are kept until a fact changes, or a verdict by its age."""
+    names, changed, verify = (
+        home.ask(table_queries.captured, where.root.name),
+        summaries_changed(where),
+        verify_settings(where),
+    )
+    facts, now_s = (names, changed, verify), now.timestamp()
+    known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
+    if known != facts or not since_s <= now_s <= until_s:
+        found = verification.tables_of(names, read_summaries(where), verify, now)
+        if len(_kept) >= _MOST:
+            _kept.clear()
+        _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
+    return found
 
 
 @lru_cache(maxsize=1024)
@@ -47,15 +59,12 @@ def differences(where: Directory) -> int:
 
 def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -> Layer:
     """The light of one table. current: whether its mirror follows the source now."""
-    found = verification.tables_of([table], read_summaries(where), verify_settings(where), now)
+    found = [one for one in tables_of(where, now) if one.table == table]
+    if not found:  # it was removed
+        found = verification.tables_of([table], read_summaries(where), verify_settings(where), now)
     return verification.layer(found, now, current=current)
 
 
 def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
     """The light of a pipeline. current: whether the mirrors follow the source now."""
-    changed, now_s = summaries_changed(where), now.timestamp()
-    known, since_s, found = _kept.get(where.root, (0.0, 0.0, []))
-    if known != changed or not 0 <= now_s - since_s < _KEPT_S or not found:
-        found = tables_of(where, now)
-        _kept[where.root] = changed, now_s, found
-    return verification.layer(found, now, current=current)
+    return verification.layer(tables_of(where, now), now, current=current)

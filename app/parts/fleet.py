@@ -133,7 +133,7 @@ _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1.3, 1.1, 1.25, 2.5]
 def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
     style = one.style
     with st.container(border=True, key=f"card-{one.name}", gap="xsmall"):
-        name, *facts, buttons = st.columns(_WIDTHS, vertical_alignment="center")
+        name, *facts, buttons = st.columns(_WIDTHS)
         with name, st.container(gap=None):
             st.page_link(places.LIVE, label=f"**{words.escape(one.name)}**", query_params={"pipeline": one.name})
             phase = f" :small[:gray[{words.escape(one.phase)}]]" if one.phase else ""

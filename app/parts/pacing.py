@@ -105,7 +105,7 @@ def section(where: Directory) -> None:
 
 @autorefresh()
 def _effect(where: Directory, now: Pace) -> None:
-    """What the limits do, and what the source feels."""
+    """What the limits do, and the load on the source."""
     rows_s, name, at = rows_now(where), where.root.name, clock.utc_now()
     st.caption(limits.effect(now, rows_s) or "No table is being read.")
     since = at - timedelta(seconds=bottleneck.WINDOW_S)
@@ -113,9 +113,9 @@ def _effect(where: Directory, now: Pace) -> None:
         cost_queries.reader_seconds(home.fresh(), name, since, at),
         cost_queries.asked(home.fresh(), name, since),
     )
-    st.markdown("**What the source feels** :gray[in the last minute, by the journal; the source was not asked]")
-    felt = source_load.feels(spent, rows_s, binlog, bottleneck.WINDOW_S)
-    for column, (label, value) in zip(st.columns(len(felt)), felt, strict=True):
+    st.markdown("**Load on the source** :gray[in the last minute, from the journal; the source is not asked]")
+    facts = source_load.of_snapshot(spent, rows_s, binlog, bottleneck.WINDOW_S)
+    for column, (label, value) in zip(st.columns(len(facts)), facts, strict=True):
         column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
     record = home.record_of(where) or {}
     waiting = record.get("waiting_for")

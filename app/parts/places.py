@@ -1,5 +1,6 @@
 """The screens and their URLs, such as `/live?pipeline=shop&section=Chunks`."""
 
+from functools import lru_cache
 from urllib.parse import urlencode
 
 import streamlit as st
@@ -67,6 +68,7 @@ def link_to_table(pipeline: str, table: str) -> None:
     st.page_link(TABLE, label="Table page", icon=":material/table:", query_params=query)
 
 
+@lru_cache(maxsize=1 << 14)
 def address(page: str | None, **query: str) -> str:
-    """The URL of a page with a query."""
+    """The URL of a page with a query. Kept: pages list thousands of them every two seconds."""
     return f"{(page or '').partition('?')[0]}?{urlencode(query)}"

@@ -278,7 +278,7 @@ def events(name: str) -> None:
     """The event feed, newest first, or as it was up to the event that the address names."""
     chosen = selection.event()
     until = None if chosen is None else _event(name, chosen)
-    left, right = st.columns([3, 2], vertical_alignment="bottom")
+    left, right = st.columns([2, 1], vertical_alignment="bottom")
     selection.default("kinds", list(event_feed.USUAL))
     kinds = left.pills(
         "Kinds",
@@ -342,11 +342,13 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
             }
             for one in found[:500]
         ]
+        took = any(row["Took"] for row in rows)
         st.dataframe(
             pd.DataFrame(rows),
             hide_index=True,
             key="events",
             height=560 if len(rows) > 14 else "auto",
+            column_order=[name for name in rows[0] if took or name != "Took"],
             column_config={
                 **columns.time("Time", 145),
                 "Kind": st.column_config.TextColumn(width=75),
@@ -355,7 +357,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
                 "Page": columns.page(),
                 "Event": columns.event(),
                 "Took": columns.figure(width=60),
-                "What": st.column_config.TextColumn(width=520),
+                "What": st.column_config.TextColumn(width=520 if took else 580),
             },
             alt="Events, newest first",
         )

@@ -112,7 +112,7 @@ def pipeline(found: Mapping[str, Directory]) -> Directory | None:
 def unselected() -> None:
     """Why no pipeline is selected."""
     unknown = _unknown().get(_PIPELINE)
-    why = f"There is no pipeline {unknown}. It may have been removed." if unknown else "The address names no pipeline."
+    why = f"There is no pipeline {unknown}. It may have been removed." if unknown else "No pipeline is selected."
     messages.nothing("Choose a pipeline", why)
 
 
@@ -218,7 +218,7 @@ def close_event() -> None:
 def no_table() -> None:
     """Why no table is selected."""
     unknown = _unknown().get(_TABLE)
-    why = f"This pipeline has no table {unknown}." if unknown else "The address names no table."
+    why = f"This pipeline has no table {unknown}." if unknown else "No table is selected."
     messages.nothing("Choose a table", why)
 
 

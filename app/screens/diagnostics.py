@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import streamlit as st
 
-from app.parts import engine, home, messages, selection, welcome
+from app.parts import engine, messages, page_head
 from app.view import words
 from engine import clock
 from engine.directory import Directory
@@ -64,16 +64,8 @@ def draw_bundle(where: Directory) -> None:
 
 def page() -> None:
     """The page."""
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Diagnostics", anchor=False)
-    if not found:
-        welcome.brief("Here you can pack what others need to help you.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Diagnostics", "Here you can pack what others need to help you.")
     if where is None:
-        selection.unselected()
         return
     st.markdown(
         ":gray[A zip file for support. Passwords, tokens and webhooks are removed. Inspect it before you share it.]"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, home, meaning, messages, places, saved, selection, welcome
+from app.parts import access, home, meaning, messages, page_head, places, saved, selection
 from app.view import queries, row_life, words, zone
 from app.view.hints import for_console
 from app.view.queries import Known
@@ -29,12 +29,21 @@ _STEPS = 50
 
 
 @dataclass(frozen=True)
+class Asked:
+    """An answer, as the session keeps it."""
+
+    question: tuple[object, ...]
+    """The pipeline and what was chosen on the page. The answer is shown as long as they are the same."""
+    sql: str
+    answer: "Answer"
+
+
+@dataclass(frozen=True)
 class Life:
     """The life of a row, as the session keeps it."""
 
-    table: "Table"
     key: tuple[str, ...]
-    answer: object
+    answer: Asked | None
     """The answer it is of."""
     steps: list[row_life.Step] | None
     """None if the answer has only the first changes."""
@@ -43,24 +52,31 @@ class Life:
 WAYS = ("SQL", "One key through time", "As the source was at")
 
 
-def ask(where: Directory, known: list["Table"], sql: str) -> None:
-    """Run a query and keep the answer in the session."""
+def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> None:
+    """Run a query and keep the answer in the session. question: what was chosen on the page."""
     from engine.explore.queries import answer
 
     try:
         with st.spinner("Reading the destination", show_time=True):
-            st.session_state[_ANSWER] = where.root.name, sql, answer(settings.load(where.spec).sink.path, known, sql)
+            found = answer(settings.load(where.spec).sink.path, known, sql)
+        st.session_state[_ANSWER] = Asked((where.root.name, *question), sql, found)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
 
 
-def draw_answer(where: Directory) -> None:
-    """The answer, and buttons to download it."""
-    found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
-    if found is None or found[0] != where.root.name:
+def _asked(where: Directory, *question: object) -> Asked | None:
+    """The answer to what is chosen on the page now; None if it was not asked."""
+    found: Asked | None = st.session_state.get(_ANSWER)
+    return found if found is not None and found.question == (where.root.name, *question) else None
+
+
+def draw_answer(where: Directory, *question: object) -> None:
+    """The answer to what is chosen on the page now, and buttons to download it."""
+    found = _asked(where, *question)
+    if found is None:
         return
-    _, sql, result = found
+    sql, result = found.sql, found.answer
     left, right = st.columns([3, 2], vertical_alignment="center")
     left.caption(words.escape(queries.note(result.rows.num_rows, result.seconds, more=result.more)))
     with right, st.container(horizontal=True, horizontal_alignment="right"):
@@ -126,7 +142,8 @@ def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
             _change(lambda: saved.forget(chosen))
             st.rerun()
     if run:
-        ask(where, known, sql)
+        ask(where, known, sql, "SQL")
+    draw_answer(where, "SQL")
 
 
 def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
@@ -143,27 +160,26 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
         st.button("Show its history", type="primary", icon=":material/history:", key="by-key", disabled=key is None)
         and key
     ):
-        ask(where, known, history_sql(published, key))
+        ask(where, known, history_sql(published, key), published, key)
         st.session_state[_LIFE] = _life_of(published, key)
-    _draw_life(where, published)
+    _draw_life(where, published, key)
+    draw_answer(where, published, key)
 
 
 def _life_of(published: "Table", key: tuple[str, ...]) -> Life:
     """The row's life, from the answer that the session now has."""
-    answer: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
+    answer: Asked | None = st.session_state.get(_ANSWER)
     if answer is None:  # the query failed, and its error is shown
-        return Life(published, key, None, None)
-    columns, found = [column.name for column in published.columns], answer[2]
-    return Life(published, key, answer, row_life.steps(found.rows.to_pylist(), columns, more=found.more))
+        return Life(key, None, None)
+    columns, found = [column.name for column in published.columns], answer.answer
+    return Life(key, answer, row_life.steps(found.rows.to_pylist(), columns, more=found.more))
 
 
-def _draw_life(where: Directory, published: "Table") -> None:
+def _draw_life(where: Directory, published: "Table", chosen: tuple[str, ...] | None) -> None:
     """The changes of the row as differences, if the answer that is shown is its history."""
     shown: Life | None = st.session_state.get(_LIFE)
-    found: tuple[str, str, Answer] | None = st.session_state.get(_ANSWER)
+    found = _asked(where, published, chosen)
     if shown is None or found is None or found is not shown.answer:
-        return
-    if (shown.table, where.root.name) != (published, found[0]):
         return
     key, life = shown.key, shown.steps
     if life is None:
@@ -220,7 +236,8 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
         except TidemarkError as problem:
             messages.error(problem)
             return
-        ask(where, known, sql)
+        ask(where, known, sql, published, at)
+    draw_answer(where, published, at)
 
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
@@ -244,16 +261,8 @@ def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
 
 def page() -> None:
     """The page."""
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Explore", anchor=False)
-    if not found:
-        welcome.brief("Here you can query published tables.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Explore", "Here you can query published tables.")
     if where is None:
-        selection.unselected()
         return
     from engine.explore.queries import published_tables, quoted
 
@@ -299,7 +308,6 @@ def page() -> None:
         by_time(where, known, published)
     else:
         by_sql(where, known, table)
-    draw_answer(where)
 
 
 page()

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, meaning, messages, places, selection, welcome
+from app.parts import columns, controls, engine, home, meaning, messages, page_head, places, selection
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -199,19 +199,11 @@ def page() -> None:
     """The page."""
     handed_over = st.session_state.pop(places.REDUMP_REQUEST, {})
     st.session_state.update(handed_over)
-    found = {where.root.name: where for where in home.directories()}
-    if not found:
-        welcome.brief("Here you can redump published tables.")
-        return
     if not handed_over:
-        selection.reset_form(_EMPTY, list(found))
+        selection.reset_form(_EMPTY, [where.root.name for where in home.directories()])
         selection.take("keys")
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Redump", anchor=False)
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Redump", "Here you can redump published tables.")
     if where is None:
-        selection.unselected()
         return
     removed = {one.table for one in home.ask(table_queries.progress, where.root.name) if one.state == "removed"}
     plans = [plan for plan in home.ask(table_queries.plans, where.root.name) if plan.table not in removed]

@@ -7,11 +7,11 @@ from app.parts import (
     destination_section,
     home,
     messages,
+    page_head,
     places,
     runner_notice,
     selection,
     table_sections,
-    welcome,
 )
 from app.view import table_page
 from app.view.table_page import Facts
@@ -29,12 +29,6 @@ def links(name: str, facts: Facts) -> None:
         if parked is not None:
             first = {**chunks, "chunk": str(parked)}
             st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
-        st.page_link(
-            places.VERIFY,
-            label="Verification",
-            icon=":material/fact_check:",
-            query_params={"pipeline": name, "table": table},
-        )
         events = {"pipeline": name, "section": "Events", "contains": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
         own = {"pipeline": name, "table": table}
@@ -74,16 +68,8 @@ def page() -> None:
     """The page."""
     if places.REDUMP_REQUEST in st.session_state:
         st.switch_page(places.REDUMP, query_params={"part": "Table"})
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Table", anchor=False)
-    if not found:
-        welcome.brief("Here you can see the state of each table.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Table", "Here you can see the state of each table.")
     if where is None:
-        selection.unselected()
         return
     names = [one.table for one in home.ask(table_queries.progress, where.root.name)]
     if not names:

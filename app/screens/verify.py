@@ -7,7 +7,20 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
-from app.parts import access, columns, controls, data_light, engine, home, jobs, messages, places, selection, welcome
+from app.parts import (
+    access,
+    columns,
+    controls,
+    data_light,
+    engine,
+    home,
+    jobs,
+    messages,
+    page_head,
+    places,
+    runner_notice,
+    selection,
+)
 from app.parts.autorefresh import autorefresh
 from app.view import verification, words
 from app.view.verification import VerifiedTable
@@ -20,6 +33,12 @@ from engine.wording import rows_differ
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000
 _REPORT = "report.html"
+
+
+@autorefresh()
+def notices(where: Directory) -> None:
+    """Why the source cannot be compared now, if it cannot."""
+    runner_notice.away(where, home.runner(where))
 
 
 @autorefresh()
@@ -56,7 +75,7 @@ def overview(where: Directory) -> None:
         key="verified-tables",
         height=420 if len(table_rows) > 11 else "auto",
         column_config={"Page": columns.page()}
-        | columns.time("Verified")
+        | columns.time("Compared")
         | columns.figures("Rows", "Parts", "Version", "Took"),
         placeholder=words.NOTHING,
         alt="The tables and whether they are verified",
@@ -116,10 +135,8 @@ def actions(where: Directory, table: str | None) -> None:
             messages.error(problem)
             return
         if answer is not None:
-            rows = sum(one["rows"] for one in answer["tables"])
-            colour, text = verification.outcome({one["table"]: one["differences_total"] for one in answer["tables"]})
-            text = words.escape(f"Compared {words.count(rows)} rows at {jobs.ended(_job(where))}: {text}.")
-            st.markdown(f":{colour}[{text}]")
+            for colour, text in verification.outcome(answer["tables"], jobs.ended(_job(where))):
+                st.markdown(f":{colour}[{words.escape(text)}]")
 
 
 def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
@@ -159,7 +176,7 @@ def _repair(where: Directory, table: str, rows: int) -> None:
         return
     name = where.root.name
     click = controls.clicks(f"repair {name}")
-    with st.popover("Repair", icon=":material/build:", disabled=jobs.running(_job(where))):
+    with st.popover(f"Repair {words.plural(rows, 'row')}", icon=":material/build:", disabled=jobs.running(_job(where))):
         st.markdown(
             "The table is compared again. Rows that differ are redumped: read from the source, and written to the mirror. "
             f"{words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
@@ -229,17 +246,10 @@ def parts(table: str, details: Details) -> None:
 
 def page() -> None:
     """The page."""
-    found = {where.root.name: where for where in home.directories()}
-    title, choice = st.columns([3, 2], vertical_alignment="bottom")
-    title.title("Verify", anchor=False)
-    if not found:
-        welcome.brief("Here you can see whether their mirrors equal the source.")
-        return
-    with choice:
-        where = selection.pipeline(found)
+    where = page_head.pipeline("Verify", "Here you can see whether their mirrors equal the source.")
     if where is None:
-        selection.unselected()
         return
+    notices(where)
     overview(where)
     listed = data_light.tables_of(where, clock.utc_now())
     if not listed:

@@ -85,6 +85,8 @@ class Runner:
     disk_full: str = ""
     """Why a live runner waits for room on a disk; empty if it does not."""
     disk_full_since: datetime | None = None
+    reason: str = ""
+    """Who paused a live runner, and why; empty if it is not paused."""
 
     @property
     def shown(self) -> str:
@@ -155,6 +157,7 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         startup=_startup_of(record.get("startup")),
         disk_full=str(record.get("disk_full") or "") if alive else "",
         disk_full_since=_time(record.get("disk_full_since")),
+        reason=str(record.get("reason") or "") if alive else "",
     )
 
 
@@ -258,6 +261,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
         since = f"for {words.duration(round(max((now - runner.away.since).total_seconds(), 0)))}"
         details += [since, *tries(runner.away, now)[:2], f"heartbeat {words.duration(runner.heartbeat_age_s)} ago"]
     elif runner.alive:
+        details.append(runner.reason)
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
         details.append(phase_words(runner))
     elif runner.state == "failed":
@@ -319,7 +323,7 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     """Headline, colour and detail of a measured lag."""
     if stale is not None:
         colour = "orange" if runner.away is not None else "gray"
-        return "No longer measured", colour, f"last measured at {words.time_of_day(stale)}"
+        return "Not current", colour, f"since {words.time_of_day(stale)}"
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
     if lag.lag_s is None:
@@ -347,11 +351,8 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
         return Layer(title, "About to be purged", "red", (left, do), tip)
     if stale is not None:
-        measured, colour = (
-            f"last measured at {words.time_of_day(stale)}",
-            "orange" if runner.away is not None else "gray",
-        )
-        return Layer(title, "No longer measured", colour, (left, measured), tip)
+        colour = "orange" if runner.away is not None else "gray"
+        return Layer(title, "Not current", colour, (left, f"since {words.time_of_day(stale)}"), tip)
     if left_s < RETENTION_AMBER_S:
         return Layer(title, "Little retention left", "orange", (left,), tip)
     return Layer(title, "Safe", "green", (left,), tip)

@@ -70,7 +70,7 @@ class Card:
     @property
     def trouble_colour(self) -> str:
         """Red if an operator must act."""
-        return "orange" if self.runner.shown == "away" else "red"
+        return {"away": "orange", "paused": "violet"}.get(self.runner.shown, "red")
 
 
 def order(one: Card) -> tuple[int, str]:
@@ -183,5 +183,5 @@ def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers:
         return f"The pipeline waits: {runner.disk_full}. Free space on the disk; it then continues by itself."
     if stopped := stopped_tables(tables):
         return f"Stopped, while the others continue: {', '.join(stopped)}"
-    red = [layer for layer in layers if layer.colour == "red"]
-    return f"{red[0].headline}: {', '.join(red[0].details)}" if red else ""
+    red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
+    return red[0] if red else f"Paused: {runner.reason}" if runner.reason else ""

@@ -7,7 +7,7 @@ from app.view import words
 from engine.history.cost_queries import Asked, ReaderSeconds
 
 
-def feels(spent: ReaderSeconds, rows_s: float | None, binlog: Asked, window_s: float) -> list[tuple[str, str]]:
+def of_snapshot(spent: ReaderSeconds, rows_s: float | None, binlog: Asked, window_s: float) -> list[tuple[str, str]]:
     """(label, value) of the load now. spent, binlog: those of the last `window_s`."""
     return [
         ("Rows read", words.rate(rows_s, "rows")),

@@ -144,7 +144,7 @@ def _unmeasured(facts: Facts, now: datetime) -> Verdict | None:
     if facts.lag is None:
         return "Not measured yet", "gray", ("the first reading follows two seconds after connecting",)
     if stale := stale_since(facts.runner, facts.lag, now):
-        return "No longer measured", "gray", (f"last measured at {words.date_time(stale)}",)
+        return "Not current", "gray", (f"the lag is not measured since {words.date_time(stale)}",)
     return None
 
 

@@ -124,6 +124,7 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
         ],
         "textposition": "inside",
         "insidetextanchor": "middle",
+        "constraintext": "none",
         "textangle": 0,
         "textfont": {"size": 11, "color": _TEXT},
         "marker": {"color": [pale(colour) for colour in colours], "line": {"width": 1, "color": colours}},
@@ -214,7 +215,7 @@ def _level(level: Threshold, axis: str) -> Figure:
         "text": level.name,
         "textposition": "end",
         "yanchor": "bottom",
-        "font": {"size": 10, "color": level.colour},
+        "font": {"size": 10},
     }
     return {"type": "line", **ends, "line": {"width": 1.5, "dash": "dash", "color": level.colour}, "label": label}
 

@@ -1,5 +1,6 @@
 """What the console shows of a pipeline's verification: the fourth light, the tables, their parts and the rows that differ."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any
 from app.view import words
 from app.view.health import Layer
 from engine.sentences import audited
-from engine.verifications import Details, LastAudit, PartState, State, Summary, state_of
+from engine.verifications import Details, LastAudit, PartState, State, Summary, stale_at_s, state_of
 from engine.verify_settings import OFF, Verify
 from engine.wording import rows_differ
 
@@ -50,26 +51,49 @@ class VerifiedTable:
         return self.summary["differences"] if self.summary else 0
 
 
-def outcome(differences: Mapping[str, int]) -> tuple[str, str]:
-    """The colour and the clause for a verification. differences: the rows that differ, by table."""
-    total, names = sum(differences.values()), [name for name, count in differences.items() if count]
-    if not total:
-        return "green", "no row differs"
-    more = f" and {words.plural(len(names) - _NAMED, 'more table')}" if len(names) > _NAMED else ""
-    return "red", f"{rows_differ(total)} in {', '.join(names[:_NAMED])}{more}"
+def outcome(tables: Sequence[Mapping[str, Any]], ended: str) -> list[tuple[str, str]]:
+    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time."""
+    found = []
+    compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
+    if compared:
+        of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
+        rows = words.count(sum(one["rows"] for one in compared))
+        total = sum(one["differences_total"] for one in compared)
+        where = f" in {_names([one for one in compared if one['differences_total']])}" if len(compared) > 1 else ""
+        what = f"{rows_differ(total)}{where}" if total else "no row differs"
+        found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
+    for verdict, colour, what in (
+        ("lagging", "orange", "Could not be verified"),
+        ("unverifiable", "gray", "Cannot be verified"),
+    ):
+        if some := [one for one in tables if one["verdict"] == verdict]:
+            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0]['why']}."))
+    return found
+
+
+def _names(tables: Sequence[Mapping[str, Any]]) -> str:
+    """The first names of tables: `a, b, c and 2 more tables`."""
+    more = f" and {words.plural(len(tables) - _NAMED, 'more table')}" if len(tables) > _NAMED else ""
+    return ", ".join(one["table"] for one in tables[:_NAMED]) + more
 
 
 def tables_of(
     names: Sequence[str], summaries: Mapping[str, Summary], verify: Verify, now: datetime
 ) -> list[VerifiedTable]:
     """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
-    found = []
+    found, period_s, now_s = [], verify.period_s, now.timestamp()
     for name in names:
         summary = summaries.get(name)
         generation = summary["generation"] if summary else 0
-        found.append(VerifiedTable(name, *state_of(summary, generation, verify.period_s, now.timestamp()), summary))
+        found.append(VerifiedTable(name, *state_of(summary, generation, period_s, now_s), summary))
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
     return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
+
+
+def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
+    """When the first of these states changes by its age, without a verification: seconds since 1970; infinite if none does."""
+    oldest = min((one.summary["at"] for one in tables if one.summary and one.state == "verified"), default=None)
+    return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
 
 
 def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
@@ -89,9 +113,12 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
     if done < len(able):
-        headline = "Not verified yet" if not done else f"{done:,} of {len(able):,} verified"
-        why = _stale(able)
-        return Layer("Data", headline, "gray", (why.removesuffix(f": {headline.lower()}"), *notes), _TIP)
+        headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
+        if not any(one.summary and one.summary["last"] for one in able):
+            headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+        else:
+            why = _stale(able)
+        return Layer("Data", headline, "gray", (why, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
     return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)
@@ -154,7 +181,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
         {
             "State": STATES[one.state][0] if one.state != "diverged" else rows_differ(one.differences),
             "Table": one.table,
-            "Verified": one.at,
+            "Compared": one.at,
             "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
             "Parts": _parts(one.summary),
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,

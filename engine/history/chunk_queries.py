@@ -104,8 +104,18 @@ class Window:
     changes: int
 
 
-SETTLED = "coalesce(streamed.ts >= n.ts, FALSE)"
-"""Whether a table has been copied completely since its newest plan `n`: then all of its chunks are published, whatever follows."""
+_LINES = 1 << 62
+"""More than a journal can have."""
+_COMMITTED = 1 << 120
+"""More than any moment."""
+
+
+def moment(of: str = "") -> str:
+    """SQL: a line's time and `seq` as one number. DuckDB's `max` and `arg_max` of numbers take a tenth of those of structs.
+
+    of: the table's alias with a dot.
+    """
+    return f"(epoch_us({of}ts)::HUGEINT * {_LINES} + {of}seq)"
 
 
 def planned(which: str = "TRUE") -> str:
@@ -114,16 +124,14 @@ def planned(which: str = "TRUE") -> str:
     `latest`: a row per table with its newest plan. `extent`: the same, and whether the table is completely split (a table that
     streams was copied completely). `plan`: a row per chunk with its newest bounds.
 
-    which: a condition for the tables, about `n`, the newest plan, and `streamed`.
+    which: a condition for the tables, about `tbl`.
     """
     return f"""
 WITH streamed AS (
     SELECT tbl, max(ts) AS ts FROM stated WHERE pipeline = $pipeline AND state = 'streaming' GROUP BY tbl),
 latest AS (
-    SELECT n.* FROM (
-        SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)
-        QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1) n
-    LEFT JOIN streamed USING (tbl) WHERE {which}),
+    SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table) AND {which}
+    QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
 whole AS (
     SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
 extent AS (
@@ -131,10 +139,10 @@ extent AS (
                 OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
     FROM latest l LEFT JOIN whole ON whole.tbl = l.tbl LEFT JOIN streamed ON streamed.tbl = l.tbl),
 plan AS (
-    SELECT tbl, chunk, planned_at, bounds.lower AS lower, bounds.upper AS upper FROM (
-        SELECT c.tbl, c.chunk, l.ts AS planned_at, arg_max({{'lower': c.lower, 'upper': c.upper}}, (c.ts, c.seq)) AS bounds
-        FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
-        GROUP BY ALL))
+    SELECT c.tbl, c.chunk, max(l.ts) AS planned_at, arg_max_null(c.lower, {moment("c.")}) AS lower,
+           arg_max_null(c.upper, {moment("c.")}) AS upper
+    FROM planned_chunk c JOIN latest l ON c.pipeline = $pipeline AND c.tbl = l.tbl AND (c.ts, c.seq) >= (l.ts, l.seq)
+    GROUP BY ALL)
 """
 
 
@@ -142,39 +150,41 @@ def chunk_progress(which: str = "TRUE") -> str:
     """`planned` and more, ending with `progress`: a row per chunk with its state."""
     return (
         planned(which)
-        + """
+        + f"""
 , newest AS (SELECT arg_max(run, ts) AS run FROM begun WHERE pipeline = $pipeline),
 reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
 read AS (
-    SELECT f.tbl, f.chunk, f.lower, f.upper,
-           {'committed': r.seq IS NOT NULL, 'ts': f.ts, 'seq': f.seq, 'run': f.run, 'rows': f.rows, 'attempt': f.attempt,
-            'started': f.started, 'ended': f.ended} AS entry FROM finished f
+    SELECT f.*, (r.seq IS NOT NULL)::HUGEINT * {_COMMITTED} + {moment("f.")} AS place FROM finished f
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
     WHERE f.pipeline = $pipeline AND f.tbl IN (SELECT tbl FROM latest)),
-done AS (SELECT tbl, chunk, lower, upper, max(entry) AS last FROM read GROUP BY ALL),
+done AS (
+    SELECT tbl, chunk, lower, upper, max(place) >= {_COMMITTED} AS committed, arg_max(ts, place) AS ts, arg_max(seq, place) AS seq,
+           arg_max(run, place) AS run, arg_max_null(rows, place) AS rows, arg_max_null(attempt, place) AS attempt,
+           arg_max_null(started, place) AS started, arg_max_null(ended, place) AS ended FROM read GROUP BY ALL),
 taken AS (
-    SELECT tbl, chunk, max((ts, seq)) AS at FROM assigned
-    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
+    SELECT tbl, chunk, max({moment()}) AS at FROM assigned
+    WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND tbl IN (SELECT tbl FROM latest) GROUP BY ALL),
 bad AS (
-    SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max((ts, seq)) AS at FROM failed
+    SELECT tbl, chunk, arg_max(failed, (ts, seq)) AS last, max({moment()}) AS at FROM failed
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 known AS (
     SELECT tbl, chunk, max(ts) AS ts FROM (
         SELECT tbl, unnest(range(first, last + 1)) AS chunk, ts FROM resumed
         WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table)) GROUP BY ALL),
 parked_at AS (
-    SELECT tbl, chunk, max((ts, seq)) AS at FROM parked
+    SELECT tbl, chunk, max({moment()}) AS at FROM parked
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 progress AS (
-    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, done.last AS d, bad.last AS b,
-           CASE WHEN done.last.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
-                WHEN done.last.run = (SELECT run FROM newest) THEN 'finished'
+    SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, bad.last AS b,
+           done.run AS read_run, done.seq AS read_seq, done.ts AS read_at, done.rows, done.attempt, done.started, done.ended,
+           CASE WHEN done.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
+                WHEN done.run = (SELECT run FROM newest) THEN 'finished'
                 WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'
                 WHEN bad.at >= coalesce(taken.at, bad.at) THEN 'failed'
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
     FROM plan
-    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.last.ts >= plan.planned_at
+    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.ts >= plan.planned_at
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
     LEFT JOIN streamed ON streamed.tbl = plan.tbl AND streamed.ts >= plan.planned_at
     LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
@@ -202,7 +212,7 @@ SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_by
        f.backfill_upserted, f.file, f.bytes, f.low_s, f.read_s, f.high_s, f.backfill_s, f.write_s, f.started, f.ended,
        f.reader, f.host, f.pid, f.attempt, {ATTEMPTS.value}, f.grp,
        (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq AND e.to_at >= f.high_at),
-       CASE WHEN b.ts > coalesce(d.ts, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
+       CASE WHEN b.ts > coalesce(p.read_at, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
 FROM progress p {READ} {ATTEMPTS.joins}
 WHERE p.chunk = $chunk
 """

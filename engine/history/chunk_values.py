@@ -18,7 +18,7 @@ class Measure:
 
 
 READ = """
-LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.d.run AND f.seq = p.d.seq AND f.tbl = p.tbl AND f.chunk = p.chunk
+LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.read_run AND f.seq = p.read_seq AND f.tbl = p.tbl AND f.chunk = p.chunk
 """
 """Join the row of the chunk's newest read as `f`."""
 
@@ -30,7 +30,7 @@ FAILURES = """
 """How often each chunk failed since the table was planned."""
 
 ATTEMPTS = Measure(
-    "nullif(coalesce(failures.n, 0) + coalesce(p.d.attempt + 1, 0) + (p.state = 'reading')::INT, 0)",
+    "nullif(coalesce(failures.n, 0) + coalesce(p.attempt + 1, 0) + (p.state = 'reading')::INT, 0)",
     "LEFT JOIN failures ON failures.tbl = p.tbl AND failures.chunk = p.chunk\n",
     FAILURES,
 )
@@ -65,7 +65,7 @@ MEASURES = {
         f"THEN {' + '.join(f'coalesce({part}, 0)' for part in _PARTS)} END",
         READ,
     ),
-    "rows": Measure("p.d.rows"),
+    "rows": Measure("p.rows"),
     "gap": Measure("f.gap_bytes", READ),
     "changes": Measure("f.backfill_changes", READ),
     "attempts": ATTEMPTS,

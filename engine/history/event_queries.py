@@ -34,24 +34,29 @@ class Answer:
     duration_s: float | None
 
 
+# Names are joined, not `list_contains`: DuckDB then skips the text of all other lines.
 _EVENTS = """
 WITH chosen AS (
     SELECT ts, run, seq, event, tbl, body FROM event
-    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND list_contains($names, event)
+    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND event IN (SELECT unnest($names))
           AND ($until IS NULL OR ts < $until)
           AND ($text = '' OR contains(lower(body), lower($text)))
           AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
     ORDER BY ts DESC, seq DESC LIMIT $limit),
 bad AS (
-    SELECT run, seq, ts, tbl, chunk FROM failed WHERE pipeline = $pipeline
+    SELECT run, seq, ts, tbl, chunk FROM failed SEMI JOIN (SELECT run, seq FROM chosen) USING (run, seq) WHERE pipeline = $pipeline
     UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
-reached AS (SELECT tbl, chunk, max((ts, seq)) AS at FROM finished WHERE pipeline = $pipeline GROUP BY ALL),
-replanned AS (SELECT tbl, max((ts, seq)) AS at FROM planned WHERE pipeline = $pipeline GROUP BY ALL),
+reached AS (
+    SELECT tbl, chunk, max((ts, seq)) AS at FROM finished SEMI JOIN (SELECT tbl, chunk FROM bad) USING (tbl, chunk)
+    WHERE pipeline = $pipeline GROUP BY ALL),
+replanned AS (
+    SELECT tbl, max((ts, seq)) AS at FROM planned SEMI JOIN (SELECT tbl FROM bad) USING (tbl)
+    WHERE pipeline = $pipeline GROUP BY ALL),
 faults AS (
     SELECT bad.run, bad.seq,
            bool_and(coalesce(reached.at > (bad.ts, bad.seq), FALSE)
                     OR coalesce(replanned.at > (bad.ts, bad.seq), FALSE)) AS resolved
-    FROM bad SEMI JOIN chosen ON chosen.run = bad.run AND chosen.seq = bad.seq
+    FROM bad
     LEFT JOIN reached ON reached.tbl = bad.tbl AND reached.chunk = bad.chunk
     LEFT JOIN replanned ON replanned.tbl = bad.tbl
     GROUP BY bad.run, bad.seq)

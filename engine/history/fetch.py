@@ -1,6 +1,6 @@
 """Converts a cursor's rows to dataclasses. Times are aware, in UTC."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -31,6 +31,12 @@ def part(cursor: Cursor, query: Callable[Concatenate[Cursor, P], T], *args: P.ar
     """The answer of a query that is a part of another one. `History.ask` keeps it by itself, as long as it is current."""
     ask = getattr(cursor, "ask", None)
     return ask(query, *args, **options) if ask else query(cursor, *args, **options)
+
+
+def memory(cursor: Cursor, key: Hashable) -> dict[Any, Any]:
+    """The dictionary that a query has filled before, if `History.ask` asks it; cleared when rows are deleted."""
+    memory_of = getattr(cursor, "memory", None)
+    return memory_of(key) if memory_of else {}
 
 
 def fetch_one(

@@ -11,7 +11,7 @@ but DuckDB may open the file, not even for reading: closing a plain handle relea
 import re
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -131,6 +131,10 @@ class _Reading:
         content: T = answer.content
         return content
 
+    def memory(self, key: Hashable) -> dict[Any, Any]:
+        """A dictionary for the query to keep what it may use the next time (`fetch.memory`)."""
+        return self._history.memories.setdefault(key, {})
+
     def execute(self, sql: str, parameters: Mapping[str, object] | None = None) -> duckdb.DuckDBPyConnection:
         """As DuckDB's."""
         pipeline = (parameters or {}).get("pipeline")
@@ -166,6 +170,8 @@ class History:
         """How often rows were deleted, or may have been read in part."""
         self._answers_lock = threading.RLock()  # a query may ask for parts of its answer
         self._answers: dict[Any, _Answer] = {}
+        self.memories: dict[Hashable, dict[Any, Any]] = {}
+        """What queries keep (`fetch.memory`), until rows are deleted. One thread at a time uses it, as `_answers`."""
         self._connection = self._open(path)
         self.behind: str | None = None
         tables = self._tables()
@@ -253,7 +259,7 @@ class History:
         if self.in_memory:
             raise error
         self.behind = f"the index cannot be written: {str(error).splitlines()[0]}"
-        self._forgotten += 1  # some journals may have been read
+        self._outdate()  # some journals may have been read
 
     def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
@@ -358,4 +364,9 @@ class History:
             )
         cursor.execute("DELETE FROM journal WHERE pipeline = ? AND run = ? AND first = ?", [pipeline, run, first])
         cursor.commit()
+        self._outdate()
+
+    def _outdate(self) -> None:
+        """Let no query use what was known."""
         self._forgotten += 1
+        self.memories.clear()

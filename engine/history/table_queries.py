@@ -4,13 +4,13 @@ A table may be split while it is copied. Then `chunks` are those known now, `est
 statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from engine.history.chunk_queries import SETTLED, chunk_progress, planned
+from engine.history.chunk_queries import planned
 from engine.history.fetch import Cursor, aware, fetch, part
+from engine.history.table_counts import Count, counts
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,8 @@ class Plan:
         return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """How far a table is, by its newest plan.
+class Progress(NamedTuple):
+    """How far a table is, by its newest plan. A tuple: 5 000 of them are made after each commit.
 
     A table without a plan, or a removed one, has no chunks and is `complete`: none will follow.
     """
@@ -94,20 +93,6 @@ def expected(known: int, estimated: int | None, *, complete: bool) -> int:
     return known if complete else max(known, estimated or 0)
 
 
-class _Count(NamedTuple):
-    """The chunks of a table, as in `Progress`."""
-
-    chunks: int = 0
-    waiting: int = 0
-    reading: int = 0
-    failed: int = 0
-    finished: int = 0
-    published: int = 0
-    rows: int = 0
-    first_started: datetime | None = None
-    last_ended: datetime | None = None
-
-
 _PLANS = (
     planned()
     + """
@@ -117,36 +102,14 @@ FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM 
 """
 )
 
-_COUNTED = """
-SELECT tbl, count(*), count(*) FILTER (state = 'waiting'), count(*) FILTER (state = 'reading'), count(*) FILTER (state = 'failed'),
-       count(*) FILTER (state = 'finished'), count(*) FILTER (state = 'published'),
-       coalesce(sum(d.rows) FILTER (state IN ('finished', 'published')), 0)::BIGINT, min(d.started), max(d.ended)
-FROM progress GROUP BY tbl
-"""
-_UNSETTLED = chunk_progress(f"NOT {SETTLED}") + _COUNTED
-
-# Without the epochs, which come every few seconds.
-_SETTLED = (
-    planned(SETTLED)
-    + """
-, done AS (
-    SELECT tbl, chunk, lower, upper, max(ts) AS ts,
-           arg_max({'rows': rows, 'started': started, 'ended': ended}, (ts, seq)) AS d FROM finished
-    WHERE pipeline = $pipeline AND tbl IN (SELECT tbl FROM latest) GROUP BY ALL),
-progress AS (
-    SELECT plan.tbl, 'published' AS state, done.d FROM plan
-    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.ts >= plan.planned_at
-        AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper)
-"""
-    + _COUNTED
-)
-
 _TABLE_STATES = """
 SELECT tbl, arg_max(state, (ts, seq)), arg_max(reason, (ts, seq)) FILTER (state = 'stopped'),
        arg_max(hint, (ts, seq)) FILTER (state = 'stopped')
 FROM stated
 WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 """
+
+_PLANNED = "SELECT DISTINCT tbl FROM planned WHERE pipeline = $pipeline"
 
 _SUMS = "SELECT tbl, sum(changes)::BIGINT FROM changed WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl"
 
@@ -165,23 +128,20 @@ def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
     """The progress of each table, by name."""
     found = part(cursor, _without_changes, pipeline)
     sums = dict(cursor.execute(_SUMS, {"pipeline": pipeline}).fetchall())
-    tables = [replace(one, changes=sums[one.table] or 0) if sums.get(one.table) else one for one in found.values()]
-    tables += [replace(_unplanned(name), changes=changes or 0) for name, changes in sums.items() if name not in found]
+    tables = [one._replace(changes=sums[one.table] or 0) if sums.get(one.table) else one for one in found.values()]
+    tables += [_unplanned(name)._replace(changes=changes or 0) for name, changes in sums.items() if name not in found]
     return sorted(tables, key=lambda one: one.table)
 
 
 def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
     """The progress of each table without its changes. Only while tables are copied does it depend on epochs."""
-    asked = {"pipeline": pipeline, "table": None}
     states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
-    counts = part(cursor, _settled, pipeline)
+    chunks = counts(cursor, pipeline)
     known = {plan.table: plan for plan in part(cursor, plans, pipeline)}
-    if known.keys() - counts.keys():
-        counts = counts | _counted(cursor, _UNSETTLED, asked)
     found = {}
     for table in {**known, **states}:
         state, reason, hint = states.get(table, (None, None, None))
-        plan, count = known.get(table), counts.get(table, _Count()) if state != "removed" else _Count()
+        plan, count = known.get(table), chunks.get(table, Count()) if state != "removed" else Count()
         found[table] = Progress(
             table,
             state,
@@ -204,17 +164,17 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
     return found
 
 
-def _settled(cursor: Cursor, pipeline: str) -> dict[str, _Count]:
-    return _counted(cursor, _SETTLED, {"pipeline": pipeline, "table": None})
-
-
-def _counted(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str, _Count]:
-    return {row[0]: _Count._make(map(aware, row[1:])) for row in cursor.execute(sql, asked).fetchall()}
-
-
 def _unplanned(table: str) -> Progress:
     """A table that has changes and no plan."""
     return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
+
+
+def captured(cursor: Cursor, pipeline: str) -> list[str]:
+    """The names of the planned tables and of those with a state, without removed ones."""
+    states = cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()
+    names = {table for (table,) in cursor.execute(_PLANNED, {"pipeline": pipeline}).fetchall()}
+    removed = {table for table, state, *_ in states if state == "removed"}
+    return sorted(names.union(table for table, *_ in states) - removed)
 
 
 def stopped(cursor: Cursor, pipeline: str) -> list[str]:

@@ -178,7 +178,7 @@ def redump_a_damaged_chunk(story: Story) -> None:
 
 
 def query_the_lake(story: Story) -> None:
-    """The redumped rows are in the change log, with the id of the command."""
+    """The redumped rows are in the change log, with the id of the command. An answer goes when something else is asked."""
     page, hand = story.page, story.hand
     open_from_navigation(page, "Explore", story.hand.press)
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)
@@ -188,10 +188,14 @@ def query_the_lake(story: Story) -> None:
     hand.press(
         page.get_by_test_id("stMain").get_by_role("button", name=re.compile("^Run"))
     )  # its name ends in its shortcut
-    expect(page.get_by_text(re.compile(r"^\d+ rows?, in "))).to_be_visible()
+    answered = page.get_by_text(re.compile(r"^\d+ rows?, in "))
+    expect(answered).to_be_visible()
     expect(page.get_by_test_id("stDataFrame")).to_be_visible()
     story.photograph("explore", whole=True)
     healthy(page)
+    hand.press(page.get_by_role("radio", name="One key through time"))
+    expect(page.get_by_role("button", name="Show its history")).to_be_visible()
+    expect(answered).to_have_count(0)
     open_from_navigation(page, "Live", story.hand.press)
     expect(story.line).to_be_visible()
 

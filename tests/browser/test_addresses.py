@@ -15,7 +15,7 @@ def test_the_list_has_an_address_of_its_own(simulated: Console, open_page: OpenP
     expect(page.get_by_label("Find")).to_have_value("leg")
     expect(page.get_by_text("1 of 6 pipelines shown")).to_be_visible()
     expect(page.get_by_text("Page not found")).to_have_count(0)
-    expect(page).to_have_url(re.compile(r"/\?find=leg&states=failed&states=running$"))
+    expect(page).to_have_url(re.compile(r"/\?find=leg&states=failed&states=running&grouped=False$"))
     healthy(page)
 
 

@@ -51,7 +51,7 @@ AWAY = {
     "Pipelines": {"^source unreachable$": "orange", r"Source unreachable for .* · (attempt \d+|no answer yet) · ": ""},
     "Live": {
         "^Source unreachable$": "orange",
-        "^No longer measured$": "orange",
+        "^Not current$": "orange",
         "^lag up to ": "",
         r"Source unreachable for .* · (attempt \d+|no answer yet) · ": "",
     },
@@ -66,7 +66,7 @@ FULL = {
 }
 LOST = {
     "Pipelines": {"^runner lost$": "red", "The heartbeat stopped at": ""},
-    "Live": {"^Runner lost$": "red", "The runner has sent no heartbeat since": "", "^No longer measured$": "gray"},
+    "Live": {"^Runner lost$": "red", "The runner has sent no heartbeat since": "", "^Not current$": "gray"},
 }
 
 

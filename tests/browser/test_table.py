@@ -129,6 +129,7 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
     expect(page.get_by_label("Contains")).to_have_value("shop.customers")
     page.goto(f"{url}/table?pipeline=shop&table=shop.customers")
     drawn(page)
+    expect(page.get_by_test_id("stMain").locator("a[href*=verify]")).to_have_count(1)
     page.get_by_role("button", name="Redump this table").click()
     expect(page).to_have_url(re.compile("/redump"))
     expect(chosen).to_have_value("shop.customers")
@@ -139,8 +140,8 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
 def test_an_address_without_a_table_asks(url: str, open_page: OpenPage) -> None:
     """Also one with a table that the pipeline does not have."""
     for address, text in (
-        ("table", "The address names no pipeline."),
-        ("table?pipeline=shop", "The address names no table."),
+        ("table", "No pipeline is selected."),
+        ("table?pipeline=shop", "No table is selected."),
         ("table?pipeline=shop&table=shop.gone", "This pipeline has no table shop.gone."),
     ):
         page = open_page(f"{url}/{address}")

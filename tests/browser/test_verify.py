@@ -62,7 +62,7 @@ def test_rows_that_differ_are_repaired(server: Server, pipeline: Pipeline, open_
         open_from_navigation(page, "Verify", lambda what: what.click())
         page.get_by_role("button", name="Verify all tables").click()
         orders = f"{pipeline.database}.orders"
-        outcome = page.get_by_text(re.compile(f"Compared 2k rows at .*: {differ} rows differ in {orders}"))
+        outcome = page.get_by_text(re.compile(f"Compared 2k rows of 2 tables at .*: {differ} rows differ in {orders}"))
         expect(outcome).to_be_visible(timeout=START_MS)
         select(page, "Table", orders)
         expect(page.get_by_text(re.compile(r"Missing .* wrote to the mirror: version \d+ \(DELETE"))).to_be_visible()
@@ -78,7 +78,7 @@ def test_rows_that_differ_are_repaired(server: Server, pipeline: Pipeline, open_
         light(page, f"{differ} rows differ")
         expect(page.get_by_text(re.compile(f"{differ} rows of .*orders differ from the source")).first).to_be_visible()
         open_from_navigation(page, "Verify", lambda what: what.click())
-        page.get_by_role("button", name="Repair").click()
+        page.get_by_role("button", name=f"Repair {differ} rows").click()
         page.get_by_role("textbox", name="Reason").fill("changed by hand")
         page.get_by_role("button", name="Repair and verify").click()
         expect(page.get_by_text("No row of this table is known to differ.")).to_be_visible(timeout=START_MS)

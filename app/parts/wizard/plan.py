@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, jobs, meaning, messages, source_queries
+from app.parts.charts import plot
 from app.parts.wizard import drafts, frame, mirrors
 from app.view import factor, planning, words
 from app.view.draft import Draft, Outcome
@@ -132,11 +133,10 @@ def _factors(lines: list[planning.Line], spec: Spec) -> None:
         f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]",
         help=meaning.of("distribution factor", "chunk key"),
     )
-    st.plotly_chart(
+    plot(
         factor.figure(drawn, lower, upper),
-        key="draft-factor",
-        config={"displaylogo": False, "displayModeBar": False, "scrollZoom": False},
-        alt=f"Distribution factor of each table against {lower:g} to {upper:g}",
+        "draft-factor",
+        f"Distribution factor of each table against {lower:g} to {upper:g}",
     )
 
 

@@ -111,6 +111,7 @@ class Control:
         self._wake = threading.Event()
         self._closing = threading.Event()
         self._error: Failure | None = None
+        self._reason = ""
         self._signal: int | None = None
         self._open: list[tuple[str, str, float]] = []
         self._accepted: list[TableCommand] = []
@@ -141,7 +142,7 @@ class Control:
             following = after(self.state, event)
             if following != self.state:
                 self._journal.write(RunState(state=following, reason=reason))
-                self.state = following
+                self.state, self._reason = following, reason
             self._wake.set()
         self._show()
 
@@ -468,6 +469,7 @@ class Control:
         self._heartbeat.beat(
             self.activity,
             state="paused" if self.disk.reason and self.state == "running" else self.state,
+            reason=self._reason if self.state == "paused" else "",
             disk_full=self.disk.reason or None,
             disk_full_since=self.disk.since if self.disk.reason else None,
             helpers=self.helpers.as_list(),

@@ -47,7 +47,7 @@ def merged(
     """The summary and details of a table after a result. keys: those compared, if the comparison named rows."""
     before = known or _NEVER
     if result.verdict == "unverifiable" or (result.verdict == "lagging" and not result.parts):
-        why = {"verdict": result.verdict, "why": result.why, "last": result.at, "seconds": result.seconds}
+        why = {"verdict": result.verdict, "why": result.why, "last": result.at}
         return {**before, **why}, details  # type: ignore[typeddict-item]
     if before["generation"] != generation:
         details, before = no_details(result.table), {**before, "differences": 0}

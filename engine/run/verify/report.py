@@ -97,9 +97,8 @@ def page(report: dict[str, Any]) -> str:
         for table in report["tables"]
         for one in table["differences"]
     ]
-    differences = (
-        _grid(("Table", "Kind", "Key", "Columns", "Likely cause"), found) if found else "<p>No row differs.</p>"
-    )
+    named = ("Table", "Kind", "Key", "Columns", "Likely cause")
+    differences = _grid(named, found) if found else "<p>No row differs in what was compared.</p>"
     embedded = escape(json.dumps(report, ensure_ascii=False, default=str), quote=False)
     return _PAGE.format(
         pipeline=escape(report["pipeline"]),

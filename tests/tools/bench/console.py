@@ -2,9 +2,9 @@
 
 A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds, an epoch with
 changes every four; and small pipelines beside it. Options make all of it larger. A page consists of parts that rerun by themselves.
-Each figure is the cost of one rerun of one part, or of the whole page when it is opened again. Before each rerun, the journal of
-the large pipeline gets an epoch, and that of each other pipeline a lag; indexing them is measured separately. Parts of a page share
-answers.
+Each figure is the cost of one rerun of one part, or of the whole page when it is opened again: its time, and its processor time,
+which hardly depends on what else the machine does. Before each rerun, the journal of the large pipeline gets an epoch, and that of
+each other pipeline a lag; indexing them is measured separately. Parts of a page share answers.
 """
 
 import argparse
@@ -15,7 +15,9 @@ import socket
 import statistics
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -56,6 +58,8 @@ class Size:
     """Of the largest table."""
     runs: int
     pipelines: int
+    copying: bool = False
+    """Whether all tables of the large pipeline are still being copied, although each chunk is published."""
 
     def chunks_by_table(self) -> list[tuple[str, int]]:
         """The names of the tables, and their numbers of chunks."""
@@ -67,8 +71,8 @@ def text(at: datetime) -> str:
     return f"{at:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
-def copy(at: datetime, tables: Sequence[tuple[str, int]]) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
-    """The events of a copy: plans, chunks and the epoch that commits them."""
+def copy(at: datetime, tables: Sequence[tuple[str, int]], state: str) -> Iterator[tuple[datetime, str, dict[str, Any]]]:
+    """The events of a copy: plans, chunks, the epoch that commits them and the state of the tables after it."""
     for name, count in tables:
         bounds = [str(n * 1000) for n in range(1, count)]
         chunks = list(zip([None, *bounds], [*bounds, None], strict=True))
@@ -108,7 +112,7 @@ def copy(at: datetime, tables: Sequence[tuple[str, int]]) -> Iterator[tuple[date
         {"epoch": 1, "to_position": "mysql-bin.000001:9999999", "changes": 0, "transactions": 0},
     )
     for name, _ in tables:
-        yield at, "table.state", {"table": name, "state": "streaming"}
+        yield at, "table.state", {"table": name, "state": state}
 
 
 def streaming(
@@ -138,7 +142,7 @@ def _journals(home: Path, name: str, size: Size, past: timedelta) -> Path:
     folder, now, tables = home / name / "journal", datetime.now(UTC), size.chunks_by_table()
     folder.mkdir(parents=True)
     (home / name / "pipeline.toml").write_text(SPEC.replace('"big"', f'"{name}"'))
-    begin, length = now - past, past / size.runs
+    begin, length, state = now - past, past / size.runs, "copying" if size.copying else "streaming"
     path = folder
     for n in range(size.runs):
         started = begin + n * length
@@ -146,7 +150,7 @@ def _journals(home: Path, name: str, size: Size, past: timedelta) -> Path:
         path = folder / f"{run}.jsonl"
         first = [(started, "run.started", {"pipeline": name, "host": "h", "pid": 1, "version": "0", "spec": {"n": n}})]
         first.append((started, "run.state", {"state": "running", "reason": ""}))
-        events = [*first, *(copy(started, tables) if n == size.runs - 1 else ())]
+        events = [*first, *(copy(started, tables, state) if n == size.runs - 1 else ())]
         events += streaming(events[-1][0], started + length, tables)
         with path.open("w") as file:
             for seq, (at, event, fields) in enumerate(events, 1):
@@ -168,31 +172,42 @@ def beat(newest: Path) -> None:
     (newest.parents[1] / "runner.json").write_text(json.dumps(who | alive))
 
 
+Took = tuple[float, float]
+"""The time and the processor time of a rerun, in milliseconds."""
+
+
+@contextmanager
+def timed(took: list[Took]) -> Iterator[None]:
+    """Add what the block takes. Its processor time is that of all threads, which include DuckDB's."""
+    began, worked = time.perf_counter(), time.process_time()
+    yield
+    took.append(((time.perf_counter() - began) * 1000, (time.process_time() - worked) * 1000))
+
+
 class Parts:
-    """Times each rerun of a part of a page, in milliseconds, by its name."""
+    """Times each rerun of a part of a page, by its name."""
 
     def __init__(self) -> None:
-        self.took: dict[str, list[float]] = {}
+        self.took: defaultdict[str, list[Took]] = defaultdict(list)
         self._fragment = streamlit.fragment
         streamlit.fragment = self._timed  # type: ignore[assignment]
 
     def _timed(self, *, run_every: float) -> Callable[[Callable[..., None]], Callable[..., None]]:
         def decorate(draw: Callable[..., None]) -> Callable[..., None]:
             @wraps(draw)
-            def timed(*args: Any, **kwargs: Any) -> None:
-                began = time.perf_counter()
-                draw(*args, **kwargs)
-                self.took.setdefault(draw.__name__, []).append((time.perf_counter() - began) * 1000)
+            def part(*args: Any, **kwargs: Any) -> None:
+                with timed(self.took[draw.__name__]):
+                    draw(*args, **kwargs)
 
-            return self._fragment(run_every=run_every)(timed)
+            return self._fragment(run_every=run_every)(part)
 
         return decorate
 
 
 def measure(
     newest: Path, others: Sequence[Path], rounds: int, only: Sequence[str]
-) -> Iterator[tuple[str, dict[str, list[float]]]]:
-    """Milliseconds of each rerun of each section and its parts, after one that is not counted."""
+) -> Iterator[tuple[str, dict[str, list[Took]]]]:
+    """What each rerun of each section and its parts took, after one that is not counted."""
     config.set_option("server.address", "127.0.0.1")  # otherwise the console refuses its client
     parts, seq = Parts(), 10_000_000
     streamlit.page_link = lambda *_, **__: None  # type: ignore[assignment]  # a page alone has no links
@@ -203,7 +218,7 @@ def measure(
         page = AppTest.from_file(str(ROOT / "app" / "screens" / f"{screen}.py"), default_timeout=600)
         for name, value in address.items():
             page.query_params[name] = value
-        whole: list[float] = []
+        whole: list[Took] = []
         for n in range(rounds + 1):
             seq += 1
             line = {"run": newest.stem, "seq": seq, "ts": text(datetime.now(UTC)), "event": "epoch.committed"}
@@ -224,16 +239,16 @@ def measure(
                 beat(other)
             time.sleep(1.1)  # the index looks for new lines once a second
             if n == 1:
-                parts.took, whole = {}, []
-            began = time.perf_counter()
-            home.fresh()
-            parts.took.setdefault("the new line", []).append((time.perf_counter() - began) * 1000)
-            began = time.perf_counter()
-            page.run()
-            whole.append((time.perf_counter() - began) * 1000)
+                parts.took.clear()
+                whole.clear()
+            with timed(parts.took["the new line"]):
+                home.fresh()
+            with timed(whole):
+                page.run()
             assert not page.exception, page.exception
             assert screen != "live" or page.code[0].value.startswith("Copy: "), "this is not the live page"
         yield section, {**parts.took, "the whole page": whole}
+        parts.took.clear()
 
 
 def main() -> None:
@@ -245,8 +260,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--pipelines", type=int, default=1)
     parser.add_argument("--only", nargs="*", default=(), help="names of sections and pages; default: all")
+    parser.add_argument("--copying", action="store_true", help="all tables are still being copied")
     options = parser.parse_args()
-    size, rounds = Size(options.tables, options.chunks, options.runs, options.pipelines), options.rounds
+    rounds = options.rounds
+    size = Size(options.tables, options.chunks, options.runs, options.pipelines, options.copying)
     random.seed(1)
     with tempfile.TemporaryDirectory(prefix="tidemark-console-") as folder:
         os.environ["TIDEMARK_HOME"] = folder
@@ -255,8 +272,11 @@ def main() -> None:
         print(f"journals written in {time.perf_counter() - began:.0f} s; the first page builds the index", flush=True)
         for section, parts in measure(newest, others, rounds, options.only):
             for part, took in parts.items():
+                took_ms, worked_ms = zip(*took, strict=True)
                 print(
-                    f"{section:12} {part:16} {statistics.median(took):7.0f} ms   most {max(took):7.0f} ms", flush=True
+                    f"{section:12} {part:16} {statistics.median(took_ms):7.0f} ms   most {max(took_ms):7.0f} ms"
+                    f"   processor {statistics.median(worked_ms):7.0f} ms",
+                    flush=True,
                 )
 
 

@@ -1,6 +1,5 @@
 """Records of `engine.history`, with defaults for the fields that a test does not need."""
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -61,7 +60,7 @@ def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name
 
 def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> Progress:
     """A table of which `chunks` chunks are planned so far and `done` are published."""
-    return replace(table(chunks, done, name=name), estimated_chunks=estimated, complete=False)
+    return table(chunks, done, name=name)._replace(estimated_chunks=estimated, complete=False)
 
 
 def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> Plan:

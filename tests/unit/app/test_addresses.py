@@ -208,7 +208,7 @@ def check_pipeline(tab: Tab, address: Address) -> str | None:
     want = want or tab.last
     assert got == want
     if want is None:
-        assert words.escape("The address names no pipeline.") in shown_text(tab.page)
+        assert words.escape("No pipeline is selected.") in shown_text(tab.page)
     tab.last = want or tab.last
     return want
 

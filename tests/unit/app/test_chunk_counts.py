@@ -34,8 +34,8 @@ def test_a_table_counts_the_chunks_read_of_those_expected() -> None:
 
 def test_a_table_that_is_only_planned_is_waiting() -> None:
     """Without a plan, its state is unknown."""
-    assert state(replace(growing(0, 0, 400), state=None)) == "waiting"
-    assert state(replace(table(0, 0), state=None)) == "—"
+    assert state(growing(0, 0, 400)._replace(state=None)) == "waiting"
+    assert state(table(0, 0)._replace(state=None)) == "—"
     assert state(growing(0, 0, 400)) == "snapshotting"
 
 

@@ -1,13 +1,12 @@
 """The light *Data*: what it costs, and when it changes."""
 
-import os
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from app.parts import data_light
-from app.view.verification import VerifiedTable
+from app.parts import data_light, home
+from engine import verifications
 from engine.directory import Directory
 from engine.verifications import Summary, save
 from tests.unit.app.support import NOW
@@ -30,22 +29,29 @@ SUMMARY: Summary = {
 }
 
 
-def test_tables_are_not_read_every_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of them would cost a tenth of a second each time. The end of a verification shows at once."""
-    where, asked = Directory(tmp_path), []
+def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of them would cost a tenth of a second each time. A new table, a verification and its age show at once."""
+    where, names, read = Directory(tmp_path), ["d.t"], []
 
-    def tables_of(where: Directory, now: object) -> list[VerifiedTable]:
-        asked.append(now)
-        return [VerifiedTable("d.t", "stale", "it was not verified yet", None)]
+    def read_summaries(directory: Directory) -> dict[str, Summary]:
+        read.append(directory)
+        return verifications.read_summaries(directory)
 
-    monkeypatch.setattr(data_light, "tables_of", tables_of)
-    for seconds in (0, 1, 4):
-        light = data_light.layer_of(where, NOW + timedelta(seconds=seconds), current=True)
-        assert light.headline == "Not verified yet"
-    assert len(asked) == 1
+    monkeypatch.setattr(data_light, "read_summaries", read_summaries)
+    monkeypatch.setattr(home, "ask", lambda *_: list(names))
+
+    def headline(now: datetime) -> str:
+        return data_light.layer_of(where, now, current=True).headline
+
+    assert [headline(NOW + timedelta(seconds=n)) for n in (0, 1, 60)] == ["Not verified yet"] * 3
+    assert len(read) == 1
     save(where, {"d.t": SUMMARY}, [])
-    os.utime(where.verifications / "summary.json", (1, 1))
-    data_light.layer_of(where, NOW + timedelta(seconds=4), current=True)
-    assert len(asked) == 2
-    data_light.layer_of(where, NOW + timedelta(seconds=10), current=True)
-    assert len(asked) == 3
+    assert [headline(NOW), headline(NOW + timedelta(days=13))] == ["Verified", "Verified"]
+    assert len(read) == 2
+    assert headline(NOW + timedelta(days=15)) == "Not verified", "older than twice the period"
+    assert headline(NOW) == "Verified", "the clock was set back"
+    names.append("d.u")
+    assert headline(NOW) == "1 of 2 verified"
+    assert data_light.table_layer(where, "d.t", NOW, current=True).headline == "Verified"
+    assert data_light.table_layer(where, "d.gone", NOW, current=True).headline == "Not verified yet"
+    assert len(read) == 6, "the last one for the table that is gone"

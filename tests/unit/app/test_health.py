@@ -139,7 +139,7 @@ def test_stale_numbers_are_grey_with_their_time() -> None:
     engine, keeping_up, source = layers(dead, reading, [], NOW)
     assert engine.colour == "red"
     assert (keeping_up.colour, source.colour) == ("gray", "gray")
-    assert "last measured at 15:25:17 UTC" in keeping_up.details
+    assert "since 15:25:17 UTC" in keeping_up.details
     assert stale_since(runner(), lag(0.4, age=300), NOW) == ago(300)
     assert stale_since(runner(), lag(0.4), NOW) is None
 
@@ -191,7 +191,7 @@ def test_nothing_is_green_while_the_source_is_away() -> None:
     engine, keeping_up, source = shown
     assert engine.headline == "Source unreachable"
     assert engine.details[:3] == ("for 48 s", "attempt 5", "next try in 30 s")
-    assert keeping_up.details == ("lag up to 50 s", "last measured at 15:29:27 UTC")
+    assert keeping_up.details == ("lag up to 50 s", "since 15:29:27 UTC")
     assert source.details[0] == "retention left about 4 h 59 min"
     assert layers(away, lag(0.4, age=50, runway_s=3600.0), [], NOW)[2].colour == "red"
     assert layers(away, None, [], NOW)[0].colour == "orange"

@@ -1,7 +1,5 @@
 """The tables that can be added to a pipeline or removed, and their risks."""
 
-from dataclasses import replace
-
 from app.view import membership_form, picking
 from engine.decode.schema import Column, Index, Table
 from engine.source.catalog import Statistics
@@ -21,8 +19,8 @@ def surveyed(name: str, *, key: bool = True, rows: int = 12_000) -> Surveyed:
 def test_a_removed_table_can_be_added_again() -> None:
     """A stopped table still belongs to the pipeline; one that is known only by name does not."""
     one = table(1, 1, name="shop.a")
-    found = [one, replace(one, table="shop.b", state="stopped"), replace(one, table="shop.c", state="removed")]
-    has = membership_form.captured([*found, replace(one, table="shop.d", state=None)])
+    found = [one, one._replace(table="shop.b", state="stopped"), one._replace(table="shop.c", state="removed")]
+    has = membership_form.captured([*found, one._replace(table="shop.d", state=None)])
     assert has == ["shop.a", "shop.b"]
     assert list(membership_form.offered([surveyed(name) for name in "abcde"], has)) == ["shop.c", "shop.d", "shop.e"]
 

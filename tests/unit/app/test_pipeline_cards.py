@@ -144,7 +144,7 @@ def test_an_outage_names_all_pipelines_of_its_source() -> None:
 
 def test_no_card_is_green_beside_a_problem() -> None:
     """A stopped table and a full disk have states of their own, before everything that works."""
-    stops = replace(table(10, 10), state="stopped")
+    stops = table(10, 10)._replace(state="stopped")
     full = replace(runner("paused"), disk_full="disk full (log: no space)")
     cards = [
         card_of(name, who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
@@ -156,3 +156,11 @@ def test_no_card_is_green_beside_a_problem() -> None:
     assert "disk full (log: no space)" in cards[2].trouble
     assert matches(cards[1], "table stopped")
     assert matches(cards[1], "", ["table stopped"])
+
+
+def test_a_pause_says_who_and_why() -> None:
+    """Nobody shall end another person's pause unknowingly."""
+    who = replace(runner("paused"), reason="ada@db-1: nightly backup")
+    one = card_of("a", who, layers(who, None, [], NOW), None, [], [], [], NOW)
+    assert (one.trouble, one.trouble_colour) == ("Paused: ada@db-1: nightly backup", "violet")
+    assert layers(who, None, [], NOW)[0].details[0] == "ada@db-1: nightly backup"

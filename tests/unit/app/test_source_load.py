@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view.source_load import asked_rows, feels, polled
+from app.view.source_load import asked_rows, of_snapshot, polled
 from engine.history.cost_queries import Asked, ReaderSeconds
 
 NOTHING = Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
@@ -11,7 +11,7 @@ BUSY = Asked(12, 120_000, 8_000_000, 30.0, 400_000, 2.0, 40, 6_000_000, 4.0, 0)
 
 def test_the_load_now_is_a_rate() -> None:
     """SELECTs at once are the seconds of the readers in each second."""
-    found = dict(feels(ReaderSeconds(12, 150.0, 6.0, 2.0, 9.0, 6e6), 2000.0, BUSY, 60.0))
+    found = dict(of_snapshot(ReaderSeconds(12, 150.0, 6.0, 2.0, 9.0, 6e6), 2000.0, BUSY, 60.0))
     assert found == {
         "Rows read": "2k rows/s",
         "SELECTs at once": "2.6 on average",
@@ -19,7 +19,7 @@ def test_the_load_now_is_a_rate() -> None:
         "Files": "100 KB/s",
         "Binlog": "107 KB/s",
     }
-    assert dict(feels(ReaderSeconds(0, 0, 0, 0, 0, 0), None, NOTHING, 60.0))["Rows read"] == "—"
+    assert dict(of_snapshot(ReaderSeconds(0, 0, 0, 0, 0, 0), None, NOTHING, 60.0))["Rows read"] == "—"
 
 
 def test_each_kind_of_read_has_a_row() -> None:

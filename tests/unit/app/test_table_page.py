@@ -106,7 +106,7 @@ def test_what_keeps_a_table_from_being_read_is_named(by: Runner, shown: tuple[st
 def test_a_reading_that_stopped_is_not_current() -> None:
     """The runner is alive but measures no more."""
     silent = facts(reading=lag(0.4, age=60))
-    assert fresh(silent) == ("No longer measured", "gray", "last measured at 2026-01-31 15:29:17 UTC")
+    assert fresh(silent) == ("Not current", "gray", "the lag is not measured since 2026-01-31 15:29:17 UTC")
     unmeasured = replace(facts(), lag=None)
     assert fresh(unmeasured)[:2] == ("Not measured yet", "gray")
     assert dict(flow_rows(unmeasured, NOW))["Last measured"] == "—"
@@ -184,7 +184,7 @@ def test_a_table_that_is_copied_says_how_far() -> None:
     dead = facts(state=copying, progress=growing(10, 4, 40), by=LOST, reading=OLD)
     assert (copy_layer(dead, NOW).headline, copy_layer(dead, NOW).colour) == ("Incomplete", "gray")
     assert copy_layer(dead, NOW).details[0] == "4 of about 40 chunks read"
-    retrying = replace(table(10, 4), failed=2)
+    retrying = table(10, 4)._replace(failed=2)
     assert copy_layer(facts(state=copying, progress=retrying), NOW).headline == "Retrying"
 
 

@@ -1,6 +1,7 @@
 """The timeline as a figure: rows with something to show, one time axis, and thresholds in reach."""
 
 from app.view.curves import curves_of, thresholds
+from app.view.figure import in_light
 from app.view.run_timeline import COLOURS, Instant, Span
 from app.view.timeline_figure import alt, event_of, figure
 from tests.unit.app.support import NOW, ago, lag, moment
@@ -87,5 +88,16 @@ def test_names_can_be_read_in_both_themes() -> None:
 
     spans = [Span("Phase", ago(100 - n), ago(99 - n), name) for n, name in enumerate(COLOURS)]
     (bars,) = figure(spans, [], [], [], ago(100), NOW)["data"]
+    assert bars["constraintext"] == "none", "plotly would shrink the text"
     text = light(bars["textfont"]["color"])
     assert all((light(colour) + 0.05) / (text + 0.05) >= 4.5 for colour in bars["marker"]["color"])
+
+
+def test_labels_can_be_read_in_the_light_theme() -> None:
+    """Those of every axis; the figure keeps everything else."""
+    drawn = figure(SPANS, MARKS, curves(1), [], ago(100), NOW)
+    lit = in_light(drawn)["layout"]
+    for name in ("xaxis", "yaxis", "yaxis2", "yaxis3"):
+        assert lit[name]["tickfont"] == lit[name]["title"]["font"] == lit["font"]
+    assert lit["yaxis2"]["title"]["text"] == drawn["layout"]["yaxis2"]["title"]["text"]
+    assert lit["height"] == drawn["layout"]["height"]

@@ -104,6 +104,9 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     assert layer(found, NOW).details == ("within the last 2 d", "1 table cannot be verified")
     assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not verified yet",)
     assert layer(tables(a=None, b=None), NOW).details == ("2 tables",)
+    assert layer(tables(a=None), NOW).details == ("no row was compared yet",)
+    old = layer(tables(a=summary(at="2026-10-01T10:00:00Z", last="2026-10-01T10:00:00Z")), NOW)
+    assert (old.headline, old.details) == ("Not verified", ("verified too long ago",))
     bad = summary(differences=3, by_kind={"missing": 2, "different": 1})
     assert layer(tables(a=SUMMARY, b=bad), NOW).details == ("in 1 table",)
     assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
@@ -129,7 +132,7 @@ def test_tables_that_need_an_operator_come_first() -> None:
     ]
     assert rows[1]["Position"] == rows[1]["Rows"] == rows[1]["Version"] == "—"
     assert rows[2]["Why"] == "It has no key"
-    assert rows[4]["Verified"] == clock.parse_utc(SUMMARY["at"])
+    assert rows[4]["Compared"] == clock.parse_utc(SUMMARY["at"])
 
 
 def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
@@ -188,9 +191,27 @@ def test_the_schedule() -> None:
     assert "off" in schedule(Verify(period="off"))
 
 
+def answered(table: str, verdict: str = "verified", rows: int = 100, differences: int = 0) -> dict[str, Any]:
+    """A table of `verify --json`."""
+    why = "connecting failed" if verdict == "lagging" else ""
+    return {"table": table, "verdict": verdict, "rows": rows, "differences_total": differences, "why": why}
+
+
 def test_the_outcome_names_the_tables() -> None:
     """At most three of them."""
-    assert outcome({"a.b": 0}) == ("green", "no row differs")
-    assert outcome({"a.b": 0, "a.c": 2}) == ("red", "2 rows differ in a.c")
-    assert outcome(dict.fromkeys("abcde", 1)) == ("red", "5 rows differ in a, b, c and 2 more tables")
-    assert outcome(dict.fromkeys("abcd", 1))[1].endswith("in a, b, c and 1 more table")
+    assert outcome([answered("a.b")], "10:00") == [("green", "Compared 100 rows of a.b at 10:00: no row differs.")]
+    ((colour, text),) = outcome([answered("a.b"), answered("a.c", "diverged", 100, 2)], "10:00")
+    assert (colour, text) == ("red", "Compared 200 rows of 2 tables at 10:00: 2 rows differ in a.c.")
+    ((_, text),) = outcome([answered(name, "diverged", 1, 1) for name in "abcd"], "10:00")
+    assert text.endswith("4 rows differ in a, b, c and 1 more table.")
+
+
+def test_a_table_that_was_not_compared_is_not_said_to_be_equal() -> None:
+    """The source was away: nothing was compared."""
+    lagging = answered("a.b", "lagging", 0)
+    failed = ("orange", "Could not be verified at 10:00: a.b: connecting failed.")
+    assert outcome([lagging], "10:00") == [failed]
+    assert outcome([answered("a.c"), lagging], "10:00") == [
+        ("green", "Compared 100 rows of a.c at 10:00: no row differs."),
+        failed,
+    ]

@@ -1,6 +1,6 @@
 """Each query answers from the journals what happened in the simulated runs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 
 from engine.directory import Directory
 from engine.events import RunStarted, TableResumed
-from engine.history import History, runs, series
+from engine.history import History, runs, series, table_counts
 from engine.history import chunk_queries as chunks
 from engine.history import event_queries as log
 from engine.history import maintenance_queries as maintenance
@@ -28,6 +28,18 @@ def indexed(*simulations: Simulation) -> Cursor:
     index = History(None)
     index.refresh({simulation.directory for simulation in simulations})
     return index.cursor()
+
+
+def counted_tables(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The tables of each count from now on."""
+    counted, count = list[list[str]](), table_counts._counted
+
+    def counting(cursor: Cursor, pipeline: str, names: Collection[str]) -> dict[str, table_counts.Count]:
+        counted.append(sorted(names))
+        return count(cursor, pipeline, names)
+
+    monkeypatch.setattr(table_counts, "_counted", counting)
+    return counted
 
 
 @pytest.fixture
@@ -78,20 +90,39 @@ def test_kept_progress_is_that_of_the_journals_at_every_instant(tmp_path: Path) 
 def test_once_copied_a_commit_recounts_no_chunk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With 5 000 tables, counting takes a tenth of a second, and commits come every few seconds."""
     run = Simulation(tmp_path / "shop", [COUNTRIES], start=START).advance(20)
-    index, counted = History(None), list[str]()
-    count = tables._counted
-
-    def counting(cursor: Cursor, sql: str, asked: Mapping[str, object]) -> dict[str, tables._Count]:
-        counted.append(sql)
-        return count(cursor, sql, asked)
-
-    monkeypatch.setattr(tables, "_counted", counting)
+    index, counted = History(None), counted_tables(monkeypatch)
     for _ in range(3):
         index.refresh([run.directory])
         (one,) = index.ask(tables.progress, "shop")
         assert one.state == "streaming"
         run.write("epoch.committed", epoch=10_000, to_position="bin.000009:9", changes=3, tables={"shop.countries": 3})
-    assert counted == [tables._SETTLED]
+    assert counted == [["shop.countries"]]
+
+
+def test_only_tables_with_news_are_counted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their own lines, an epoch that may publish their reads, another run, or a journal that was replaced."""
+    run = Simulation(tmp_path / "shop", [ORDERS, COUNTRIES], start=START).advance(2)
+    index, counted = History(None), counted_tables(monkeypatch)
+
+    def progress() -> list[tables.Progress]:
+        counted.clear()
+        index.refresh([run.directory])
+        kept = index.ask(tables.progress, "shop")
+        assert kept == tables.progress(indexed(run), "shop")
+        counted.pop()  # those of the other index
+        return kept
+
+    assert [one.state for one in progress()] == ["copying", "copying"]
+    assert counted == [["shop.countries", "shop.orders"]]
+    run.write("chunk.assigned", chunks=[0], table="shop.countries", group="g")
+    progress()
+    assert "shop.countries" in counted[0]
+    run.write("epoch.committed", epoch=10_000, to_position="bin.999999:9", changes=0, tables={})
+    progress()
+    assert counted == [["shop.orders"]], "the other one has no reads"
+    (journal,) = run.directory.journals.glob("*.jsonl")
+    journal.write_text("".join(journal.read_text().splitlines(keepends=True)[:20]))
+    assert len(progress()) == 2
 
 
 def test_a_dead_runs_unpublished_chunks_are_waiting_again(half: Simulation, tmp_path: Path) -> None:
@@ -166,6 +197,7 @@ def test_a_removed_table_is_no_part_of_the_copy(half: Simulation) -> None:
     assert (orders.state, orders.chunks, orders.expected_chunks, orders.copied) == ("removed", 0, 0, True)
     assert not orders.planned
     assert found["shop.countries"].planned
+    assert tables.captured(indexed(half), "shop") == ["shop.countries"]
 
 
 def test_a_failed_chunk_is_failed_or_parked_until_it_is_assigned_again(tmp_path: Path) -> None:

@@ -86,6 +86,7 @@ def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Pat
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
     assert runner["alive"]
+    assert runner["reason"].endswith(": now"), "whoever looks shall know who paused it, and why"
     assert control.paused
 
 
