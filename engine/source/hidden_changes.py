@@ -5,7 +5,7 @@ leave behind (docs/verification.md).
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from engine.source.connect import Connection, Server, query, quote
 
@@ -49,6 +49,18 @@ def unlogged_cascades(
                 if names := tuple(_CASCADE.findall(definition["Create Table"])):
                     found[f"{database}.{row['t']}"] = names
     return found
+
+
+def is_unlogged_replica(connection: Connection, server: Server, variables: Mapping[str, str]) -> bool:
+    """Whether the server applies, or has applied, another server's changes without events in its own binlog.
+
+    variables: the server's. MariaDB tells by `gtid_slave_pos`, because it shows the state of a replica to few users.
+    """
+    if "ON" in (variables.get("log_replica_updates"), variables.get("log_slave_updates")):
+        return False
+    if server.flavor == "mariadb":
+        return bool(variables.get("gtid_slave_pos"))
+    return bool(query(connection, "SHOW REPLICA STATUS"))
 
 
 def filtered_databases(connection: Connection, server: Server, databases: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
-from engine.source.hidden_changes import filtered_databases, unlogged_cascades
+from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.watermarks import watermark_class
@@ -280,6 +280,24 @@ def _hidden_changes(context: Context, tables: Sequence[Table], unlogged: Mapping
     return [filters, cascades]
 
 
+def _replica(context: Context) -> Check:
+    try:
+        lacks = is_unlogged_replica(context.connection, context.server, context.variables)
+    except TidemarkError:  # the check of the grant says why
+        lacks = False
+    why = "Without log_replica_updates, a replica's binlog lacks what it applies, so nothing that reads the binlog can follow it."
+    return Check(
+        "replicated changes",
+        "fail" if lacks and context.server.flavor == "mysql" else "warn" if lacks else "ok",
+        "the binlog has the changes of other servers that this one applies",
+        "log_replica_updates is off" if lacks else "logged, or none",
+        why,
+        "Set log_replica_updates = ON (MariaDB: log_slave_updates) and restart the server, or use the primary as the source."
+        if lacks
+        else "",
+    )
+
+
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
     why = "Everything up to a low watermark must be visible to the read that follows (docs/correctness.md)."
@@ -373,6 +391,7 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _monitoring,
     _replication,
     _server_ids,
+    _replica,
     _watermarks,
     _tls,
 ]

@@ -1,5 +1,6 @@
 """Changes that the binlog lacks: which are noticed while a pipeline runs, and which only verification finds."""
 
+import json
 import re
 import shutil
 import time
@@ -155,6 +156,28 @@ def test_a_new_binlog_filter_raises_an_alert_until_it_is_gone(
     found = [(e["event"], e["kind"]) for e in pipeline.events("alert.raised", "alert.cleared")]
     assert found == [("alert.raised", "binlog_filter"), ("alert.cleared", "binlog_filter")]
     pipeline.finish(runner)
+
+
+def test_a_replica_that_does_not_log_what_it_applies_is_named(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """By the preflight: nothing that reads its binlog can follow it."""
+    server = private_server(flavor, **({} if flavor == "mariadb" else {"log_replica_updates": 0}))
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+    pipeline = new_pipeline(server, "d")
+
+    def checked() -> str:
+        report = json.loads(pipeline.command("check", "--json").stdout)
+        (found,) = (check["outcome"] for check in report["checks"] if check["name"] == "replicated changes")
+        return str(found)
+
+    assert checked() == "ok", "it is no replica"
+    if flavor == "mariadb":
+        server.execute("SET GLOBAL gtid_slave_pos = '0-77-5'")
+    else:
+        server.execute("CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1'")
+    assert checked() == ("warn" if flavor == "mariadb" else "fail")
 
 
 def test_transactions_that_are_not_logged_leave_no_gap_in_the_gtids(server: Server, database: str) -> None:

@@ -104,7 +104,7 @@ class Simulation:
         root.mkdir(parents=True, exist_ok=True)
         self.directory.spec.write_text(SPEC.format(name=root.name), encoding="utf-8")
         self.now = self.started = start or real_now()
-        self.paused_at = self.now
+        self.paused_at, self.reason = self.now, ""
         self.random = random.Random(seed)
         self.journal = Journal(self.directory.journal(run), run)
         weakref.finalize(self, self.journal.close)
@@ -367,7 +367,8 @@ class Simulation:
         self.state = {"pause": "paused", "resume": "running", "stop": "stopping"}[verb]
         if verb == "pause":
             self.paused_at = self.now
-        self.write("run.state", state=self.state, reason=f"{actor}: {reason}" if reason else actor)
+        self.reason = f"{actor}: {reason}" if reason else actor
+        self.write("run.state", state=self.state, reason=self.reason)
         self.now += timedelta(seconds=0.4)
         self.write("command.done", id=identity, verb=verb, duration_s=0.4)
         return self.end() if verb == "stop" else self
@@ -423,6 +424,7 @@ class Simulation:
             "pid": 4100,
             "host": "db-tools-1",
             "state": self.state,
+            "reason": self.reason if self.state == "paused" else "",
             "phase": self.phase,
             "heartbeat": clock.utc_text(heartbeat or real_now()),
             "started": clock.utc_text(self.started),
