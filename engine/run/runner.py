@@ -192,6 +192,7 @@ class _Run:
             ledger = Ledger(self._directory.ledger)
             preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
             preflight.require()
+            self._hidden.begin(preflight.cascades)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state

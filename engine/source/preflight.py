@@ -4,8 +4,8 @@ A list of small checks. All of them run. Each states what was expected, what was
 it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
 
 from engine.decode.schema import Table
@@ -62,6 +62,8 @@ class Preflight:
     checks: list[Check]
     server: Server
     tables: list[Table]
+    cascades: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By table, the foreign keys that change its rows without an event in the binlog."""
 
     @property
     def passed(self) -> bool:
@@ -132,10 +134,11 @@ def run_preflight(
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
-        checks += _hidden_changes(context, tables)
+        cascades = unlogged_cascades(connection, context.server, [(table.database, table.name) for table in tables])
+        checks += _hidden_changes(context, tables, cascades)
     finally:
         connection.close()
-    return Preflight(checks, context.server, tables)
+    return Preflight(checks, context.server, tables, cascades)
 
 
 def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:
@@ -245,7 +248,7 @@ def _uncaptured(context: Context) -> Check:
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
 
 
-def _hidden_changes(context: Context, tables: Sequence[Table]) -> list[Check]:
+def _hidden_changes(context: Context, tables: Sequence[Table], unlogged: Mapping[str, tuple[str, ...]]) -> list[Check]:
     """Changes that the binlog does not have. Verification finds them; nothing that reads the binlog can."""
     why = "Changes that are not in the binlog cannot be followed."
     try:
@@ -265,7 +268,6 @@ def _hidden_changes(context: Context, tables: Sequence[Table]) -> list[Check]:
         if databases
         else "",
     )
-    unlogged = unlogged_cascades(context.connection, context.server, [(table.database, table.name) for table in tables])
     named = "; ".join(f"{name} ({', '.join(keys)})" for name, keys in unlogged.items())
     cascades = Check(
         "cascades",

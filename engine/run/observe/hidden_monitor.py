@@ -37,20 +37,22 @@ Found = Mapping[Name, tuple[str, ...]]
 
 
 class Known:
-    """What the run's first look found, and what was reported since. Pure.
+    """The cascades of the run's start, and what was reported since. Pure.
 
     alerted: the names of alerts that an earlier run left active.
     """
 
     def __init__(self, alerted: Iterable[Name]) -> None:
         self._reported: dict[Name, tuple[str, ...] | None] = {name: None for name in alerted if name[0] in _KINDS}
-        self._at_start: dict[Name, frozenset[str]] | None = None
+        self._at_start: dict[Name, frozenset[str]] = {}
+
+    def begin(self, cascades: Mapping[str, tuple[str, ...]]) -> None:
+        """Take the foreign keys of the preflight, by table."""
+        known: dict[Name, frozenset[str]] = {("cascade", table): frozenset(names) for table, names in cascades.items()}
+        self._at_start = {name: names for name, names in known.items() if name not in self._reported}
 
     def news(self, found: Found, captured: Collection[str]) -> list[HiddenChanges]:
         """The events of a look. captured: the full names of the tables; a removed one is forgotten, as its alert was cleared."""
-        if self._at_start is None:
-            cascades = {name: frozenset(names) for name, names in found.items() if name[0] == "cascade"}
-            self._at_start = {name: names for name, names in cascades.items() if name not in self._reported}
         # A foreign key that is dropped and comes back is new.
         self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
         self._reported = {n: names for n, names in self._reported.items() if n[1] is None or n[1] in captured}

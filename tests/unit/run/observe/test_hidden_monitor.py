@@ -15,6 +15,7 @@ def news(known: Known, found: dict[tuple[str, str | None], tuple[str, ...]], *ca
 def test_what_was_there_at_the_start_is_not_reported() -> None:
     """A new foreign key of the same table is, and one that was gone in between. Nothing is reported twice."""
     known = Known([])
+    known.begin({"d.a": ("x",)})
     assert news(known, {A: ("x",)}) == []
     assert news(known, {A: ("x", "y"), B: ("z",)}) == [(*A, ("y",)), (*B, ("z",))]
     assert news(known, {A: ("x", "y"), B: ("z",)}) == []
@@ -34,6 +35,7 @@ def test_a_filter_is_always_reported() -> None:
 def test_an_alert_of_an_earlier_run_stays_until_its_cause_is_gone() -> None:
     """It may have gone while no runner was alive."""
     known = Known([A, B, FILTER, ("lag", None)])
+    known.begin({"d.a": ("x",)})
     assert news(known, {A: ("x",)}) == [(*FILTER, ()), (*A, ("x",)), (*B, ())]
     assert news(known, {A: ("x",)}) == []
     assert news(known, {}) == [(*A, ())]
@@ -42,7 +44,6 @@ def test_an_alert_of_an_earlier_run_stays_until_its_cause_is_gone() -> None:
 def test_a_removed_table_is_forgotten() -> None:
     """Its alert was cleared when it was removed. If it comes back, it is reported again."""
     known = Known([])
-    news(known, {})
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
     assert news(known, {}, "d.a") == []
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
