@@ -32,7 +32,7 @@ class HiddenChanges(Event, name="source.hidden"):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeLogsAudited(Event, name="audit.done"):
-    """The runner has audited a random part of the change logs (`run.verify.background_audit`)."""
+    """The runner has audited a random part of the change logs (`run.audit.background_audit`)."""
 
     tables: int
     """Tables with images in it."""

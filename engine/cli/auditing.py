@@ -38,7 +38,7 @@ def audit(
     Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit code 6 if
     something differs.
     """
-    from engine.run.verify.audit import audit as audited
+    from engine.run.audit.audit import audit as audited
 
     spec, directory = opened(spec_file)
     result = audited(spec, directory, start=start, end=end, tables=table or (), sample=sample)

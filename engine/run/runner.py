@@ -35,6 +35,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run import failover
+from engine.run.audit.background_audit import BackgroundAudit
 from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
@@ -59,7 +60,6 @@ from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
 from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
-from engine.run.verify.background_audit import BackgroundAudit
 from engine.run.verify.continuous import ContinuousVerifier
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished

@@ -11,8 +11,8 @@ from deltalake import write_deltalake
 
 from engine.capture.binlog.position_search import Binlog
 from engine.directory import directory_of
-from engine.run.verify import audit
-from engine.run.verify.audit_sample import sampled
+from engine.run.audit import audit
+from engine.run.audit.audit_sample import sampled
 from engine.settings import load
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current

@@ -71,6 +71,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "commands": {"disk", "helpers", "outage", "state_machines"},
         "snapshot": {"commands", "disk", "helpers", "outage", "state_machines"},
         "redump": {"commands", "snapshot"},
+        "audit": {"helpers"},
         "verify": {
             "commands",
             "disk",

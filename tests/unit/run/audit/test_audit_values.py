@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from engine.decode.schema import Column
-from engine.run.verify.audit_limits import LIMITS
-from engine.run.verify.audit_values import UNSURE, Unsure, ours, shown, theirs
+from engine.run.audit.audit_limits import LIMITS
+from engine.run.audit.audit_values import UNSURE, Unsure, ours, shown, theirs
 
 NAIVE = datetime(2026, 1, 2, 3, 4, 5, 6)  # noqa: DTZ001 - as the package returns it
 

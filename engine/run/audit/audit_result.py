@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from engine.run.verify.audit_limits import LIMITS
+from engine.run.audit.audit_limits import LIMITS
 
 MOST_LISTED = 1000
 """Differences that are listed; all are counted."""

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from engine.decode.schema import Column
 from engine.destination.change_log import ChangeLog, orders_of, packed, unpacked
 from engine.layout import changes_folder
-from engine.run.verify.audit_compare import Found, Images, compared
-from engine.run.verify.audit_range import Stretch
-from engine.run.verify.audit_result import MOST_LISTED, ImageDifference, TableAudit
-from engine.run.verify.audit_source import Frames, Name, Rows
-from engine.run.verify.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
+from engine.run.audit.audit_compare import Found, Images, compared
+from engine.run.audit.audit_range import Stretch
+from engine.run.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
+from engine.run.audit.audit_source import Frames, Name, Rows
+from engine.run.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
 
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
 """Images of one table that are compared at once, and their bytes."""

@@ -6,8 +6,8 @@ import pytest
 
 from engine.clock import parse_utc
 from engine.directory import Directory
-from engine.run.verify.audit_result import AuditResult, TableAudit
-from engine.run.verify.background_audit import event_of, is_due
+from engine.run.audit.audit_result import AuditResult, TableAudit
+from engine.run.audit.background_audit import event_of, is_due
 from engine.verifications import LastAudit, read_audit, save_audit
 from engine.verify_settings import Verify
 

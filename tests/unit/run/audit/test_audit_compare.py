@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.run.verify.audit_compare import Found, Images, compared
-from engine.run.verify.audit_values import UNSURE
+from engine.run.audit.audit_compare import Found, Images, compared
+from engine.run.audit.audit_values import UNSURE
 
 Image = tuple[int, str, int, Any]
 """Position, kind, key, value."""

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from engine.run.verify.audit_result import AuditResult, ImageDifference, TableAudit
+from engine.run.audit.audit_result import AuditResult, ImageDifference, TableAudit
 
 EQUAL = TableAudit(
     "d.t", 6, 2, "b.000001:4", "b.000001:900", 3, not_compared={"year_zero": 2}, notes=("copied until there",)

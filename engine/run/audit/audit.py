@@ -26,11 +26,11 @@ from engine.capture.binlog.position_search import Binlog
 from engine.destination.change_log import packed, unpacked
 from engine.directory import Directory
 from engine.errors import SourceLostError, SpecError
-from engine.run.verify.audit_range import Known, Stretch, check_available, known_of, later, parsed, stretch
-from engine.run.verify.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
-from engine.run.verify.audit_sample import sampled
-from engine.run.verify.audit_source import LoggedRows, ServerTexts
-from engine.run.verify.audit_table import AuditedTable, first_change
+from engine.run.audit.audit_range import Known, Stretch, check_available, known_of, later, parsed, stretch
+from engine.run.audit.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
+from engine.run.audit.audit_sample import sampled
+from engine.run.audit.audit_source import LoggedRows, ServerTexts
+from engine.run.audit.audit_table import AuditedTable, first_change
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of

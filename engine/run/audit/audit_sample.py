@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from engine.run.verify.audit_range import Stretch
+from engine.run.audit.audit_range import Stretch
 from engine.source.positions import FIRST_OFFSET, Position, bytes_between, file_number
 
 SAMPLE_BYTES = 64 << 20

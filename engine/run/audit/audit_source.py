@@ -22,7 +22,7 @@ from pymysqlreplication import BinLogStreamReader, event, row_event
 from engine.decode.schema import Table
 from engine.destination.change_log import packed
 from engine.errors import BinlogDamagedError, TidemarkError, TransientError
-from engine.run.verify.audit_values import LABELS, UNSURE, Unsure
+from engine.run.audit.audit_values import LABELS, UNSURE, Unsure
 from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id

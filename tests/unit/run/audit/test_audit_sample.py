@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decode.schema import Table
-from engine.run.verify.audit_range import Stretch
-from engine.run.verify.audit_sample import sampled
+from engine.run.audit.audit_range import Stretch
+from engine.run.audit.audit_sample import sampled
 from engine.source.positions import Position, bytes_between
 
 FILES = {"b.000001": 1000, "b.000002": 500, "b.000003": 2000}

@@ -12,10 +12,10 @@ from deltalake import write_deltalake
 from engine.decode.schema import Column, Table
 from engine.destination import change_log
 from engine.destination.change_log import packed
-from engine.run.verify import audit_table
-from engine.run.verify.audit_range import Stretch
-from engine.run.verify.audit_source import Frames, Rows
-from engine.run.verify.audit_table import AuditedTable
+from engine.run.audit import audit_table
+from engine.run.audit.audit_range import Stretch
+from engine.run.audit.audit_source import Frames, Rows
+from engine.run.audit.audit_table import AuditedTable
 from engine.source.positions import Position
 
 TABLE = Table("d", "t", (Column("id", "int"), Column("v", "int")), ("id",))

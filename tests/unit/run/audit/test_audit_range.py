@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from engine.errors import SpecError
-from engine.run.verify.audit_range import check_available, parsed, streaming_since
+from engine.run.audit.audit_range import check_available, parsed, streaming_since
 from engine.source.positions import Position
 
 

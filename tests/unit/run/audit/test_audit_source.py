@@ -3,7 +3,7 @@
 import pytest
 
 from engine.destination.change_log import packed
-from engine.run.verify.audit_source import Frames
+from engine.run.audit.audit_source import Frames
 
 QUERY, TABLE_MAP, INSERT, PARTIAL, PAYLOAD, COMPRESSED = 2, 19, 30, 39, 40, 169
 
