@@ -71,14 +71,15 @@ def test_several_are_paused_by_name(stores: tuple[str, dict[str, Simulation]], o
     page.get_by_label("Reason").press("Enter")
     page.get_by_role("button", name="Pause store-01 and store-04").click()
     expect(page.get_by_text("Pause sent to store-01, store-04.")).to_be_visible()
-    expect(page.locator("[role=gridcell]", has_text="paused")).to_have_count(2)
+    expect(page.locator("[role=gridcell]", has_text=re.compile("^paused$"))).to_have_count(2)
     assert {name for name, one in found.items() if one.state == "paused"} == {"store-01", "store-04"}
+    expect(page.locator("[role=gridcell]", has_text="Paused: ").filter(has_text="moving the server")).to_have_count(2)
     assert "moving the server" in found["store-01"].journal.path.read_text()
     choose(page, "store-01", "store-02")
     expect(page.get_by_text("Unchanged: store-02 (running).")).to_be_visible()
     page.get_by_role("button", name="Resume store-01").click()
     expect(page.get_by_text("Resume sent to store-01.")).to_be_visible()
-    expect(page.locator("[role=gridcell]", has_text="paused")).to_have_count(1)
+    expect(page.locator("[role=gridcell]", has_text=re.compile("^paused$"))).to_have_count(1)
 
 
 def test_pipelines_are_grouped_by_source(simulated: Console, open_page: OpenPage) -> None:
