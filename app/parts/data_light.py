@@ -31,11 +31,8 @@ def verify_settings(where: Directory) -> Verify:
 
 def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     """The pipeline's tables, without removed ones. They are kept until a fact changes, or a verdict by its age."""
-    names, changed, verify = (
-        home.ask(table_queries.captured, where.root.name),
-        summaries_changed(where),
-        verify_settings(where),
-    )
+    changed, verify = summaries_changed(where), verify_settings(where)
+    names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
     facts, now_s = (names, changed, verify), now.timestamp()
     known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
     if known != facts or not since_s <= now_s <= until_s:
@@ -44,6 +41,11 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
             _kept.clear()
         _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
     return found
+
+
+@lru_cache(maxsize=1024)
+def _differing_in(where: Directory, _changed_s: float) -> tuple[str, ...]:
+    return tuple(sorted(name for name, one in read_summaries(where).items() if one["differences"]))
 
 
 @lru_cache(maxsize=1024)

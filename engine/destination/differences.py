@@ -63,8 +63,8 @@ def append_differences(root: Path, rows: Sequence[DifferenceRow]) -> None:
     if not rows:
         return
     write_deltalake(root / FOLDER, pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA), mode="append")
-    table = DeltaTable(root / FOLDER)
-    if len(table.file_uris()) > MOST_FILES:
-        with suppress(DeltaError):  # another program may compact it now
+    with suppress(DeltaError, OSError):  # the rows are appended; another program may compact now, or the disk is full
+        table = DeltaTable(root / FOLDER)
+        if len(table.file_uris()) > MOST_FILES:
             table.optimize.compact()
             table.vacuum(dry_run=False)

@@ -169,12 +169,15 @@ def _unplanned(table: str) -> Progress:
     return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
 
 
-def captured(cursor: Cursor, pipeline: str) -> list[str]:
-    """The names of the planned tables and of those with a state, without removed ones."""
+def captured(cursor: Cursor, pipeline: str, also: tuple[str, ...] = ()) -> list[str]:
+    """The names of the planned tables and of those with a state, without removed ones.
+
+    also: others; the journals may have forgotten a table that did not change its state for longer than they are kept.
+    """
     states = cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()
     names = {table for (table,) in cursor.execute(_PLANNED, {"pipeline": pipeline}).fetchall()}
     removed = {table for table, state, *_ in states if state == "removed"}
-    return sorted(names.union(table for table, *_ in states) - removed)
+    return sorted(names.union((table for table, *_ in states), also) - removed)
 
 
 def stopped(cursor: Cursor, pipeline: str) -> list[str]:

@@ -106,6 +106,9 @@ class BackgroundAudit:
                 return None
             if any(table["excluded"] for table in result["tables"]):  # it is stopped, for example
                 continue
+            if [(table["start"], table["end"]) for table in result["tables"]] != [(start, end)]:
+                del left[name]  # it was altered since, for example: nothing is proved, and the alert stands
+                continue
             found = event_of(result, again=name)
             self._journal.write(found)
             if not found.differences:
@@ -117,7 +120,9 @@ class BackgroundAudit:
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             command = [*_NICE, sys.executable, "-m", "engine", "audit", str(self._directory.spec), "--json", *arguments]
             folder = Path(engine.__file__).resolve().parent.parent
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder)
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=folder, start_new_session=True
+            )
             try:
                 code = self._code(process)
             finally:

@@ -119,5 +119,7 @@ class HiddenMonitor:
         found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
             found["binlog_filter", None] = tuple(filtered)
+        if self._closing.is_set():  # this may be another server than the run's by now
+            return
         for event in self._known.news(found, captured):
             self._journal.write(event)

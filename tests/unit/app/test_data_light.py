@@ -47,11 +47,21 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
     assert len(read) == 1
     save(where, {"d.t": SUMMARY}, [])
     assert [headline(NOW), headline(NOW + timedelta(days=13))] == ["Verified", "Verified"]
-    assert len(read) == 2
+    assert len(read) == 3
     assert headline(NOW + timedelta(days=15)) == "Not verified", "older than twice the period"
     assert headline(NOW) == "Verified", "the clock was set back"
     names.append("d.u")
     assert headline(NOW) == "1 of 2 verified"
     assert data_light.table_layer(where, "d.t", NOW, current=True).headline == "Verified"
     assert data_light.table_layer(where, "d.gone", NOW, current=True).headline == "Not verified yet"
-    assert len(read) == 6, "the last one for the table that is gone"
+    assert len(read) == 7, "the last one for the table that is gone"
+
+
+def test_a_table_that_differs_stays_when_the_journals_have_forgotten_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are kept for 90 days, and name a table's state only when it changes."""
+    where = Directory(tmp_path)
+    monkeypatch.setattr(home, "ask", lambda _query, _pipeline, also: [*also])
+    save(where, {"d.t": {**SUMMARY, "verdict": "diverged", "differences": 2}}, [])
+    assert [one.table for one in data_light.tables_of(where, NOW)] == ["d.t"]
