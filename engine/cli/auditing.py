@@ -28,7 +28,7 @@ def audit(
         list[str] | None, typer.Option("--table", help="Only this table (database.table); repeatable.")
     ] = None,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Compare only a random part, of about 64 MiB of the binlog.")
+        bool, typer.Option("--sample", help="Compare only a random part of the binlog, of about 64 MiB.")
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Also write the whole result to this file.")] = None,
     as_json: Json = False,

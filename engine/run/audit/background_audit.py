@@ -78,10 +78,10 @@ class BackgroundAudit:
         if differing is None or result is None:
             return
         found = event_of(result)
-        self._journal.write(found)
         for table in result["tables"]:
             if table["differences"]:
-                differing.setdefault(table["table"], [table["start"], table["end"]])
+                ends = [*differing.get(table["table"], ()), table["start"], table["end"]]
+                differing[table["table"]] = [min(ends, key=_order), max(ends, key=_order)]
         audit: LastAudit = {
             "at": clock.utc_text(),
             "tables": found.tables,
@@ -91,7 +91,8 @@ class BackgroundAudit:
             "end": found.end,
             "differing": differing,
         }
-        save_audit(self._directory, audit)
+        save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
+        self._journal.write(found)
 
     def _audit_again(self, differing: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]] | None:
         """Audit the parts that differed. Returns those that still may differ; None if it must be ended."""
