@@ -1,36 +1,28 @@
-"""`python -m tests.browser.gallery FOLDER`: every page of the console, light and dark, at 1280 and 1920, busy, broken and empty.
+"""`python -m tests.browser.gallery FOLDER`: every page of the console in every state, light and dark, at 1280 and 1920.
 
-On simulated pipelines, without a server, for visual inspection. Addresses can be given instead of all: `live?pipeline=shop`.
+The states are busy, broken, starting, source away, and empty. On simulated pipelines, without a server, for visual inspection. Kinds
+or addresses can be given instead of all: `away`, `busy/live?pipeline=shop`.
 """
 
 import re
 import sys
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from engine import clock
 from tests.browser.conftest import CHROMIUM, FLAGS, alerting, every_state
+from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events")
 BUSY = [
     "",
-    *(
-        f"live?pipeline=shop&section={name}"
-        for name in (
-            "Overview",
-            "Chunks",
-            "Readers",
-            "Watermarks",
-            "Plan",
-            "Pace",
-            "Tables",
-            "Destination",
-            "Events",
-            "Spec",
-        )
-    ),
+    *(f"live?pipeline=shop&section={name}" for name in (*SECTIONS, "Spec")),
     "live?pipeline=shop&section=Chunks&table=shop.orders&chunk=7",
     "table?pipeline=shop&table=shop.orders",
     "table?pipeline=shop",
@@ -55,6 +47,20 @@ BROKEN = [
     "redump?pipeline=legacy",
     "explore?pipeline=legacy",
     "diagnostics?pipeline=legacy",
+]
+STARTING_AND_AWAY = [
+    "",
+    *(f"live?pipeline={name}&section={section}" for name in ("stock", "orders") for section in SECTIONS),
+    *(
+        f"{page}?pipeline={name}"
+        for name in ("stock", "orders")
+        for page in ("verify", "redump", "alerts", "diagnostics")
+    ),
+    "table?pipeline=orders&table=shop.orders",
+    "table?pipeline=stock",
+    "alerts",
+    "explore?pipeline=orders",
+    "history",
 ]
 EMPTY = ["", "alerts", "live", "table", "verify", "redump", "explore", "history", "diagnostics", "new"]
 VARIANTS = [(width, theme) for width in (1280, 1920) for theme in ("light", "dark")]
@@ -94,18 +100,43 @@ def photograph(browser: Browser, url: str, address: str, target: Path, variants:
         context.close()
 
 
+@contextmanager
+def starting_and_away(home: Path) -> Iterator[None]:
+    """A pipeline that starts, one whose source is away while it copies, and one whose source is away while it streams."""
+    now = real_now()
+    tables = [SimulatedTable("shop.orders", 9_000_000, 180), SimulatedTable("shop.customers", 400_000, 8, 3.2)]
+    starts = Simulation(home / "stock", tables, start=now - timedelta(seconds=9), starting=True).advance(9)
+    for step, after_s, seconds in (("Spark", 0.1, None), ("preflight", 0.1, 1.214), ("plan", 1.4, None)):
+        since = clock.utc_text(starts.started + timedelta(seconds=after_s))
+        starts.startup.append({"step": step, "since": since, "seconds": seconds})
+    copies = Simulation(home / "orders", tables, start=now - timedelta(seconds=80)).advance(25)
+    copies.lose_source("connection refused")
+    streams = Simulation(home / "prices", tables[1:], start=now - timedelta(seconds=100)).advance(50)
+    streams.lose_source("no answer within 3 s")
+    with starts.play(), copies.play(), streams.play():
+        yield
+
+
 def main(folder: Path, wanted: list[str]) -> None:
-    """Save screenshots of the given addresses, or of all."""
+    """Save screenshots of the given kinds and addresses, or of all."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        home, empty = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(2))
+        home, away, empty = (Path(stack.enter_context(tempfile.TemporaryDirectory())) for _ in range(3))
         alerting(stack.enter_context(every_state(home)))
+        stack.enter_context(starting_and_away(away))
         browser = stack.enter_context(sync_playwright()).chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        full, bare = (stack.enter_context(console(place)) for place in (home, empty))
-        for kind, url, addresses in (("busy", full, wanted or BUSY + BROKEN), ("empty", bare, [] if wanted else EMPTY)):
-            for address in addresses:
-                photograph(browser, url, address, folder / kind, VARIANTS)
-                print(kind, address, flush=True)
+        for kind, place, addresses in (
+            ("busy", home, BUSY + BROKEN),
+            ("away", away, STARTING_AND_AWAY),
+            ("empty", empty, EMPTY),
+        ):
+            chosen = [one for one in addresses if not wanted or f"{kind}/{one}" in wanted or kind in wanted]
+            if not chosen:
+                continue
+            with console(place) as url:
+                for address in chosen:
+                    photograph(browser, url, address, folder / kind, VARIANTS)
+                    print(kind, address, flush=True)
 
 
 if __name__ == "__main__":

@@ -99,6 +99,7 @@ class Simulation:
         start: datetime | None = None,
         seed: int = 7,
         resume: "Simulation | None" = None,
+        starting: bool = False,
     ) -> None:
         self.directory = Directory(root)
         root.mkdir(parents=True, exist_ok=True)
@@ -122,14 +123,16 @@ class Simulation:
         self.pending: list[tuple[SimulatedTable, int]] = []
         self.readers = [_Reader(f"reader-{n + 1}", 4200 + n, self.now) for n in range(readers)]
         self.finished = self.ticks = 0
-        self._opening()
+        self.startup: list[dict[str, Any]] = []
+        self.away: dict[str, Any] | None = None
+        self._opening(starting)
 
     def write(self, event: str, **fields: Any) -> None:
         """Write a journal line at the model's time."""
         with _CLOCK, patch.object(clock, "utc_now", lambda: self.now):
             self.journal.write(make_event(event, **fields))
 
-    def _opening(self) -> None:
+    def _opening(self, starting: bool) -> None:
         spec = {"name": self.directory.root.name, "snapshot": {"even_factor_lower": 0.05, "even_factor_upper": 1000.0}}
         started = {
             "pipeline": self.directory.root.name,
@@ -139,6 +142,9 @@ class Simulation:
             "spec": spec,
         }
         self.write("run.started", **started, until=None)
+        if starting:
+            self.state = self.phase = "starting"
+            return
         source = {
             "server": "127.0.0.1:3306",
             "version": "9.7.4",
@@ -220,6 +226,8 @@ class Simulation:
         while self.now < end:
             self.now = min(self.now + timedelta(seconds=step_s), end)
             self.ticks += 1
+            if self.away is not None or self.state == "starting":
+                continue
             if self.state == "running":
                 self._read()
             if self.ticks % 2 == 0 and self.state == "running":
@@ -227,6 +235,17 @@ class Simulation:
             if self.ticks % 4 == 0:
                 self._measure()
         return self
+
+    def lose_source(self, message: str) -> "Simulation":
+        """From now on the source is unreachable; five tries have failed within 48 seconds."""
+        began, error = self.now, f"The source is unreachable: {message}"
+        away = {"since": clock.utc_text(began), "gives_up_at": clock.utc_text(began + timedelta(hours=57))}
+        for attempt, after_s in enumerate((2, 4, 9, 18, 48), 1):
+            self.now = began + timedelta(seconds=after_s)
+            self.write("source.away", **away, attempt=attempt, retry_in_s=min(2.0**attempt, 30.0), message=error)
+        next_try = clock.utc_text(self.now + timedelta(seconds=30))
+        self.away = {**away, "attempt": 5, "next_try": next_try, "error": error}
+        return self.raise_alert("source_away", value=48.0, message=error, since=away["since"])
 
     def _read(self) -> None:
         for table in self.tables:
@@ -426,6 +445,8 @@ class Simulation:
             "state": self.state,
             "reason": self.reason if self.state == "paused" else "",
             "phase": self.phase,
+            "startup": self.startup,
+            "away": self.away,
             "heartbeat": clock.utc_text(heartbeat or real_now()),
             "started": clock.utc_text(self.started),
             "spark_ui": "http://127.0.0.1:4040",
