@@ -29,13 +29,14 @@ def live(where: Directory, span_s: int) -> None:
     if event := st.session_state.pop(_GO, None):
         selection.open_event(event)
         st.rerun()
-    run = home.ask(runs.latest_run, name)
-    until = curves.end(now, run.last_event if run else None)
+    run, runner = home.ask(runs.latest_run, name), home.record_of(where)
+    alive = str(runner["run"]) if runner and runner.get("alive") else None
+    until = now if alive else curves.end(now, run.last_event if run else None)
     first = runs.first_started(home.fresh(), name)
     since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
     if until < now:
         st.caption(f"There is no event after {words.date_time(until)}; the time before it is shown.")
-    _draw(name, since, until, _thresholds(where))
+    _draw(name, since, until, _thresholds(where), alive)
 
 
 def past(name: str, since: datetime, until: datetime, where: Directory | None) -> None:
@@ -53,12 +54,15 @@ def _thresholds(where: Directory | None) -> list[curves.Threshold]:
     return curves.thresholds(alerts.lag_s if alerts else None, alerts.lag_bytes if alerts else None)
 
 
-def _draw(name: str, since: datetime, until: datetime, levels: Sequence[curves.Threshold]) -> None:
+def _draw(
+    name: str, since: datetime, until: datetime, levels: Sequence[curves.Threshold], alive: str | None = None
+) -> None:
+    """alive: the run whose runner is alive; it may write no event for a while when it starts, or while its source is away."""
     cursor, width = home.fresh(), curves.width_ms(since, until)
     known = home.ask(runs.runs, name, limit=_RUNS)
     moments = timeline_queries.moments(cursor, name, since, until + timedelta(milliseconds=1), _MOMENTS)
     copies = timeline_queries.copying(cursor, name, since, until)
-    lives = {one.run: one.last_event for one in known}
+    lives = {one.run: until if one.run == alive else one.last_event for one in known}
     spans = run_timeline.activity(moments, copies, lives, until)
     starts = [span.begin for span in spans if span.name == run_timeline.STREAMING]
     spans = run_timeline.phases(spans, timeline_queries.caught_up(cursor, name, starts, LAG_FINE_S))
@@ -66,14 +70,14 @@ def _draw(name: str, since: datetime, until: datetime, levels: Sequence[curves.T
     spans = run_timeline.within(spans, since, until)
     marks = [one for one in run_timeline.instants(moments) if since <= one.at <= until]
     points = series.lag_series(cursor, name, since, width, until)
-    alive = [(one.started, one.last_event) for one in known]
-    alive += [(since, alive[-1][0])] if len(alive) == _RUNS else []  # earlier runs are not read
+    lived = [(one.started, lives[one.run]) for one in known]
+    lived += [(since, lived[-1][0])] if len(lived) == _RUNS else []  # earlier runs are not read
     found = curves.curves_of(
         series.row_series(cursor, name, since, width, until),
         series.epoch_series(cursor, name, since, width, until),
         points,
         (since, until),
-        alive,
+        lived,
         width,
     )
     with zone.steady(until):
