@@ -110,9 +110,12 @@ def starting_and_away(home: Path) -> Iterator[None]:
         since = clock.utc_text(starts.started + timedelta(seconds=after_s))
         starts.startup.append({"step": step, "since": since, "seconds": seconds})
     copies = Simulation(home / "orders", tables, start=now - timedelta(seconds=80)).advance(25)
-    copies.lose_source("connection refused")
+    copies.lose_source(
+        "Connecting to 127.0.0.1:3306 as tidemark failed: Can't connect to MySQL server on '127.0.0.1' "
+        "([Errno 111] Connection refused) (error 2003)."
+    )
     streams = Simulation(home / "prices", tables[1:], start=now - timedelta(seconds=100)).advance(50)
-    streams.lose_source("no answer within 3 s")
+    streams.lose_source("The source did not answer within 3 s.")
     with starts.play(), copies.play(), streams.play():
         yield
 

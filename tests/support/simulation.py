@@ -236,9 +236,9 @@ class Simulation:
                 self._measure()
         return self
 
-    def lose_source(self, message: str) -> "Simulation":
+    def lose_source(self, error: str) -> "Simulation":
         """From now on the source is unreachable; five tries have failed within 48 seconds."""
-        began, error = self.now, f"The source is unreachable: {message}"
+        began = self.now
         away = {"since": clock.utc_text(began), "gives_up_at": clock.utc_text(began + timedelta(hours=57))}
         for attempt, after_s in enumerate((2, 4, 9, 18, 48), 1):
             self.now = began + timedelta(seconds=after_s)
