@@ -31,6 +31,18 @@ def problems(where: Directory, runner: Runner) -> None:
             messages.three_parts(what, meaning, do)
 
 
+def alerts_said(where: Directory, runner: Runner) -> set[str]:
+    """The kinds of alerts whose news one of the panels has: it is said once."""
+    found = {"run_failed", "runner_lost"} if runner.problem else set()
+    if runner.away is not None:
+        found.add("source_away")
+    if runner.disk_full:
+        found.add("disk_full")
+    if runner.alive and (home.record_of(where) or {}).get("helpers"):
+        found.add("helper_failed")
+    return found
+
+
 def starting(runner: Runner) -> None:
     """The steps of a start, as they happen."""
     if line := startup_line(runner, clock.utc_now()):

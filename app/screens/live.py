@@ -47,9 +47,8 @@ def top(where: Directory, drawn_state: str) -> None:
     data = data_light.layer_of(where, now, current=runner.works and not stopped)
     health_strip.draw((*layers(runner, lag, recent, now, stopped), data))
     raised = home.firing(where, runner)
-    # `runner_notice` has a panel for a failed or lost runner.
-    noticed = ("run_failed", "runner_lost") if runner.problem else ()
-    health_strip.alerts(alert_lines(one for one in raised if one.kind not in noticed))
+    said = runner_notice.alerts_said(where, runner)
+    health_strip.alerts(alert_lines(one for one in raised if one.kind not in said or not one.waits))
     runner_notice.away(where, runner)
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)

@@ -1,6 +1,7 @@
 """The console at three in the morning: everything that can break breaks, and both pages tell the truth within three seconds."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -14,7 +15,7 @@ from playwright.sync_api import expect
 
 from engine.directory import send_command
 from tests.browser.conftest import OpenPage
-from tests.browser.night import PIPELINE, Night
+from tests.browser.night import PIPELINE, SHOWN_S, Night
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.servers import USER, Server
 from tests.servers.drivers import Driver, Drivers
@@ -62,7 +63,7 @@ STOPPED = {
 }
 FULL = {
     "Pipelines": {"^disk full$": "red", "A disk is full|disk full \\(": ""},
-    "Live": {"^Disk full$": "red", "Disk full since ": "red", "disk full \\(": ""},
+    "Live": {"^Disk full$": "red", "disk full \\(": ""},
 }
 LOST = {
     "Pipelines": {"^runner lost$": "red", "The heartbeat stopped at": ""},
@@ -145,8 +146,8 @@ def kill_the_source(night: Night) -> None:
     night.server.kill()
     night.shows("source killed", AWAY, time.monotonic())
     night.wait_for(lambda: "source_away" in night.alerts(), 20)
-    wanted = {"Live": {"Source unreachable since ": "red"}}
-    night.shows("source killed: alert", wanted, time.monotonic())
+    expect(night.pages["Live"]).to_have_title(re.compile(r"^\(1\) "), timeout=SHOWN_S * 1000)
+    assert not [text for _, text in night.texts("Live") if "unreachable since " in text], "the panel says it already"
     photograph(night, "killed")
     night.server.launch()
     night.pages["Live"].get_by_role("button", name="Try now").click()
@@ -236,11 +237,14 @@ def lose_every_race(night: Night) -> None:
             with suppress(FileExistsError):
                 (log / f"{version:020}.json").hardlink_to(commit)
 
+    def gave_up() -> bool:
+        night.server.execute("UPDATE d.audit SET v = v + 1")  # on a busy machine a merge may win its race
+        return "d.audit" in night.truth().stopped
+
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        night.server.execute("UPDATE d.audit SET v = v + 1")
-        since_s = night.wait_for(lambda: "d.audit" in night.truth().stopped)
+        since_s = night.wait_for(gave_up)
         night.shows("merge gave up", STOPPED, since_s)
         expect(night.pages["Live"].get_by_text("Find out who writes there")).to_be_visible()
         photograph(night, "gave-up")
