@@ -1,5 +1,6 @@
 """Failover to another server, or to an older state: accepted if the history matches, otherwise refused with the reason."""
 
+import json
 import shutil
 import time
 from collections import Counter
@@ -115,7 +116,9 @@ def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
     second.execute("INSERT INTO d.t VALUES (3, 3)")
     second.execute("DELETE FROM d.t WHERE id = 1")
     pipeline.wait_for(lambda: sum(e["changes"] for e in pipeline.events("epoch.committed")) >= 2, runner)
+    verified = pipeline.command("verify", "--json")
     pipeline.finish(runner)
+    assert [table["verdict"] for table in json.loads(verified.stdout)["tables"]] == ["verified"], verified
     assert len(pipeline.events("source.failover")) == 1
     assert_equal(source_table(second, "d", "t"), pipeline.mirror("t"))
     _no_change_twice(pipeline)
