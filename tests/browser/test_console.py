@@ -343,12 +343,17 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
     """What happened, what it means, what to do, the log, and a button to start."""
     page = open_page(f"{simulated.url}/live?pipeline=legacy")
     alert = page.get_by_test_id("stAlert")
-    for part in ("was purged", "What it means", "are gone", "What to do", "Start a new copy"):
+    for part in ("was purged", "What it means", "are gone", "What to do", "page Redump, Everything"):
         expect(alert).to_contain_text(part)
     page.get_by_text("End of the runner's log").click()
     expect(page.get_by_text("preflight done")).to_be_visible()
     expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_be_enabled()
+    page.get_by_role("button", name="Resnapshot all tables").click()
+    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_disabled()
+    page.get_by_label("Type legacy to confirm").fill("legacy")
+    page.get_by_label("Type legacy to confirm").press("Enter")
+    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_enabled()
     healthy(page)
 
 
