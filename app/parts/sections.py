@@ -293,8 +293,9 @@ def events(name: str) -> None:
         "Contains",
         key="contains",
         bind="query-params",
-        placeholder="A table, a chunk, part of an error message",
+        placeholder="A table, a chunk, part of a sentence",
         icon=":material/search:",
+        help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, and the journal's data of all of them",
     )
     _events(name, tuple(kinds), text or "", until)
 
@@ -320,20 +321,27 @@ def _event(name: str, chosen: str) -> datetime | None:
     return None if found is None else found.ts + timedelta(minutes=1)
 
 
+@st.cache_data(ttl=30, max_entries=100, show_spinner=False)
+def _older(name: str, names: tuple[str, ...], text: str, until: datetime | None) -> list[event_queries.Event]:
+    """The events whose data contain a text. Kept, because a scan of a long history is slow; the newest events are asked too."""
+    return event_queries.events(home.fresh(), name, names, text=text, until=until, limit=_EVENTS)
+
+
 @autorefresh()
 def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None) -> None:
     cursor = home.fresh()
-    lines = event_queries.events(cursor, name, event_feed.names(kinds), text=text, until=until, limit=_EVENTS)
-    found = event_feed.feed_lines(lines)
+    names = event_feed.names(kinds)
+    lines = event_queries.events(cursor, name, names, until=until, limit=_EVENTS)
+    older = _older(name, tuple(names), text, until) if text else []
+    found = event_feed.search(lines, older, text)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
     else:
-        acts = {"red": "you", "orange": "runner retries", "gray": ""}
         rows = [
             {
                 "Time": one.ts,
                 "Kind": one.kind,
-                "Who acts": acts[one.tone],
+                "Who acts": one.who,
                 "Table": one.table,
                 "Page": places.table_address(name, one.table) if one.table else "",
                 "Event": places.address("live", pipeline=name, section="Events", event=f"{one.run}:{one.seq}"),
@@ -364,7 +372,8 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
     read = runs.journalled(cursor, name)
     note = f"{words.plural(read.lines, 'journal line')} read"
     if len(lines) == _EVENTS:
-        note += f"; the newest {_EVENTS:,} of these kinds are shown, so lines that began earlier are incomplete"
+        what = "searched as they are shown, and of older ones their data" if text else "shown"
+        note += f"; the newest {_EVENTS:,} of these kinds are {what}, so lines that began earlier are incomplete"
     if read.malformed:
         note += f", {words.plural(read.malformed, 'line')} could not be parsed, most recently: {read.malformed_text}"
     st.caption(words.escape(note))

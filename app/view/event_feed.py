@@ -49,6 +49,16 @@ class FeedLine:
     """What an operator must do; empty if nobody must act."""
 
     @property
+    def shown(self) -> str:
+        """What the list shows of it, for a search: its kind, who acts, its table and its text."""
+        return f"{self.kind} {self.who} {self.table} {self.text}"
+
+    @property
+    def who(self) -> str:
+        """Who acts; empty if nobody must."""
+        return {"red": "you", "orange": "runner retries"}.get(self.tone, "")
+
+    @property
     def whole(self) -> str:
         """The text with the advice."""
         return f"{self.text} {self.advice}".rstrip()
@@ -61,17 +71,35 @@ def names(kinds: Iterable[str]) -> list[str]:
 
 def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
     """Newest first. One line per command, per group of chunks, per table that a run splits, and per table of a redump."""
-    lines: list[FeedLine] = []
+    return [line for line, _ in _lines_of(events)]
+
+
+def search(newest: Sequence[Event], matching: Sequence[Event], text: str) -> list[FeedLine]:
+    """The lines that show `text`, or that have an event whose data contain it, newest first.
+
+    newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text finds all.
+    """
+    wanted = text.casefold()
+    known = {(event.run, event.seq) for event in newest}
+    hits = {(event.run, event.seq) for event in matching}
+    hits |= {(event.run, event.seq) for event in newest if wanted in event.body.casefold()}
+    every = [*newest, *(event for event in matching if (event.run, event.seq) not in known)]
+    return [line for line, own in _lines_of(every) if wanted in line.shown.casefold() or not hits.isdisjoint(own)]
+
+
+def _lines_of(events: Sequence[Event]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
+    """The lines, newest first, each with the runs and numbers of its events."""
+    lines: list[tuple[FeedLine, list[tuple[str, int]]]] = []
     groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
     for event in sorted(events, key=lambda event: (event.ts, event.seq)):
         body = _body(event)
         key = _group_key(event, body)
         if key is None:
-            lines.append(_single(event, body))
+            lines.append((_single(event, body), [(event.run, event.seq)]))
         else:
             groups.setdefault(key, []).append((event, body))
-    lines += [_GROUPS[kind](group) for (kind, _), group in groups.items()]
-    return sorted(lines, key=lambda line: (line.ts, line.seq), reverse=True)
+    lines += [(_GROUPS[kind](group), [(one.run, one.seq) for one, _ in group]) for (kind, _), group in groups.items()]
+    return sorted(lines, key=lambda pair: (pair[0].ts, pair[0].seq), reverse=True)
 
 
 def _body(event: Event) -> dict[str, Any]:

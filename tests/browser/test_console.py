@@ -183,7 +183,7 @@ def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPa
     """It opens the same section, with the same filter."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    text = page.get_by_label("Contains")
+    text = page.get_by_label("Contains", exact=True)
     text.fill("shop.orders")
     text.press("Enter")
     expect(page).to_have_url(re.compile("contains=shop.orders"))
@@ -192,7 +192,7 @@ def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPa
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
     again = open_page(copied)
-    expect(again.get_by_label("Contains")).to_have_value("shop.orders")
+    expect(again.get_by_label("Contains", exact=True)).to_have_value("shop.orders")
     expect(again.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
     healthy(again)
 

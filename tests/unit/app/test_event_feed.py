@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.event_feed import KINDS, USUAL, feed_lines, names
+from app.view.event_feed import KINDS, USUAL, feed_lines, names, search
 from engine.events import EVENTS, fields_of
 from engine.history.event_queries import Event
 from tests.unit.app.support import ago
@@ -31,6 +31,26 @@ def test_a_command_is_one_line_with_its_duration() -> None:
     assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
     (refused,) = feed_lines([event(1, "command.refused", 0.0, **command, message="not running")])
     assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "orange")
+
+
+def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:
+    """A sentence has words that the data lack, and the data have facts that no sentence shows. A group is found as a whole."""
+    pause = event(1, "command.accepted", 9, id="1", verb="pause", actor="dba")
+    done = event(2, "command.done", 8, id="1", verb="pause", duration_s=0.4)
+    failed = event(3, "error", 7, table="d.t", message="gone", detail="no route", retry_in_s=4)
+    rows = event(4, "chunk.finished", 6, table="d.u", chunk=3, rows=1000, group="g")
+    newest = [rows, failed, done, pause]
+
+    def texts(text: str, *older: Event) -> list[str]:
+        return [line.text for line in search(newest, older, text)]
+
+    assert texts("BY dba – done") == texts("duration_s") == ["Pause by dba – done"]
+    assert texts("runner retries") == texts("no route") == ["gone – next in 4.0 s"]
+    assert texts("1k rows") == texts("d.u") == ["Chunk 3 read: 1k rows"]
+    assert texts("nothing has this") == []
+    assert search(newest, [], "") == feed_lines(newest)
+    old = event(1, "run.state", 99, state="paused", reason="by eve")
+    assert texts("eve", replace(old, run="before"), pause) == ["Pause by dba – done", "Run is paused – by eve"]
 
 
 def test_a_group_of_chunks_is_one_line() -> None:
