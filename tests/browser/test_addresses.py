@@ -27,7 +27,7 @@ def test_an_address_has_the_values_that_nobody_has_chosen(simulated: Console, op
         ("live?pipeline=shop&section=Events&kinds=", ("kinds=(&|$)",)),
         ("live?pipeline=shop&section=Events", ("kinds=Run", "kinds=Source")),
         ("redump?pipeline=billing", ("part=Chunks", "table=billing.invoices")),
-        ("history", (r"runs-of=all\+pipelines",)),
+        ("history", (r"pipeline=all\+pipelines",)),
     ):
         page = open_page(f"{simulated.url}/{address}")
         expect(page).to_have_url(re.compile("".join(f"(?=.*{part})" for part in parts)))

@@ -347,7 +347,7 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
         expect(alert).to_contain_text(part)
     page.get_by_text("End of the runner's log").click()
     expect(page.get_by_text("preflight done")).to_be_visible()
-    expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
+    expect(page.get_by_text("exit code 4: the source can no longer be streamed")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_be_enabled()
     page.get_by_role("button", name="Resnapshot all tables").click()
     expect(page.get_by_role("button", name="Resnapshot and start")).to_be_disabled()
