@@ -28,7 +28,7 @@ EXIT_CODES = {
     1: "an unexpected error",
     2: "the spec or the arguments are wrong",
     3: "preflight failed",
-    4: "the source can no longer be followed",
+    4: "the source can no longer be streamed",
     5: "another runner holds the pipeline",
     6: "verification found differences",
 }

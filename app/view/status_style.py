@@ -45,7 +45,7 @@ PIPELINE = {
         "disk full", "D", "red", ":material/disc_full:", "the runner waits for room on a disk, then continues by itself"
     ),
     "table_stopped": Style(
-        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is followed"
+        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"
     ),
     "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
     "stopping": Style(

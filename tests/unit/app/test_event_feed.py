@@ -118,7 +118,7 @@ def test_the_colour_shows_who_must_act() -> None:
     assert found == {
         "Chunk 7: lost – attempt 3, next in 12 s": "orange",
         "purged gone": "red",
-        "Run ended: failed, the source can no longer be followed": "red",
+        "Run ended: failed, the source can no longer be streamed": "red",
     }
 
 

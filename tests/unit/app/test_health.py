@@ -163,7 +163,7 @@ def test_an_unmeasured_lag_is_not_zero() -> None:
 def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
-    assert layer.details[0] == "exit code 4: the source can no longer be followed"
+    assert layer.details[0] == "exit code 4: the source can no longer be streamed"
 
 
 def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
