@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, meaning, messages, places, selection, timeline_section
+from app.parts import columns, controls, home, meaning, messages, places, selection, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
 from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
@@ -33,6 +33,7 @@ _TABLE_COLUMNS = {
     "Page": columns.page(),
 }
 _EVENTS = 1000
+_CHUNK = "chunk of the clicked window"
 
 
 def overview(where: Directory) -> None:
@@ -197,8 +198,10 @@ def watermarks(name: str, names: list[str]) -> None:
 
 @autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
-    cursor = home.fresh()
-    found = chunk_queries.windows(cursor, name, table=table, limit=most)
+    if chosen := st.session_state.pop(_CHUNK, None):
+        selection.open_chunk(*chosen)
+        st.rerun()
+    found = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
     if not found:
         messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
@@ -206,7 +209,17 @@ def _windows(name: str, table: str | None, most: int) -> None:
         "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so that it is "
         "exact at its high watermark. A window of width 0 is an exact snapshot."
     )
-    plot(binlog.figure(found), "windows", f"Watermark windows, the widest {words.size(found[0].gap_bytes)}")
+    st.markdown(words.escape(binlog.note(len(found), most, table)))
+    # The number of clicks is a part of the figure's key, because an autorefresh may bring the same click again.
+    of, click = f"windows {name}", controls.clicks(f"windows {name}")
+    key = f"windows-{click}"
+
+    def clicked() -> None:
+        points = st.session_state[key]["selection"]["points"]
+        if points and controls.first_time(of, click):
+            st.session_state[_CHUNK] = binlog.chunk_of(points[0])
+
+    plot(binlog.figure(found), key, f"Watermark windows, the widest {words.size(found[0].gap_bytes)}", clicked)
 
 
 @autorefresh(5 * INTERVAL_S)
