@@ -45,8 +45,8 @@ def draw() -> None:
 _ADDRESS = st.components.v2.component(
     "tidemark_address",
     html="<span hidden></span>\n",
-    js="""// As a page is left, Streamlit adds an entry with its path and without its values. Back would lead there, and not to the section
-// that was open. A page about a pipeline always has the pipeline in its address.
+    js="""// As a page is left, Streamlit adds an entry with its path and without its values. Back would lead there, and not to
+// the section that was open. A page about a pipeline always has the pipeline in its address.
 const push = window.history.pushState
 if (!push.keepsAddress) {
   const kept = function (state, title, to) {

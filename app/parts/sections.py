@@ -32,6 +32,7 @@ _TABLE_COLUMNS = {
     "Retrying": columns.figure("Chunks whose last attempt failed"),
     "Page": columns.page(),
 }
+_TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "Chunking")
 _EVENTS = 1000
 _CHUNK = "chunk of the clicked window"
 
@@ -71,15 +72,17 @@ def _tables(where: Directory) -> None:
     current = current_reads(home.reading_of(where), found, now) if copying else []
     rates = {table: rows_per_s([*reads, *current], now, table=table) for table in copying}
     partly = {read.table: read.rows for read in current}
+    acts = any(chunk_counts.who(one, live=live) for one in found)
+    rows = [
+        _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
+        | {"Who acts": chunk_counts.who(one, live=live)}
+        for one in found
+    ]
     st.dataframe(
-        pd.DataFrame(
-            [
-                _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
-                for one in found
-            ]
-        ),
+        pd.DataFrame(rows),
         hide_index=True,
         key="tables",
+        column_order=[*("Table", "Page", "State"), *(("Who acts",) if acts else ()), *_TABLE_FIGURES],
         column_config=_TABLE_COLUMNS,
         alt="Progress per table",
     )

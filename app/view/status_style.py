@@ -70,6 +70,11 @@ HEX = {
 """The same colours for figures, readable on the light and on the dark background."""
 
 
+def who_acts(colour: str) -> str:
+    """Who acts on a state of this colour; empty if nobody must, or if it is not known."""
+    return {"red": "you", "orange": "runner retries"}.get(colour, "")
+
+
 def badge(colour: str, text: str) -> str:
     """Markdown for a small coloured label. text: must be escaped."""
     return f":{colour}-badge[{text}]"

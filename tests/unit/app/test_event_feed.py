@@ -30,7 +30,7 @@ def test_a_command_is_one_line_with_its_duration() -> None:
     (line,) = feed_lines([done, event(1, "command.accepted", 1, **command)])
     assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
     (refused,) = feed_lines([event(1, "command.refused", 0.0, **command, message="not running")])
-    assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "orange")
+    assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "gray")
 
 
 def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:
@@ -138,11 +138,34 @@ def test_an_alert_is_red_until_it_is_cleared() -> None:
     raised = event(1, "alert.raised", 9, **alert, repeat=0)
     again = event(2, "alert.raised", 8, **alert, repeat=2)
     cleared = event(3, "alert.cleared", 7, **{**alert, "message": "It purges in 9.0 h."}, repeat=2)
+    assert {line.who for line in feed_lines([raised, again])} == {"you"}
+    other = event(4, "alert.raised", 6, **{**alert, "table": "d.t"})
+    assert {line.who for line in feed_lines([other, cleared])} == {"you", ""}
     assert [(line.text, line.tone, line.kind) for line in reversed(feed_lines([raised, again, cleared]))] == [
-        ("Alert: It purges in 1.0 h.", "red", "Alerts"),
-        ("Alert: It purges in 1.0 h. (repeated 2 times)", "red", "Alerts"),
+        ("Alert: It purges in 1.0 h. – cleared", "gray", "Alerts"),
+        ("Alert: It purges in 1.0 h. (repeated 2 times) – cleared", "gray", "Alerts"),
         ("Alert cleared: It purges in 9.0 h.", "gray", "Alerts"),
     ]
+
+
+def test_nobody_acts_on_what_is_over() -> None:
+    """Each event that somebody must act on has a later one that ends it."""
+    cases = [
+        (event(1, "source.away", message="gone"), event(9, "source.back"), "runner retries"),
+        (event(1, "table.state", table="d.t", state="stopped"), event(9, "table.state", table="d.t"), "you"),
+        (event(1, "error", table="d.t", message="bad"), event(9, "table.state", table="d.t"), "you"),
+        (event(1, "table.verified", table="d.t", differences=3), event(9, "table.verified", table="d.t"), "you"),
+        (event(1, "error", message="purged"), event(9, "run.started"), "you"),
+        (event(1, "run.ended", exit_code=4), event(9, "run.started"), "you"),
+    ]
+    for one, end, who in cases:
+        assert [line.who for line in feed_lines([one])] == [who]
+        assert [line.who for line in feed_lines([one, replace(end, ts=ago(-1))])] == ["", ""], one
+        elsewhere = json.dumps({"table": "d.other"})
+        if one.table:
+            assert feed_lines([one, replace(end, ts=ago(-1), body=elsewhere)])[-1].who == who
+    (refused,) = feed_lines([event(1, "command.refused", id="1", verb="pause", message="not running")])
+    assert refused.who == "", "the runner does not retry it"
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
