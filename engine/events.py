@@ -406,6 +406,8 @@ class CommandAccepted(Event, name="command.accepted"):
     """What a command that takes longer is about, in words."""
     range: list[Any] | None = None
     """The bounds of a redump, as it was requested."""
+    keys: list[Any] | None = None
+    """The first keys of a redump, as it was requested."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Enter opens the link of a table's cell (`columns.page`, `columns.event`). Streamlit opens it for a mouse only.
+"""Enter opens the link of a table's cell (`columns.page`, `columns.event`, `columns.verify`). Streamlit opens it for a mouse only.
 
 The cells are a picture. For screen readers, the table has elements too, which hold the address and have the focus.
 """
@@ -11,7 +11,7 @@ _COMPONENT = st.components.v2.component(
     js="""export default function () {
   const open = event => {
     const text = event.target.closest?.("[role=gridcell]")?.textContent ?? ""
-    if (event.key !== "Enter" || !/^(table|live)\\?pipeline=/.test(text)) return
+    if (event.key !== "Enter" || !/^(table|live|verify)\\?pipeline=/.test(text)) return
     event.stopPropagation()
     window.open(new URL(text, window.location.href), "_blank", "noopener")
   }

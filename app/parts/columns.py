@@ -41,6 +41,13 @@ def page() -> ColumnConfig:
     )
 
 
+def verify() -> ColumnConfig:
+    """A column of links to the page Verify, in a tab of their own."""
+    return st.column_config.LinkColumn(
+        help="Opens the page Verify with the table", display_text=":material/fact_check:", width=60, alignment="center"
+    )
+
+
 def event() -> ColumnConfig:
     """A column of links to events, in a tab of their own."""
     return st.column_config.LinkColumn(

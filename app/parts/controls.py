@@ -113,7 +113,7 @@ def start_button(where: Directory, runner: Runner, *, key: str) -> None:
     st.button(
         "Start" if runner.state in ("new", "starting") else "Restart",
         icon=":material/play_arrow:",
-        type="secondary" if runner.state == "ended" else "primary",
+        type="secondary" if runner.state == "ended" or runner.needs_resnapshot else "primary",
         key=f"{key}-start-{click}",
         disabled=runner.state == "starting",
         on_click=start,
@@ -123,7 +123,12 @@ def start_button(where: Directory, runner: Runner, *, key: str) -> None:
 
 def start(where: Directory, click: int) -> None:
     """Check what can be checked quickly, then launch the runner. `refusal` shows an error."""
-    if not first_time(where.root.name, click) or not access.operator():
+    if first_time(where.root.name, click):
+        _launch(where)
+
+
+def _launch(where: Directory) -> None:
+    if not access.operator():
         return
     problem = launch(where)
     if problem is not None:
@@ -140,6 +145,39 @@ def launch(where: Directory) -> TidemarkError | None:
     except OSError as problem:
         return TidemarkError(f"The runner could not be started: {problem}.", detail="Nothing was read or changed.")
     return None
+
+
+def resnapshot_all(where: Directory) -> None:
+    """The button that resnapshots all tables of a pipeline whose runner has ended, and starts the runner."""
+    name = where.root.name
+    if not access.operator():
+        return
+    click = clicks(name)
+    with st.popover("Resnapshot all tables", icon=":material/restart_alt:", key="resnapshot-all", type="primary"):
+        st.markdown(
+            "All tables are read again from the present position of the source. Each mirror stays as it is until its copy is "
+            "complete. The changes in the gap stay out of the change logs; this cannot be undone.",
+            width=380,
+        )
+        st.text_input("Reason", placeholder="Shown in the events and the history", key="resnapshot-all-reason")
+        sure = st.text_input(f"Type {name} to confirm", key="resnapshot-all-sure") == name
+        st.button(
+            "Resnapshot and start",
+            type="primary",
+            disabled=not sure,
+            key=f"resnapshot-all-confirm-{click}",
+            on_click=_resnapshot_all,
+            args=(where, click),
+        )
+
+
+def _resnapshot_all(where: Directory, click: int) -> None:
+    """Send the command, which waits for the runner, and launch the runner."""
+    name = where.root.name
+    if not first_time(name, click) or st.session_state.get("resnapshot-all-sure") != name:
+        return
+    post(where, "redump", st.session_state.get("resnapshot-all-reason"), {"tables": []})
+    _launch(where)
 
 
 def refusal(name: str) -> None:

@@ -45,7 +45,19 @@ def draw() -> None:
 _ADDRESS = st.components.v2.component(
     "tidemark_address",
     html="<span hidden></span>\n",
-    js="""export default function ({ data }) {
+    js="""// As a page is left, Streamlit adds an entry with its path and without its values. Back would lead there, and not to
+// the section that was open. A page about a pipeline always has the pipeline in its address.
+const push = window.history.pushState
+if (!push.keepsAddress) {
+  const kept = function (state, title, to) {
+    const now = new URL(window.location.href), next = new URL(to ?? "", now)
+    if (next.pathname === now.pathname && now.searchParams.has("pipeline") && !next.searchParams.has("pipeline")) return
+    push.call(window.history, state, title, to)
+  }
+  kept.keepsAddress = true
+  window.history.pushState = kept
+}
+export default function ({ data }) {
   const url = new URL(window.location.href)
   if (url.pathname.split("/").pop() !== data.page) return  // another page was opened meanwhile
   for (const [name, values] of Object.entries(data.values)) {

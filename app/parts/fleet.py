@@ -28,6 +28,7 @@ _COLUMN_ORDER = (
     "Lag",
     "Lag, 30 min",
     "Problem",
+    "Who acts",
     "Copied",
     "Reading",
     "Changes",
@@ -149,7 +150,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             controls.controls(where, one.runner, key=f"card-{one.name}")
         controls.refusal(one.name)
         if one.trouble:
-            st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)}")
+            acts = f":small[:gray[Who acts: {one.who}]]"
+            st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)} {acts}")
 
 
 def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
@@ -161,6 +163,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
             **{fact.label: fact.value for fact in one.facts},
             "Lag, 30 min": lines.picture(one.name) or None,
             "Problem": one.trouble,
+            "Who acts": one.who,
             "Source": one.source,
         }
         for one in cards
@@ -171,7 +174,9 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
         hide_index=True,
         key=f"fleet-{number}",
         height="content",
-        column_order=[name for name in _COLUMN_ORDER if name != "Problem" or any(one.trouble for one in cards)],
+        column_order=[
+            name for name in _COLUMN_ORDER if name not in ("Problem", "Who acts") or any(one.trouble for one in cards)
+        ],
         column_config={
             "Pipeline": st.column_config.LinkColumn(
                 help="Opens the pipeline", display_text=r"pipeline=([^&]*)", pinned=True, width=140
@@ -181,6 +186,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
                 help="The largest lag of each half minute. Dashed: below it, the pipeline keeps up", width=130
             ),
             "Problem": st.column_config.TextColumn(width=260),
+            "Who acts": st.column_config.TextColumn(width=95),
             **columns.figures("Copied", "Changes", "Lag", "Retention left", "Heartbeat"),
             "Reading": columns.figure(width=110),
         },

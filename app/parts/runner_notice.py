@@ -69,7 +69,7 @@ def show(where: Directory, runner: Runner) -> None:
         )
         _log(where, expanded=False)
     elif runner.state == "failed":
-        _failed(runner)
+        _failed(where, runner)
         _log(where, expanded=False)  # it ends with the same message
     elif runner.state == "lost":
         messages.three_parts(
@@ -91,10 +91,12 @@ def brief(where: Directory, runner: Runner) -> None:
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
 
 
-def _failed(runner: Runner) -> None:
+def _failed(where: Directory, runner: Runner) -> None:
     error = runner.error or {"message": "The run ended with an unknown error.", "detail": "", "hint": ""}
     detail = error["detail"] or "Committed state is safe. Nothing is being read now."
     messages.three_parts(error["message"], detail, error["hint"] or "Check the log below, fix the cause, and restart.")
+    if runner.needs_resnapshot:
+        controls.resnapshot_all(where)
 
 
 def _log(where: Directory, *, expanded: bool) -> None:

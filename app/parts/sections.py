@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, meaning, messages, places, selection, timeline_section
+from app.parts import columns, controls, home, meaning, messages, places, selection, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
 from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
@@ -32,7 +32,9 @@ _TABLE_COLUMNS = {
     "Retrying": columns.figure("Chunks whose last attempt failed"),
     "Page": columns.page(),
 }
+_TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "Chunking")
 _EVENTS = 1000
+_CHUNK = "chunk of the clicked window"
 
 
 def overview(where: Directory) -> None:
@@ -70,15 +72,17 @@ def _tables(where: Directory) -> None:
     current = current_reads(home.reading_of(where), found, now) if copying else []
     rates = {table: rows_per_s([*reads, *current], now, table=table) for table in copying}
     partly = {read.table: read.rows for read in current}
+    acts = any(chunk_counts.who(one, live=live) for one in found)
+    rows = [
+        _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
+        | {"Who acts": chunk_counts.who(one, live=live)}
+        for one in found
+    ]
     st.dataframe(
-        pd.DataFrame(
-            [
-                _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
-                for one in found
-            ]
-        ),
+        pd.DataFrame(rows),
         hide_index=True,
         key="tables",
+        column_order=[*("Table", "Page", "State"), *(("Who acts",) if acts else ()), *_TABLE_FIGURES],
         column_config=_TABLE_COLUMNS,
         alt="Progress per table",
     )
@@ -197,8 +201,10 @@ def watermarks(name: str, names: list[str]) -> None:
 
 @autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
-    cursor = home.fresh()
-    found = chunk_queries.windows(cursor, name, table=table, limit=most)
+    if chosen := st.session_state.pop(_CHUNK, None):
+        selection.open_chunk(*chosen)
+        st.rerun()
+    found = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
     if not found:
         messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
@@ -206,7 +212,17 @@ def _windows(name: str, table: str | None, most: int) -> None:
         "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so that it is "
         "exact at its high watermark. A window of width 0 is an exact snapshot."
     )
-    plot(binlog.figure(found), "windows", f"Watermark windows, the widest {words.size(found[0].gap_bytes)}")
+    st.markdown(words.escape(binlog.note(len(found), most, table)))
+    # The number of clicks is a part of the figure's key, because an autorefresh may bring the same click again.
+    of, click = f"windows {name}", controls.clicks(f"windows {name}")
+    key = f"windows-{click}"
+
+    def clicked() -> None:
+        points = st.session_state[key]["selection"]["points"]
+        if points and controls.first_time(of, click):
+            st.session_state[_CHUNK] = binlog.chunk_of(points[0])
+
+    plot(binlog.figure(found), key, f"Watermark windows, the widest {words.size(found[0].gap_bytes)}", clicked)
 
 
 @autorefresh(5 * INTERVAL_S)
@@ -293,8 +309,9 @@ def events(name: str) -> None:
         "Contains",
         key="contains",
         bind="query-params",
-        placeholder="A table, a chunk, part of an error message",
+        placeholder="A table, a chunk, part of a sentence",
         icon=":material/search:",
+        help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, and the journal's data of all of them",
     )
     _events(name, tuple(kinds), text or "", until)
 
@@ -320,20 +337,27 @@ def _event(name: str, chosen: str) -> datetime | None:
     return None if found is None else found.ts + timedelta(minutes=1)
 
 
+@st.cache_data(ttl=30, max_entries=100, show_spinner=False)
+def _older(name: str, names: tuple[str, ...], text: str, until: datetime | None) -> list[event_queries.Event]:
+    """The events whose data contain a text. Kept, because a scan of a long history is slow; the newest events are asked too."""
+    return event_queries.events(home.fresh(), name, names, text=text, until=until, limit=_EVENTS)
+
+
 @autorefresh()
 def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None) -> None:
     cursor = home.fresh()
-    lines = event_queries.events(cursor, name, event_feed.names(kinds), text=text, until=until, limit=_EVENTS)
-    found = event_feed.feed_lines(lines)
+    names = event_feed.names(kinds)
+    lines = event_queries.events(cursor, name, names, until=until, limit=_EVENTS)
+    older = _older(name, tuple(names), text, until) if text else []
+    found = event_feed.search(lines, older, text)
     if not found:
         messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
     else:
-        acts = {"red": "you", "orange": "runner retries", "gray": ""}
         rows = [
             {
                 "Time": one.ts,
                 "Kind": one.kind,
-                "Who acts": acts[one.tone],
+                "Who acts": one.who,
                 "Table": one.table,
                 "Page": places.table_address(name, one.table) if one.table else "",
                 "Event": places.address("live", pipeline=name, section="Events", event=f"{one.run}:{one.seq}"),
@@ -364,7 +388,8 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
     read = runs.journalled(cursor, name)
     note = f"{words.plural(read.lines, 'journal line')} read"
     if len(lines) == _EVENTS:
-        note += f"; the newest {_EVENTS:,} of these kinds are shown, so lines that began earlier are incomplete"
+        what = "searched as they are shown, and of older ones their data" if text else "shown"
+        note += f"; the newest {_EVENTS:,} of these kinds are {what}, so lines that began earlier are incomplete"
     if read.malformed:
         note += f", {words.plural(read.malformed, 'line')} could not be parsed, most recently: {read.malformed_text}"
     st.caption(words.escape(note))

@@ -39,8 +39,10 @@ def keep_address() -> None:
     asked = parse_qs(run.query_string)
     for name in (_PIPELINE, _TABLE):
         before, values = state.pop(name, None), asked.get(name, [])
-        # One value may be that of the page before, which stays behind: its table is not the one to redump.
-        if name not in st.query_params and values and (len(values) > 1 or values[0] != before):
+        # One value may be that of the page before, which stays behind: its table is not the one to redump. *Back* and *Forward*
+        # send the address alone.
+        told = len(values) > 1 or values[:1] != [before] or run.is_history_navigation
+        if name not in st.query_params and values and told:
             st.query_params[name] = values[-1]
     _seed()
 
@@ -207,6 +209,12 @@ def open_event(name: str) -> None:
     """Choose an event, and the section that shows it. The whole page must run again."""
     st.session_state[_EVENT], st.session_state[_SECTION] = name, "Events"
     st.query_params[_EVENT] = name
+
+
+def open_chunk(table: str, number: int) -> None:
+    """Choose a chunk, and the section that shows it. The whole page must run again."""
+    st.session_state[_TABLE], st.session_state["chunk"], st.session_state[_SECTION] = table, number, "Chunks"
+    st.query_params["chunk"] = str(number)
 
 
 def close_event() -> None:

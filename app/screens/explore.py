@@ -17,7 +17,7 @@ from app.view.queries import Known
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import NewerFormatError, TidemarkError
-from engine.history import series, table_queries
+from engine.history import chunk_queries, redumps, series, table_queries
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table
@@ -161,18 +161,34 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
         and key
     ):
         ask(where, known, history_sql(published, key), published, key)
-        st.session_state[_LIFE] = _life_of(published, key)
+        st.session_state[_LIFE] = _life_of(where, published, key)
     _draw_life(where, published, key)
     draw_answer(where, published, key)
 
 
-def _life_of(published: "Table", key: tuple[str, ...]) -> Life:
+def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life:
     """The row's life, from the answer that the session now has."""
     answer: Asked | None = st.session_state.get(_ANSWER)
     if answer is None:  # the query failed, and its error is shown
         return Life(key, None, None)
     columns, found = [column.name for column in published.columns], answer.answer
-    return Life(key, answer, row_life.steps(found.rows.to_pylist(), columns, more=found.more))
+    rows, asked = found.rows.to_pylist(), {}
+    if any(row["_tm_redump"] for row in rows):
+        asked = {one.id: row_life.asked_by(one) for one in redumps.redumps(home.fresh(), where.root.name, limit=10_000)}
+    read = _read_of(where.root.name, published, key, rows[0]["_tm_ts"] if rows else None)
+    expires = settings.load(where.spec).sink.changes_retention_s is not None
+    life = row_life.steps(rows, columns, more=found.more, read=read, redumps=asked, expires=expires)
+    return Life(key, answer, life)
+
+
+def _read_of(
+    name: str, published: "Table", key: tuple[str, ...], before: datetime | None
+) -> chunk_queries.RowRead | None:
+    """The read of the row's chunk. The index alone can find it if the table is split by its key, and the key is a number."""
+    plan = next(iter(table_queries.plans(home.fresh(), name, published.full_name)), None)
+    if plan is None or plan.distribution_factor is None or [plan.chunk_key] != list(published.key):
+        return None
+    return chunk_queries.read_of(home.fresh(), name, published.full_name, key[0], before)
 
 
 def _draw_life(where: Directory, published: "Table", chosen: tuple[str, ...] | None) -> None:
@@ -191,6 +207,7 @@ def _draw_life(where: Directory, published: "Table", chosen: tuple[str, ...] | N
         messages.nothing("No such row", "Neither the mirror nor the change log has a row with this key.")
         return
     with st.container(border=True):
+        st.markdown(f"**{words.escape(row_life.summary(life))}**")
         for step in life[-_STEPS:]:
             st.markdown(row_life.markdown(step))
     if len(life) > _STEPS:

@@ -156,7 +156,7 @@ def _send(where: Directory, click: int, request: Request, found: dict[str, Any])
 
 
 @autorefresh()
-def commands(where: Directory) -> None:
+def commands(where: Directory, tables: Sequence[str]) -> None:
     """The progress of running redumps and of those sent from this browser, and a table of all of them."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     found = redumps.redumps(cursor, name)
@@ -176,16 +176,26 @@ def commands(where: Directory) -> None:
             st.markdown(f":{colour}[:material/sync: {words.escape(text)}]")
             if share is not None and one.state == "under way":
                 st.progress(share)
+            if one.state == "done":
+                query = redump_form.verify_query(one, name, tables)
+                st.page_link(
+                    places.VERIFY, label="Verify what was redumped", icon=":material/fact_check:", query_params=query
+                )
     st.markdown("**Past redumps** :gray[newest first]")
     if not found:
         messages.nothing("No redump yet", "Each redump appears here, with its reason and its result.")
         return
     st.dataframe(
-        pd.DataFrame(redump_form.past_rows(found)),
+        pd.DataFrame(
+            redump_form.past_rows(
+                found, lambda one: places.address("verify", **redump_form.verify_query(one, name, tables))
+            )
+        ),
         hide_index=True,
         key="past",
         column_config={
             **columns.time("Asked"),
+            "Verify": columns.verify(),
             "Ghosts": st.column_config.NumberColumn(help=meaning.of("ghost")),
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),
@@ -210,19 +220,20 @@ def page() -> None:
     if not plans:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
+    names = [plan.table for plan in plans]
     request = request_form(plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)
     elif request.part != "Everything":
         selection.no_table()
-        commands(where)
+        commands(where, names)
         return
     plan = next((plan for plan in plans if plan.table == request.table), None)
     answer = dry_run(where, request, plan)
     if answer is not None:
         affected(where, answer, plan.chunk_key if plan is not None else "")
         send_form(where, request, answer)
-    commands(where)
+    commands(where, names)
 
 
 page()

@@ -66,13 +66,21 @@ def overview(where: Directory) -> None:
     st.caption(verification.schedule(settings))
     st.caption(verification.audits(settings, read_audit(where), now))
     table_rows = [
-        {"Page": places.table_address(where.root.name, one.table), **row}
+        {**row, "Page": places.table_address(where.root.name, one.table)}
         for one, row in zip(found, verification.table_rows(found), strict=True)
     ]
     st.dataframe(
         pd.DataFrame(table_rows),
         hide_index=True,
         key="verified-tables",
+        column_order=(
+            "State",
+            "Table",
+            "Page",
+            *(name for name in table_rows[0] if name not in ("State", "Table", "Page")),
+        )
+        if table_rows
+        else None,
         height=420 if len(table_rows) > 11 else "auto",
         column_config={"Page": columns.page()}
         | columns.time("Compared")

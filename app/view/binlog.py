@@ -1,6 +1,7 @@
 """Watermark windows drawn over the binlog, widest first."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from app.view import words
 from app.view.figure import Figure, layout
@@ -51,7 +52,7 @@ def figure(windows: Sequence[Window]) -> Figure:
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [
-            [w.low, w.high, "over several files" if w.gap_bytes is None else words.size(w.gap_bytes)]
+            [w.low, w.high, "over several files" if w.gap_bytes is None else words.size(w.gap_bytes), w.table, w.chunk]
             for w, _, _ in known
         ],
         "hovertemplate": "%{y}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>gap %{customdata[2]}, %{text}<extra></extra>",
@@ -63,6 +64,25 @@ def figure(windows: Sequence[Window]) -> Figure:
             70 + 22 * max(len(names), 2), showlegend=False, xaxis=_bytes_axis(starts, begins, ends), yaxis=y_axis
         ),
     }
+
+
+def chunk_of(point: Mapping[str, Any]) -> tuple[str, int] | None:
+    """The table and the chunk of a clicked bar; None if the figure does not have it."""
+    match list(point.get("customdata") or ()):
+        case [_, _, _, str(table), int(chunk)]:
+            return table, chunk
+    return None
+
+
+def note(shown: int, most: int, table: str | None) -> str:
+    """Which windows the figure has. most: the largest number that it can have."""
+    of = f" of {table}" if table else ""
+    which = (
+        f"The {shown:,} widest windows{of}."
+        if shown >= most
+        else f"All {words.plural(shown, 'window')}{of}, widest first."
+    )
+    return f"{which} A click on a bar opens its chunk."
 
 
 def _bytes_axis(starts: dict[str, int], begins: Sequence[int], ends: Sequence[int]) -> Figure:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from app.view import words
 from app.view.lineage import listed
+from app.view.status_style import who_acts
 from engine.history.chunk_splits import Split
 from engine.history.table_queries import Plan, Progress
 
@@ -58,3 +59,8 @@ def chunks_read(table: Progress) -> str:
 def state(table: Progress) -> str:
     """The state in the journal; `waiting` for a table that is only planned."""
     return table.state or ("waiting" if table.planned else words.NOTHING)
+
+
+def who(table: Progress, *, live: bool) -> str:
+    """Who acts on the table's state: you if it stopped, a live runner if chunks are retried; else empty."""
+    return who_acts("red" if table.state == "stopped" else "orange" if table.failed and live else "")

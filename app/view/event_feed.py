@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from app.view import words
 from app.view.health import EXIT_CODES
 from app.view.hints import for_console
+from app.view.status_style import who_acts
 from engine.history.event_queries import Event
 from engine.sentences import describe, failure, named_chunks, numbers_of
 
@@ -49,6 +50,16 @@ class FeedLine:
     """What an operator must do; empty if nobody must act."""
 
     @property
+    def shown(self) -> str:
+        """What the list shows of it, for a search: its kind, who acts, its table and its text."""
+        return f"{self.kind} {self.who} {self.table} {self.text}"
+
+    @property
+    def who(self) -> str:
+        """Who acts; empty if nobody must."""
+        return who_acts(self.tone)
+
+    @property
     def whole(self) -> str:
         """The text with the advice."""
         return f"{self.text} {self.advice}".rstrip()
@@ -61,17 +72,75 @@ def names(kinds: Iterable[str]) -> list[str]:
 
 def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
     """Newest first. One line per command, per group of chunks, per table that a run splits, and per table of a redump."""
-    lines: list[FeedLine] = []
+    return [line for line, _ in _lines_of(events)]
+
+
+def search(newest: Sequence[Event], matching: Sequence[Event], text: str) -> list[FeedLine]:
+    """The lines that show `text`, or that have an event whose data contain it, newest first.
+
+    newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text finds all.
+    """
+    wanted = text.casefold()
+    known = {(event.run, event.seq) for event in newest}
+    hits = {(event.run, event.seq) for event in matching}
+    hits |= {(event.run, event.seq) for event in newest if wanted in event.body.casefold()}
+    every = [*newest, *(event for event in matching if (event.run, event.seq) not in known)]
+    return [line for line, own in _lines_of(every) if wanted in line.shown.casefold() or not hits.isdisjoint(own)]
+
+
+def _lines_of(events: Sequence[Event]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
+    """The lines, newest first, each with the runs and numbers of its events."""
+    lines: list[tuple[FeedLine, list[tuple[str, int]]]] = []
     groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
+    waiting: dict[tuple[str, ...], list[int]] = {}
     for event in sorted(events, key=lambda event: (event.ts, event.seq)):
         body = _body(event)
+        for ended in _ends(event.event, body):
+            for number in waiting.pop(ended, ()):
+                line, own = lines[number]
+                over = " – cleared" if event.event == "alert.cleared" else ""
+                lines[number] = replace(line, tone="gray", advice="", text=f"{line.text}{over}"), own
         key = _group_key(event, body)
         if key is None:
-            lines.append(_single(event, body))
+            line = _single(event, body)
+            if line.tone != "gray" and (matter := _matter(event.event, body)):
+                waiting.setdefault(matter, []).append(len(lines))
+            lines.append((line, [(event.run, event.seq)]))
         else:
             groups.setdefault(key, []).append((event, body))
-    lines += [_GROUPS[kind](group) for (kind, _), group in groups.items()]
-    return sorted(lines, key=lambda line: (line.ts, line.seq), reverse=True)
+    lines += [(_GROUPS[kind](group), [(one.run, one.seq) for one, _ in group]) for (kind, _), group in groups.items()]
+    return sorted(lines, key=lambda pair: (pair[0].ts, pair[0].seq), reverse=True)
+
+
+def _matter(event: str, body: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What an event is about that another event ends, so that nobody must act any more; None if no event does."""
+    table = str(body.get("table") or "")
+    match event:
+        case "alert.raised":
+            return "alert", str(body.get("kind")), table
+        case "source.away":
+            return ("source",)
+        case "table.state" | "error" if table:
+            return "table", table
+        case "table.verified":
+            return "verified", table
+        case "run.ended" | "error":
+            return ("run",)
+    return None
+
+
+def _ends(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What an event ends (`_matter`)."""
+    table = str(body.get("table") or "")
+    ends: dict[str, list[tuple[str, ...]]] = {
+        "alert.cleared": [("alert", str(body.get("kind")), table)],
+        "source.back": [("source",)],
+        "run.started": [("source",), ("run",)],
+        "run.ended": [("source",)],
+        "table.state": [("table", table), *([("verified", table)] if body.get("state") == "removed" else [])],
+        "table.verified": [("verified", table)],
+    }
+    return ends.get(event, [])
 
 
 def _body(event: Event) -> dict[str, Any]:
@@ -104,7 +173,7 @@ def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     message = f" ({refused.get('message')})" if refused else ""
     text = f"{str(body.get('verb') or 'command').replace('-', ' ').capitalize()}{who}{why} – {outcome}{message}"
     seconds = done.get("duration_s") if done else None
-    return FeedLine(first.ts, "Commands", "", text, seconds, "orange" if refused else "gray", first.run, first.seq)
+    return FeedLine(first.ts, "Commands", "", text, seconds, "gray", first.run, first.seq)
 
 
 def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
@@ -174,7 +243,14 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         code = body.get("exit_code")
         bad = bool(code)
         return describe(event, body) + (f", {EXIT_CODES.get(code or 0)}" if bad else ""), "red" if bad else "gray"
-    return describe(event, body), "gray"
+    return describe(event, body), _tone(event, body)
+
+
+def _tone(event: str, body: Mapping[str, Any]) -> str:
+    stopped = event == "table.state" and body.get("state") == "stopped"
+    if stopped or (event == "table.verified" and body.get("differences")):
+        return "red"
+    return "orange" if event == "source.away" else "gray"
 
 
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:

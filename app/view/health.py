@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from app.view import words
+from app.view.hints import names_full_resnapshot
 from app.view.status_style import PIPELINE, Style
 from engine.history.runs import Run
 from engine.history.series import Lag
@@ -27,7 +28,7 @@ EXIT_CODES = {
     1: "an unexpected error",
     2: "the spec or the arguments are wrong",
     3: "preflight failed",
-    4: "the source can no longer be followed",
+    4: "the source can no longer be streamed",
     5: "another runner holds the pipeline",
     6: "verification found differences",
 }
@@ -104,6 +105,11 @@ class Runner:
     def problem(self) -> bool:
         """Whether an operator must act on the runner itself: it failed, or it is lost."""
         return self.state in ("failed", "lost")
+
+    @property
+    def needs_resnapshot(self) -> bool:
+        """Whether the error that ended the run advises to resnapshot all tables. Without that, a restart may fail again."""
+        return self.state == "failed" and names_full_resnapshot((self.error or {}).get("hint", ""))
 
     @property
     def works(self) -> bool:

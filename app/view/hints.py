@@ -23,6 +23,11 @@ def for_console(hint: str) -> str:
     return hint
 
 
+def names_full_resnapshot(hint: str) -> bool:
+    """Whether the advice is to resnapshot all tables."""
+    return "tidemark redump SPEC --all" in hint
+
+
 _LABELS = {
     "source.host": "Host",
     "source.port": "Port",

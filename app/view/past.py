@@ -67,7 +67,7 @@ def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) ->
 def outcome(run: Run, *, running: bool) -> str:
     """How the run ended, in a word or two."""
     if run.ended is None:
-        return f"{run.state or 'running'}, under way" if running else "lost"
+        return (run.state or "running") if running else "lost"
     return "failed" if run.exit_code else run.outcome or "ended"
 
 

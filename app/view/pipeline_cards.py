@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from app.view import words
 from app.view.health import Layer, Runner, away_line, lag_words, phase_words, retention_left_s
 from app.view.progress import copying, rows_per_s, share
-from app.view.status_style import PIPELINE, Style
+from app.view.status_style import PIPELINE, Style, who_acts
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import Progress
@@ -71,6 +71,11 @@ class Card:
     def trouble_colour(self) -> str:
         """Red if an operator must act."""
         return {"away": "orange", "paused": "violet"}.get(self.runner.shown, "red")
+
+    @property
+    def who(self) -> str:
+        """Who acts on the problem; empty without one. A pause waits for an operator too."""
+        return (who_acts(self.trouble_colour) or "you") if self.trouble else ""
 
 
 def order(one: Card) -> tuple[int, str]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -16,6 +16,8 @@ NOT_READ = ("refused", "left alone")
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
 _NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
 MOST_CHUNKS = 10_000
+_MOST = 60
+"""Characters of keys that a line shows."""
 _TONES = {"under way": "blue", "done": "green", "refused": "orange"}
 
 
@@ -171,13 +173,14 @@ def ranges(affected: Sequence[Mapping[str, Any]], key: str) -> list[str]:
     return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one["ranges"]]
 
 
-def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
-    """One row per command, newest first."""
+def past_rows(found: Sequence[Redumped], verify: Callable[[Redumped], str]) -> list[dict[str, object]]:
+    """One row per command, newest first. verify: the address that verifies what was redumped."""
     return [
         {
             "Asked": one.asked,
             "State": one.state,
             "What": subject(one),
+            "Verify": verify(one) if one.state == "done" else None,
             "By": one.actor or words.NOTHING,
             "Reason": one.reason or "",
             "Parts": one.parts,
@@ -191,14 +194,41 @@ def past_rows(found: Sequence[Redumped]) -> list[dict[str, object]]:
     ]
 
 
+def table_of(one: Redumped, tables: Collection[str]) -> str | None:
+    """The table that was redumped; None if it was not one of these alone."""
+    name = (one.what or "").rpartition(" of ")[2]
+    return name if name in tables else None
+
+
+def verify_query(one: Redumped, pipeline: str, tables: Collection[str]) -> dict[str, str]:
+    """The query of the page Verify for what was redumped: the pipeline, and the table and the first key if it was one table."""
+    found, (table, keys) = {"pipeline": pipeline}, (table_of(one, tables), _keys_of(one))
+    if table is not None:
+        found |= {"table": table} | ({"key": keys[0]} if keys else {})
+    return found
+
+
 def subject(one: Redumped) -> str:
-    """What was redumped, with the requested bounds: `a range of d.t: 5 ≤ key < 9`."""
+    """What was redumped, with the requested bounds or keys: `a range of d.t: 5 ≤ key < 9`, `2 keys of d.t: 17, 42`."""
     what = one.what or one.id
+    if keys := _keys_of(one):
+        text = ", ".join(f"({key})" if ", " in key else key for key in keys)
+        asked = int(what.partition(" ")[0]) if what.partition(" ")[0].isdecimal() else len(keys)
+        return f"{what}: {text[:_MOST]}…" if len(text) > _MOST or asked > len(keys) else f"{what}: {text}"
     try:
         lower, upper = json.loads(one.range or "")
     except (ValueError, TypeError):
         return what
     return f"{what}: {words.span(_bound(lower), _bound(upper))}"
+
+
+def _keys_of(one: Redumped) -> list[str]:
+    """The first requested keys as text, `17` or `de, 5`; empty if keys were not requested, or by an older version."""
+    try:
+        found = json.loads(one.keys or "")
+    except ValueError:
+        return []
+    return [_bound(key) or words.NOTHING for key in found] if isinstance(found, list) else []
 
 
 def _bound(value: object) -> str | None:

@@ -5,7 +5,7 @@ The journal has no phases. They follow from its events:
     starting      from the start of a run until it has connected
     copying       while at least one table is being copied
     catching up   after that, and after each pause and outage, until the lag is small for the first time
-    following     from then on
+    streaming     from then on
 
 Pauses and outages have rows of their own; meanwhile there is no phase.
 """
@@ -26,7 +26,7 @@ COLOURS = {
     "starting": HEX["blue"],
     "copying": HEX["primary"],
     "catching up": HEX["orange"],
-    "following": HEX["green"],
+    STREAMING: HEX["green"],
     NO_RUNNER: HEX["gray"],
 }
 _ALIVE_S = 15.0
@@ -58,7 +58,7 @@ class Instant:
 def activity(
     moments: Sequence[Moment], copies: Sequence[Copying], lives: Mapping[str, datetime], until: datetime
 ) -> list[Span]:
-    """The phases, with catching up and following still in one: streaming.
+    """The phases, with catching up still a part of streaming.
 
     lives: the last event of each run. A run that ended without a word did nothing after that.
     """
@@ -123,7 +123,7 @@ def _copied(begin: datetime, end: datetime, copies: Sequence[Copying], moment: M
 
 
 def phases(spans: Sequence[Span], caught_up: Sequence[CaughtUp]) -> list[Span]:
-    """The phases, with streaming divided into catching up and following. caught_up: for the begin of each streaming span."""
+    """The phases, with catching up cut off from streaming. caught_up: for the begin of each streaming span."""
     reached = {one.start: one.reached for one in caught_up}
     found: list[Span] = []
     for span in spans:
@@ -132,7 +132,7 @@ def phases(spans: Sequence[Span], caught_up: Sequence[CaughtUp]) -> list[Span]:
             continue
         at = reached.get(span.begin)
         cut = span.end if at is None or at > span.end else at
-        found += [replace(span, end=cut, name="catching up"), replace(span, begin=cut, name="following")]
+        found += [replace(span, end=cut, name="catching up"), replace(span, begin=cut)]
     return [span for span in found if span.begin < span.end]
 
 

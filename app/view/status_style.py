@@ -45,7 +45,7 @@ PIPELINE = {
         "disk full", "D", "red", ":material/disc_full:", "the runner waits for room on a disk, then continues by itself"
     ),
     "table_stopped": Style(
-        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is followed"
+        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"
     ),
     "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
     "stopping": Style(
@@ -68,6 +68,11 @@ HEX = {
     "primary": "#1583a5",
 }
 """The same colours for figures, readable on the light and on the dark background."""
+
+
+def who_acts(colour: str) -> str:
+    """Who acts on a state of this colour; empty if nobody must, or if it is not known."""
+    return {"red": "you", "orange": "runner retries"}.get(colour, "")
 
 
 def badge(colour: str, text: str) -> str:

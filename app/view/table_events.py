@@ -15,9 +15,8 @@ _OUTCOMES = {"evolved": "Evolved in place", "resnapshotted": "Resnapshotted", "s
 
 def error_rows(events: Sequence[Event], table: str) -> list[dict[str, object]]:
     """The errors of the table, newest first."""
-    acts = {"red": "you", "orange": "runner retries", "gray": ""}
     lines = event_feed.feed_lines([event for event in events if event.table == table or _mentions(event, table)])
-    return [{"Time": line.ts, "Who acts": acts[line.tone], "What": line.whole} for line in lines]
+    return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in lines]
 
 
 def _mentions(event: Event, table: str) -> bool:

@@ -92,6 +92,16 @@ class Read:
 
 
 @dataclass(frozen=True)
+class RowRead:
+    """The read of the chunk that has a row."""
+
+    chunk: int
+    ended: datetime | None
+    high: str | None
+    """Its high watermark: the read has the row as it was there."""
+
+
+@dataclass(frozen=True)
 class Window:
     """The binlog range between a chunk's two watermarks."""
 
@@ -155,8 +165,8 @@ def chunk_progress(which: str = "TRUE") -> str:
 reached AS (SELECT run, max(seq) AS seq, max(to_at) AS to_at FROM epoch WHERE pipeline = $pipeline GROUP BY run),
 read AS (
     SELECT f.*, (r.seq IS NOT NULL)::HUGEINT * {_COMMITTED} + {moment("f.")} AS place FROM finished f
-    LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at
-    WHERE f.pipeline = $pipeline AND f.tbl IN (SELECT tbl FROM latest)),
+    JOIN latest l ON f.pipeline = $pipeline AND f.tbl = l.tbl AND f.ts >= l.ts
+    LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at),
 done AS (
     SELECT tbl, chunk, lower, upper, max(place) >= {_COMMITTED} AS committed, arg_max(ts, place) AS ts, arg_max(seq, place) AS seq,
            arg_max(run, place) AS run, arg_max_null(rows, place) AS rows, arg_max_null(attempt, place) AS attempt,
@@ -184,7 +194,7 @@ progress AS (
                 WHEN taken.at IS NOT NULL THEN 'reading'
                 ELSE 'waiting' END AS state
     FROM plan
-    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk AND done.ts >= plan.planned_at
+    LEFT JOIN done ON done.tbl = plan.tbl AND done.chunk = plan.chunk
         AND done.lower IS NOT DISTINCT FROM plan.lower AND done.upper IS NOT DISTINCT FROM plan.upper
     LEFT JOIN streamed ON streamed.tbl = plan.tbl AND streamed.ts >= plan.planned_at
     LEFT JOIN known ON known.tbl = plan.tbl AND known.chunk = plan.chunk AND known.ts >= plan.planned_at
@@ -224,6 +234,14 @@ SELECT coalesce(reader, '?'), host, pid, tbl, chunk, started, ended, coalesce(ro
 WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND started IS NOT NULL AND ended IS NOT NULL
       AND ($since IS NULL OR ended >= $since)
 ORDER BY ended DESC LIMIT $limit
+"""
+
+_READ_OF = """
+SELECT chunk, ended, high FROM finished
+WHERE pipeline = $pipeline AND tbl = $table AND ($before IS NULL OR ended < $before)
+      AND (lower IS NULL OR TRY_CAST(lower AS DECIMAL(38, 9)) <= TRY_CAST($key AS DECIMAL(38, 9)))
+      AND (upper IS NULL OR TRY_CAST(upper AS DECIMAL(38, 9)) > TRY_CAST($key AS DECIMAL(38, 9)))
+ORDER BY ts DESC, seq DESC LIMIT 1
 """
 
 _WINDOWS = """
@@ -266,6 +284,15 @@ def reads(
     asked = {"pipeline": pipeline, "run": run, "limit": limit, "since": naive(since) if since else None}
     found = fetch(cursor, Read, _READS, asked)
     return sorted(found, key=lambda read: read.started)
+
+
+def read_of(cursor: Cursor, pipeline: str, table: str, key: str, before: datetime | None = None) -> RowRead | None:
+    """The newest read of the chunk that has a key; None if it is not known. key: a number, of a table that is split by this key.
+
+    before: only reads that ended before.
+    """
+    asked = {"pipeline": pipeline, "table": table, "key": key, "before": naive(before) if before else None}
+    return fetch_one(cursor, RowRead, _READ_OF, asked)
 
 
 def windows(cursor: Cursor, pipeline: str, *, table: str | None = None, limit: int = 40) -> list[Window]:

@@ -27,6 +27,8 @@ class Redumped:
     duration_s: float | None
     range: str | None = None
     """The requested bounds, as JSON."""
+    keys: str | None = None
+    """The first requested keys, as JSON."""
 
 
 _REDUMPS = """
@@ -34,8 +36,7 @@ WITH e AS (SELECT ts, seq, run, event, body, body->>'$.id' AS id FROM event
            WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done', 'redump.chunk')),
 asked AS (
     SELECT id, min(ts) AS asked, any_value(body->>'$.what') AS what, any_value(body->>'$.range') AS range,
-           any_value(body->>'$.actor') AS actor,
-           any_value(body->>'$.reason') AS reason
+           any_value(body->>'$.keys') AS keys, any_value(body->>'$.actor') AS actor, any_value(body->>'$.reason') AS reason
     FROM e WHERE event IN ('command.accepted', 'command.refused') AND body->>'$.verb' = 'redump' GROUP BY id),
 answered AS (
     SELECT id, arg_max({'event': event, 'body': body}, (ts, seq)) AS last FROM e
@@ -47,7 +48,7 @@ parts AS (
 SELECT id, asked, what, actor, nullif(reason, ''),
        CASE last.event WHEN 'command.done' THEN 'done' WHEN 'command.refused' THEN 'refused' ELSE 'under way' END,
        last.body->>'$.message', coalesce(parts, 0), coalesce(rows, 0)::BIGINT, coalesce(ghosts, 0)::BIGINT,
-       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range
+       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range, keys
 FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY asked DESC LIMIT $limit
 """
 

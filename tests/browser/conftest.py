@@ -14,6 +14,7 @@ from engine import clock
 from engine.acknowledgements import acknowledge
 from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.sentences import remedy
+from engine.source.connect import RESNAPSHOT_ALL
 from tests.browser.evidence import Witness, log_tails
 from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
@@ -162,7 +163,7 @@ def alerting(shop: Simulation) -> None:
     home = shop.directory.root.parent
     (failed,) = read_alerts(shop.directory)[:1]
     legacy = {**failed, "kind": "run_failed", "value": 4, "threshold": None, "since": began}
-    legacy |= {"message": "The run failed: The binlog mysql-bin.000038 was purged.", "hint": "Start a new copy."}
+    legacy |= {"message": "The run failed: The binlog mysql-bin.000038 was purged.", "hint": f"{RESNAPSHOT_ALL}."}
     parked = {**failed, "kind": "chunk_parked", "table": "crm.contacts", "value": None, "threshold": None}
     parked["since"] = clock.utc_text(real_now() - timedelta(hours=2, minutes=20))
     parked |= {
@@ -181,7 +182,7 @@ def _ended(home: Path) -> None:
         "error": "SourceLostError",
         "message": "The binlog mysql-bin.000038 was purged.",
         "detail": "Changes between mysql-bin.000038:4120 and mysql-bin.000041:4 are gone.",
-        "hint": "Start a new copy, and keep the binlog for at least two days.",
+        "hint": f"{RESNAPSHOT_ALL}. To avoid this, raise binlog_expire_logs_seconds.",
     }
     failed.end("failed", 4, error).runner(heartbeat=failed.now, error=error)
     failed.directory.log.write_text("preflight done\nThe binlog mysql-bin.000038 was purged.\n")

@@ -1,8 +1,9 @@
 """The addresses of pages: each opens the same page again, whatever the defaults are by then."""
 
 import re
+from contextlib import suppress
 
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect  # noqa: A004
 
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.test_console import healthy
@@ -27,7 +28,7 @@ def test_an_address_has_the_values_that_nobody_has_chosen(simulated: Console, op
         ("live?pipeline=shop&section=Events&kinds=", ("kinds=(&|$)",)),
         ("live?pipeline=shop&section=Events", ("kinds=Run", "kinds=Source")),
         ("redump?pipeline=billing", ("part=Chunks", "table=billing.invoices")),
-        ("history", (r"runs-of=all\+pipelines",)),
+        ("history", (r"pipeline=all\+pipelines",)),
     ):
         page = open_page(f"{simulated.url}/{address}")
         expect(page).to_have_url(re.compile("".join(f"(?=.*{part})" for part in parts)))
@@ -42,4 +43,41 @@ def test_an_address_has_the_values_that_nobody_has_chosen(simulated: Console, op
     expect(page).to_have_url(re.compile(r"section=Overview.*span=30\+min"))
     page.get_by_role("radio", name="5 min").click()
     expect(page).to_have_url(re.compile(r"section=Overview.*span=5\+min"))
+    healthy(page)
+
+
+def test_back_returns_to_the_section_that_was_open(simulated: Console, open_page: OpenPage) -> None:
+    """From pages with a pipeline of their own, with the table and the filters; forward leads to the other page again."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&table=shop.customers")
+    page.get_by_role("tab", name="Chunks").click()
+    expect(page).to_have_url(re.compile("section=Chunks"))
+    for other in ("Verify", "History"):
+        page.get_by_role("link", name=other).first.click()
+        expect(page.get_by_role("heading", name=other, level=1)).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("tab", name="Chunks")).to_have_attribute("aria-selected", "true")
+        expect(page).to_have_url(
+            re.compile(r"/live\?(?=.*pipeline=shop)(?=.*section=Chunks)(?=.*table=shop\.customers)")
+        )
+        page.go_forward()
+        expect(page.get_by_role("heading", name=other, level=1)).to_be_visible()
+        page.go_back()
+        expect(page.get_by_role("tab", name="Chunks")).to_have_attribute("aria-selected", "true")
+    healthy(page)
+
+
+def test_a_bar_of_a_window_opens_its_chunk(simulated: Console, open_page: OpenPage) -> None:
+    """In the section with the map; the address names it."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Watermarks")
+    expect(page.get_by_text("The 20 widest windows.")).to_be_visible()
+    chunks = page.get_by_role("tab", name="Chunks")
+    for _ in range(5):
+        with suppress(AssertionError, TimeoutError):  # an autorefresh may draw the bars again meanwhile
+            page.locator(".js-plotly-plot .barlayer .point path").first.hover(force=True)
+            page.mouse.down()
+            page.mouse.up()
+            expect(chunks).to_have_attribute("aria-selected", "true", timeout=3000)
+            break
+    expect(page.get_by_text("Watermarks and backfill")).to_be_visible()
+    expect(page).to_have_url(re.compile(r"(?=.*section=Chunks)(?=.*chunk=\d)"))
     healthy(page)

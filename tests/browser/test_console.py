@@ -183,7 +183,7 @@ def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPa
     """It opens the same section, with the same filter."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    text = page.get_by_label("Contains")
+    text = page.get_by_label("Contains", exact=True)
     text.fill("shop.orders")
     text.press("Enter")
     expect(page).to_have_url(re.compile("contains=shop.orders"))
@@ -192,7 +192,7 @@ def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPa
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
     again = open_page(copied)
-    expect(again.get_by_label("Contains")).to_have_value("shop.orders")
+    expect(again.get_by_label("Contains", exact=True)).to_have_value("shop.orders")
     expect(again.get_by_role("tab", name="Events")).to_have_attribute("aria-selected", "true")
     healthy(again)
 
@@ -343,12 +343,17 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
     """What happened, what it means, what to do, the log, and a button to start."""
     page = open_page(f"{simulated.url}/live?pipeline=legacy")
     alert = page.get_by_test_id("stAlert")
-    for part in ("was purged", "What it means", "are gone", "What to do", "Start a new copy"):
+    for part in ("was purged", "What it means", "are gone", "What to do", "page Redump, Everything"):
         expect(alert).to_contain_text(part)
     page.get_by_text("End of the runner's log").click()
     expect(page.get_by_text("preflight done")).to_be_visible()
-    expect(page.get_by_text("exit code 4: the source can no longer be followed")).to_be_visible()
+    expect(page.get_by_text("exit code 4: the source can no longer be streamed")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_be_enabled()
+    page.get_by_role("button", name="Resnapshot all tables").click()
+    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_disabled()
+    page.get_by_label("Type legacy to confirm").fill("legacy")
+    page.get_by_label("Type legacy to confirm").press("Enter")
+    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_enabled()
     healthy(page)
 
 

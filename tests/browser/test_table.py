@@ -126,7 +126,7 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
     page.get_by_role("link", name="Table page").click()
     drawn(page)
     page.get_by_role("link", name="Events of this table").click()
-    expect(page.get_by_label("Contains")).to_have_value("shop.customers")
+    expect(page.get_by_label("Contains", exact=True)).to_have_value("shop.customers")
     page.goto(f"{url}/table?pipeline=shop&table=shop.customers")
     drawn(page)
     expect(page.get_by_test_id("stMain").locator("a[href*=verify]")).to_have_count(1)

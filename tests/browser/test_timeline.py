@@ -73,7 +73,7 @@ def test_an_address_opens_an_event(simulated: Console, open_page: OpenPage) -> N
 
 def test_a_past_run_has_a_timeline(simulated: Console, open_page: OpenPage) -> None:
     """In the history, below the comparison, if one run is selected."""
-    page = open_page(f"{simulated.url}/history?runs-of=legacy")
+    page = open_page(f"{simulated.url}/history?pipeline=legacy")
     expect(page.get_by_text(re.compile("· 1 run"))).to_be_visible()
     page.get_by_test_id("stDataFrame").first.click(position={"x": 18, "y": 51})
     expect(page.get_by_text("a click opens the closest event")).to_be_visible()

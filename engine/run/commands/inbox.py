@@ -23,6 +23,7 @@ File = tuple[str, int]
 """A file by name and inode: a new file under an old name is a different one."""
 _KEPT = 1000
 """Answered commands that are kept, per answer."""
+_JOURNALLED_KEYS = 20
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,11 @@ class Command:
 
     def accepted(self, what: str | None = None) -> CommandAccepted:
         """For the journal. what: what the command is about, in words."""
-        bounds = self.arguments.get("range") if isinstance(self.arguments, Mapping) else None
+        asked = self.arguments if isinstance(self.arguments, Mapping) else {}
+        bounds, keys = asked.get("range"), asked.get("keys")
+        keys = keys[:_JOURNALLED_KEYS] if isinstance(keys, list) else None
         return CommandAccepted(
-            id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what, range=bounds
+            id=self.identity, verb=self.verb, actor=self.actor, reason=self.reason, what=what, range=bounds, keys=keys
         )
 
     def refused(self, message: str) -> CommandRefused:

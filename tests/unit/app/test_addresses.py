@@ -143,7 +143,6 @@ def addresses(chance: random.Random) -> Iterator[tuple[str, Address]]:
         "windows-shown": (0.2, ("20", "80", "21")),
         "keys": (0.3, ("17", "17\n18", '["de", 5]', "x" * 3000)),
         "compare": (0.4, (*RUNS, "gone/1", "east", "")),
-        "runs-of": (0.5, (*TABLES, "all pipelines")),
         "key": (0.3, NUMBERS),
         "draft": (0.5, (DRAFT, "0000ffff")),
         "step": (0.5, ("Connect", "Preflight", "Spark", "TOML")),
@@ -281,7 +280,7 @@ def check_filter(page: AppTest, address: Address, name: str, everything: str, na
 
 def check_compared(tab: Tab, address: Address) -> None:
     """The runs of the address are compared if they are in the list, and no others; the page names those that are not."""
-    (box,) = [one for one in tab.page.selectbox if one.key == "runs-of"]
+    (box,) = [one for one in tab.page.selectbox if one.key == "pipeline"]
     listed = [run for run in RUNS if box.value in ("all pipelines", run.partition("/")[0])]
     asked = list(dict.fromkeys(address.get("compare", [])))
     assert [one for one in tab.shown().get("compare", []) if one] == [one for one in asked if one in listed]
@@ -307,7 +306,7 @@ def check(tab: Tab, name: str, address: Address, asked: Asked) -> None:
     page = tab.page
     assert not page.exception
     if name == "history":
-        check_filter(page, address, "runs-of", "all pipelines", list(TABLES))
+        check_filter(page, address, "pipeline", "all pipelines", list(TABLES))
         check_compared(tab, address)
     elif name == "alerts":
         want = named(address, "pipeline")

@@ -1,6 +1,6 @@
 """Watermark windows on one axis of bytes."""
 
-from app.view.binlog import axis, figure, place
+from app.view.binlog import axis, chunk_of, figure, note, place
 from engine.history.chunk_queries import Window
 
 
@@ -24,3 +24,16 @@ def test_a_window_over_two_files_is_in_order() -> None:
     assert (bars["base"], bars["x"], bars["text"]) == ([800], [50], ["2 changes"])
     assert found["layout"]["xaxis"]["ticktext"] == ["b.000001", "b.000002"]
     assert figure([Window("d.t", 3, "?", "?", 0, 0)])["data"][0]["y"] == []
+
+
+def test_a_click_on_a_bar_names_its_chunk() -> None:
+    """A click beside the bars names none."""
+    (bars,) = figure([Window("d.t", 3, "b.000001:8", "b.000001:50", 42, 2)])["data"]
+    assert chunk_of({"customdata": bars["customdata"][0]}) == ("d.t", 3)
+    assert chunk_of({}) is None
+
+
+def test_the_note_says_whether_windows_are_left_out() -> None:
+    """The widest are shown, of all tables or of one."""
+    assert note(20, 20, None) == "The 20 widest windows. A click on a bar opens its chunk."
+    assert note(3, 20, "d.t") == "All 3 windows of d.t, widest first. A click on a bar opens its chunk."

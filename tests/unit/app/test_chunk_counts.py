@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state
+from app.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state, who
 from engine.history.chunk_splits import Split
 from tests.unit.app.support import growing, plan, table
 
@@ -53,3 +53,11 @@ def test_the_map_says_why_the_number_of_chunks_changed() -> None:
     )
     assert changed_note(plan(120, 120), []) == changed_note(plan(12, 120, complete=False), []) == ""
     assert changed_note(plan(120), []) == changed_note(None, []) == ""
+
+
+def test_a_table_says_who_acts() -> None:
+    """You on a stopped table; the runner on chunks that it retries, while it lives."""
+    fine = table(10, 5)
+    assert who(fine, live=True) == ""
+    assert who(fine._replace(state="stopped", failed=2), live=False) == "you"
+    assert [who(fine._replace(failed=2), live=live) for live in (True, False)] == ["runner retries", ""]

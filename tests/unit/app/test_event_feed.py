@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.event_feed import KINDS, USUAL, feed_lines, names
+from app.view.event_feed import KINDS, USUAL, feed_lines, names, search
 from engine.events import EVENTS, fields_of
 from engine.history.event_queries import Event
 from tests.unit.app.support import ago
@@ -30,7 +30,27 @@ def test_a_command_is_one_line_with_its_duration() -> None:
     (line,) = feed_lines([done, event(1, "command.accepted", 1, **command)])
     assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
     (refused,) = feed_lines([event(1, "command.refused", 0.0, **command, message="not running")])
-    assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "orange")
+    assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "gray")
+
+
+def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:
+    """A sentence has words that the data lack, and the data have facts that no sentence shows. A group is found as a whole."""
+    pause = event(1, "command.accepted", 9, id="1", verb="pause", actor="dba")
+    done = event(2, "command.done", 8, id="1", verb="pause", duration_s=0.4)
+    failed = event(3, "error", 7, table="d.t", message="gone", detail="no route", retry_in_s=4)
+    rows = event(4, "chunk.finished", 6, table="d.u", chunk=3, rows=1000, group="g")
+    newest = [rows, failed, done, pause]
+
+    def texts(text: str, *older: Event) -> list[str]:
+        return [line.text for line in search(newest, older, text)]
+
+    assert texts("BY dba – done") == texts("duration_s") == ["Pause by dba – done"]
+    assert texts("runner retries") == texts("no route") == ["gone – next in 4.0 s"]
+    assert texts("1k rows") == texts("d.u") == ["Chunk 3 read: 1k rows"]
+    assert texts("nothing has this") == []
+    assert search(newest, [], "") == feed_lines(newest)
+    old = event(1, "run.state", 99, state="paused", reason="by eve")
+    assert texts("eve", replace(old, run="before"), pause) == ["Pause by dba – done", "Run is paused – by eve"]
 
 
 def test_a_group_of_chunks_is_one_line() -> None:
@@ -98,7 +118,7 @@ def test_the_colour_shows_who_must_act() -> None:
     assert found == {
         "Chunk 7: lost – attempt 3, next in 12 s": "orange",
         "purged gone": "red",
-        "Run ended: failed, the source can no longer be followed": "red",
+        "Run ended: failed, the source can no longer be streamed": "red",
     }
 
 
@@ -118,11 +138,34 @@ def test_an_alert_is_red_until_it_is_cleared() -> None:
     raised = event(1, "alert.raised", 9, **alert, repeat=0)
     again = event(2, "alert.raised", 8, **alert, repeat=2)
     cleared = event(3, "alert.cleared", 7, **{**alert, "message": "It purges in 9.0 h."}, repeat=2)
+    assert {line.who for line in feed_lines([raised, again])} == {"you"}
+    other = event(4, "alert.raised", 6, **{**alert, "table": "d.t"})
+    assert {line.who for line in feed_lines([other, cleared])} == {"you", ""}
     assert [(line.text, line.tone, line.kind) for line in reversed(feed_lines([raised, again, cleared]))] == [
-        ("Alert: It purges in 1.0 h.", "red", "Alerts"),
-        ("Alert: It purges in 1.0 h. (repeated 2 times)", "red", "Alerts"),
+        ("Alert: It purges in 1.0 h. – cleared", "gray", "Alerts"),
+        ("Alert: It purges in 1.0 h. (repeated 2 times) – cleared", "gray", "Alerts"),
         ("Alert cleared: It purges in 9.0 h.", "gray", "Alerts"),
     ]
+
+
+def test_nobody_acts_on_what_is_over() -> None:
+    """Each event that somebody must act on has a later one that ends it."""
+    cases = [
+        (event(1, "source.away", message="gone"), event(9, "source.back"), "runner retries"),
+        (event(1, "table.state", table="d.t", state="stopped"), event(9, "table.state", table="d.t"), "you"),
+        (event(1, "error", table="d.t", message="bad"), event(9, "table.state", table="d.t"), "you"),
+        (event(1, "table.verified", table="d.t", differences=3), event(9, "table.verified", table="d.t"), "you"),
+        (event(1, "error", message="purged"), event(9, "run.started"), "you"),
+        (event(1, "run.ended", exit_code=4), event(9, "run.started"), "you"),
+    ]
+    for one, end, who in cases:
+        assert [line.who for line in feed_lines([one])] == [who]
+        assert [line.who for line in feed_lines([one, replace(end, ts=ago(-1))])] == ["", ""], one
+        elsewhere = json.dumps({"table": "d.other"})
+        if one.table:
+            assert feed_lines([one, replace(end, ts=ago(-1), body=elsewhere)])[-1].who == who
+    (refused,) = feed_lines([event(1, "command.refused", id="1", verb="pause", message="not running")])
+    assert refused.who == "", "the runner does not retry it"
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)

@@ -21,6 +21,7 @@ from app.view.health import (
 from app.view.status_style import HEX, PIPELINE
 from engine.clock import utc_text
 from engine.history.runs import Run
+from engine.source.connect import RESNAPSHOT_ALL
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
 
@@ -28,6 +29,15 @@ def run(*, ended: bool = False, exit_code: int | None = None, error: str | None 
     """The newest run of a journal."""
     end = ago(10) if ended else None
     return Run("p", "r", ago(60), ago(10), None, "h", 7, "1", end, None, exit_code, error, "running", None, None, None)
+
+
+def test_a_lost_position_needs_a_resnapshot() -> None:
+    """Only if the run ended with an error that advises it."""
+    error = {"message": "It was purged.", "detail": "", "hint": f"{RESNAPSHOT_ALL}. Raise the retention."}
+    assert runner("failed", alive=False, error=error).needs_resnapshot
+    assert not runner("running", error=error).needs_resnapshot
+    assert not runner("failed", alive=False, error={**error, "hint": "Check the network."}).needs_resnapshot
+    assert not runner("failed", alive=False).needs_resnapshot
 
 
 def record(state: str, age: float, *, alive: bool, error: object = None) -> dict[str, object]:
@@ -153,7 +163,7 @@ def test_an_unmeasured_lag_is_not_zero() -> None:
 def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
-    assert layer.details[0] == "exit code 4: the source can no longer be followed"
+    assert layer.details[0] == "exit code 4: the source can no longer be streamed"
 
 
 def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:

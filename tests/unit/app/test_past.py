@@ -33,10 +33,10 @@ def test_history_distinguishes_running_from_lost() -> None:
     runs = [run("c", ended=False), run("b", ended=False), run("a", ended=True, code=4, error='{"message": "purged"}')]
     totals = {("p", "a"): RunTotals("p", "a", 1000, 3, 10.0, 50, 2, 1)}
     newest, lost, failed = past(runs, totals, {"p"}, NOW)
-    assert (newest.outcome, newest.duration_s) == ("running, under way", 3600)
+    assert (newest.outcome, newest.duration_s) == ("running", 3600)
     assert (lost.outcome, lost.duration_s) == ("lost", 700)
     assert (failed.outcome, failed.reason) == ("failed", "purged")
     assert (failed.rows_s, newest.rows_s) == (100, None)
     (silent,) = past([run("d", ended=True, code=4)], {}, set(), NOW)
-    assert (silent.outcome, silent.reason) == ("failed", "the source can no longer be followed")
+    assert (silent.outcome, silent.reason) == ("failed", "the source can no longer be streamed")
     assert past(runs[:1], {}, set(), NOW)[0].reason == "the heartbeat stopped"

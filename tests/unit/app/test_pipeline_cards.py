@@ -54,6 +54,9 @@ def test_problems_are_shown_and_sorted_first() -> None:
     states = ("ended", "running", "failed", "paused", "lost")
     cards = [card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
     assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
+    assert [one.who for one in cards] == ["", "", "", "", "you"]
+    failed = runner("failed", alive=False, error={"message": "purged", "detail": "", "hint": ""})
+    assert card_of("f", failed, layers(failed, None, [], NOW), None, [], [], [], NOW).who == "you"
 
 
 def test_a_source_that_is_away_is_a_state_of_its_own() -> None:
@@ -67,7 +70,7 @@ def test_a_source_that_is_away_is_a_state_of_its_own() -> None:
     assert (facts["Reading"][0], facts["Changes"][0]) == ("—", "—")
     assert facts["Lag"] == ("up to 50 s", "orange")
     assert one.trouble.startswith("Source unreachable for 48 s · attempt 5 · next try in 30 s")
-    assert (one.trouble_colour, one.phase) == ("orange", "")
+    assert (one.trouble_colour, one.phase, one.who) == ("orange", "", "runner retries")
     others = [
         card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in ("lost", "running")
     ]

@@ -81,7 +81,11 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not found")
     refused = Redumped("c1", NOW, None, None, None, "refused", "It has no key.", 0, 0, 0, None, None)
     assert redump_form.progress(refused, None)[:2] == ("orange", "c1 was refused: It has no key.")
-    assert [line["State"] for line in redump_form.past_rows([one, done, refused])] == ["under way", "done", "refused"]
+    assert [line["State"] for line in redump_form.past_rows([one, done, refused], lambda _: "verify")] == [
+        "under way",
+        "done",
+        "refused",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -115,3 +119,23 @@ def test_a_redump_names_its_bounds() -> None:
         ("5", "a range of d.t"),
     ):
         assert redump_form.subject(replace(one, range=bounds)) == text
+
+
+def test_a_redump_names_its_keys_and_leads_to_their_verification() -> None:
+    """The first of them; the journal has no more. Journals of older versions have none."""
+    one = Redumped("c1", NOW, "2 keys of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
+    for keys, text in (
+        ('["17", ["de", "5"]]', "2 keys of d.t: 17, (de, 5)"),
+        (f'["{"x" * 99}", "2"]', f"2 keys of d.t: {'x' * 60}…"),
+        (None, "2 keys of d.t"),
+        ("5", "2 keys of d.t"),
+    ):
+        assert redump_form.subject(replace(one, keys=keys)) == text
+    many = replace(one, what="30 keys of d.t", keys='["1", "2"]')
+    assert redump_form.subject(many) == "30 keys of d.t: 1, 2…"
+    assert redump_form.verify_query(many, "p", ["d.t"]) == {"pipeline": "p", "table": "d.t", "key": "1"}
+    assert redump_form.verify_query(one, "p", ["d.t"]) == {"pipeline": "p", "table": "d.t"}
+    for what in ("everything", "d.a, d.b", "2 keys of d.gone", None):
+        assert redump_form.verify_query(replace(one, what=what), "p", ["d.t", "d.a"]) == {"pipeline": "p"}
+    rows = redump_form.past_rows([one, replace(one, state="under way")], lambda _: "verify")
+    assert [row["Verify"] for row in rows] == ["verify", None]

@@ -1,8 +1,11 @@
 """The life of one row."""
 
+from dataclasses import replace
 from typing import Any
 
-from app.view.row_life import markdown, steps
+from app.view.row_life import asked_by, markdown, steps, summary
+from engine.history.chunk_queries import RowRead
+from engine.history.redumps import Redumped
 from tests.unit.app.support import NOW
 
 COLUMNS = ("id", "status", "note")
@@ -25,7 +28,7 @@ def test_each_change_is_a_difference() -> None:
     found = steps(rows, COLUMNS)
     assert found is not None
     assert [step.title for step in found] == [
-        "Copied by the snapshot", "Updated", "Deleted", "Inserted by a redump", "Now in the mirror",
+        "There before the copy", "Updated", "Deleted", "Inserted by a redump", "Now in the mirror",
     ]  # fmt: skip
     assert found[0].values == (("id", None, "7"), ("status", None, "new"), ("note", None, "NULL"))
     assert found[1].values == (("status", "new", "paid"), ("note", "NULL", "0x01"))
@@ -39,7 +42,7 @@ def test_a_row_that_is_gone_or_never_changed() -> None:
     gone = steps([entry("+I", "new"), entry("-D", "new")], COLUMNS) or []
     assert [step.title for step in gone] == ["Inserted", "Deleted", "Not in the mirror now"]
     quiet = steps([entry("mirror", "new")], COLUMNS) or []
-    assert [step.title for step in quiet] == ["Now in the mirror"]
+    assert [step.title for step in quiet] == ["There before the copy", "Now in the mirror"]
     assert steps([], COLUMNS) == []
     assert steps([entry("+I", "new")], COLUMNS, more=True) is None, "the row may be in the mirror"
 
@@ -51,3 +54,24 @@ def test_values_are_escaped_and_cut() -> None:
     assert "\\*bold\\*" in shown
     assert "x" * 60 + "…" in shown.replace("\\", "")
     assert "x" * 61 not in shown
+
+
+def test_a_life_says_how_it_began_and_ended() -> None:
+    """The first image, or the chunk that had the row; the deletion; who asked for a redump, and why."""
+    read = RowRead(7, NOW, "b.1:2")
+    copied = steps([entry("mirror", "new")], COLUMNS, read=read) or []
+    assert summary(copied) == "There before the copy, read in chunk 7. It is in the mirror now."
+    assert "chunk 7" in markdown(copied[0])
+    kept = steps([entry("mirror", "new")], COLUMNS, read=read, expires=True) or []
+    assert summary(kept) == "There before the oldest change that is kept. It is in the mirror now."
+    one = Redumped("c1", NOW, "1 key of d.t", "ada", "wrong totals", "done", None, 1, 1, 0, 0, 1.5)
+    rows = [entry("+I", "a", _tm_ts=NOW), entry("-D", "a", _tm_redump="c1"), entry("+I", "b", _tm_redump="c1")]
+    life = steps(rows, COLUMNS, redumps={"c1": asked_by(one)}) or []
+    assert [step.note for step in life] == ["", *["redump by ada: wrong totals"] * 2, ""]
+    assert summary(life) == "Inserted at 2026-01-31 15:30:17 UTC. It is not in the mirror now."
+    gone = [entry("+I", "a", _tm_ts=NOW), entry("-D", "a", _tm_ts=NOW)]
+    ended = "Inserted at 2026-01-31 15:30:17 UTC. Deleted at 2026-01-31 15:30:17 UTC."
+    assert summary(steps(gone, COLUMNS) or []) == ended
+    unmerged = steps([*gone, entry("mirror", "a")], COLUMNS) or []
+    assert summary(unmerged) == f"{ended} The mirror still has it, until the next merge."
+    assert asked_by(replace(one, actor=None, reason=None)) == "redump"

@@ -37,7 +37,7 @@ def test_a_run_starts_copies_catches_up_and_follows() -> None:
         ("starting", 100, 95),
         ("copying", 95, 40),
         ("catching up", 40, 30),
-        ("following", 30, 0),
+        ("streaming", 30, 0),
     ]
 
 
@@ -46,9 +46,9 @@ def test_after_a_pause_a_run_catches_up_again() -> None:
     found = [*STARTED, moment(60, "run.state", "paused", "ada: backup"), moment(40, "run.state", "running")]
     assert phases(found, (), [95, 20]) == [
         ("starting", 100, 95),
-        ("following", 95, 60),
+        ("streaming", 95, 60),
         ("catching up", 40, 20),
-        ("following", 20, 0),
+        ("streaming", 20, 0),
     ]
     (pause,) = run_timeline.interruptions(found, LIVES, NOW)
     assert (pause.row, pause.name, pause.begin, pause.end) == ("Pauses", "paused: ada: backup", ago(60), ago(40))
@@ -65,9 +65,9 @@ def test_an_outage_begins_when_the_source_was_last_heard() -> None:
     ]
     assert phases(found, (), [95, 45]) == [
         ("starting", 100, 95),
-        ("following", 95, 70),
+        ("streaming", 95, 70),
         ("catching up", 50, 45),
-        ("following", 45, 0),
+        ("streaming", 45, 0),
     ]
     (outage,) = run_timeline.interruptions(found, LIVES, NOW)
     assert (outage.row, outage.begin, outage.end) == ("Outages", ago(70), ago(50))
@@ -79,10 +79,10 @@ def test_a_lost_run_ends_with_its_last_event() -> None:
     found = [*STARTED, moment(10, "run.started", run="s"), moment(5, "run.connected", run="s")]
     assert phases(found, (), [95, 5], {"r": ago(60), "s": NOW}) == [
         ("starting", 100, 95),
-        ("following", 95, 60),
+        ("streaming", 95, 60),
         ("no runner", 60, 10),
         ("starting", 10, 5),
-        ("following", 5, 0),
+        ("streaming", 5, 0),
     ]
     assert phases(STARTED, (), [95], {"r": ago(60)})[-1] == ("no runner", 60, 0)
 

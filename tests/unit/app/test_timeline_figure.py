@@ -8,7 +8,7 @@ from tests.unit.app.support import NOW, ago, lag, moment
 
 PAUSED = moment(50, "run.state", "paused")
 SPANS = [
-    Span("Phase", ago(100), ago(50), "following", moment(100, "run.connected")),
+    Span("Phase", ago(100), ago(50), "streaming", moment(100, "run.connected")),
     Span("Pauses", ago(50), ago(20), "paused: 100 % <b>full</b>", PAUSED),
 ]
 MARKS = [Instant("Schema changes", ago(30), "d.t evolved", moment(30, "source.event", "evolved"))]
@@ -65,16 +65,16 @@ def test_bars_and_marks_lead_to_their_events() -> None:
 
 def test_a_bar_that_is_too_narrow_has_no_text() -> None:
     """Plotly would shrink it until nobody can read it."""
-    spans = [Span("Phase", ago(100), ago(99), "catching up"), Span("Phase", ago(99), NOW, "following")]
+    spans = [Span("Phase", ago(100), ago(99), "catching up"), Span("Phase", ago(99), NOW, "streaming")]
     (bars,) = figure(spans, [], [], [], ago(100), NOW)["data"]
-    assert bars["text"] == ["", "following"]
+    assert bars["text"] == ["", "streaming"]
 
 
 def test_the_figure_has_a_sentence() -> None:
     """For screen readers."""
     assert (
         alt(SPANS, "Lag over time: now 1.0 s")
-        == "Timeline: following for 50 s, paused for 30 s. Lag over time: now 1.0 s"
+        == "Timeline: streaming for 50 s, paused for 30 s. Lag over time: now 1.0 s"
     )
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine import clock
 from engine.history import History
 from engine.history import chunk_queries as chunks
 from engine.history import table_queries as tables
@@ -199,3 +200,33 @@ def test_any_history_of_plans_and_splits_ends_with_the_newest_bounds(
     assert {number: (lower, upper) for number, lower, upper in rows} == known
     (found,) = tables.plans(cursor, "shop")
     assert (found.chunks, found.complete) == (len(known), complete)
+
+
+def test_the_chunk_that_had_a_row_is_found_by_its_key(empty: Simulation) -> None:
+    """The newest read before the row's first change. Bounds are numbers, not texts; open ends have no bound."""
+    for chunk, bounds in enumerate([(None, "9"), ("9", "100"), ("100", None), ("9", "100")]):
+        finished(empty, chunk, *bounds)
+    before = empty.now
+    empty.write("chunk.finished", table="shop.orders", chunk=9, lower="9", upper="100", ended=clock.utc_text(before))
+
+    def found(key: str, before: datetime | None = None) -> int | None:
+        one = chunks.read_of(indexed(empty).cursor(), "shop", "shop.orders", key, before)
+        return one.chunk if one else None
+
+    assert [found(key) for key in ("-5", "8.5", "9", "100", str(10**20), "no number")] == [0, 0, 9, 2, 2, None]
+    assert found("9", before) is None
+    assert found("9", before + timedelta(seconds=1)) == 9
+
+
+def test_a_chunk_that_is_read_again_after_a_new_plan_is_finished_before_it_is_committed(empty: Simulation) -> None:
+    """With the same bounds. The committed read of the plan before does not count."""
+    bounds: list[tuple[str | None, str | None]] = [(None, "9"), ("9", None)]
+    planned(empty, listed=bounds)
+    finished(empty, 0, *bounds[0])
+    empty.write("epoch.committed", epoch=1, to_position="bin.000099:9", changes=0, tables={})
+    assert states(empty) == {0: "published", 1: "waiting"}
+    planned(empty, listed=bounds)
+    empty.write("chunk.assigned", table="shop.orders", chunks=[0], group="g")
+    assert states(empty) == {0: "reading", 1: "waiting"}
+    finished(empty, 0, *bounds[0])
+    assert states(empty) == {0: "finished", 1: "waiting"}

@@ -1,5 +1,6 @@
 """Each query answers from the journals what happened in the simulated runs."""
 
+import json
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,7 +15,9 @@ from engine.history import event_queries as log
 from engine.history import maintenance_queries as maintenance
 from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
+from engine.history.redumps import redumps
 from engine.journal import Journal
+from engine.run.commands.inbox import Command
 from tests.support.entries import event
 from tests.support.simulation import SimulatedTable, Simulation
 
@@ -305,6 +308,19 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
     found = log.answers(cursor, "shop", ["c0ffee000001", "unknown"])
     assert [one.event for one in found] == ["command.accepted", "command.done"]
     assert log.answers(cursor, "shop", []) == []
+
+
+def test_a_redump_has_the_first_keys_that_were_asked_for(half: Simulation) -> None:
+    """As the runner journals them: a command may have a million."""
+    arguments = {"tables": ["shop.orders"], "keys": [str(n) for n in range(50)]}
+    accepted = Command(Path("c.json"), "c", "redump", arguments=arguments).accepted("50 keys of shop.orders")
+    half.write("command.accepted", id="c", verb="redump", what=accepted.what, keys=accepted.keys)
+    half.now += timedelta(seconds=1)
+    half.write("command.accepted", id="d", verb="redump", what="shop.orders", reason="again")
+    whole, keyed = redumps(indexed(half), "shop")
+    assert json.loads(keyed.keys or "") == [str(n) for n in range(20)]
+    assert (whole.keys, whole.reason) == (None, "again")
+    assert Command(Path("e.json"), "e", "redump", arguments={"keys": "17"}).accepted().keys is None
 
 
 def test_lags_of_all_pipelines_come_from_one_query(half: Simulation, tmp_path: Path) -> None:

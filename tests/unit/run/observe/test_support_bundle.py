@@ -47,6 +47,7 @@ def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     journal = Journal(directory.journal("r1"), "r1")
     journal.write(TablePlanned(table="shop.t", min="Alice", max="Zoe", chunks=[["Alice", "Bob"]], reason="why"))
     journal.write(CommandAccepted(id="c", verb="redump", what="a range of shop.t", range=["Alice", None]))
+    journal.write(CommandAccepted(id="k", verb="redump", what="2 keys of shop.t", keys=["Alice", ["Bob", "1"]]))
     journal.write(ChunkRedumped(id="c", table="shop.t", chunk=0, lower="Alice", upper=None, rows=1, ghosts=0))
     journal.write(
         ErrorReported(error="E", message=f"posting to {SECRETS['BUNDLE_WEBHOOK']} failed", detail="", hint="")
