@@ -65,6 +65,7 @@ def section(where: Directory) -> None:
         hide_index=True,
         key="destination",
         column_config=_COLUMNS,
+        placeholder=words.NOTHING,
         alt="Files and sizes per table",
     )
     st.caption(f"{destination.sums(found, works)} · read {jobs.ended(key)}")
@@ -92,7 +93,13 @@ def _asked(name: str) -> None:
         if not rows:
             st.caption("Nothing in the last 24 hours.")
             return
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="asked", alt="Bytes and seconds asked of the source")
+        st.dataframe(
+            pd.DataFrame(rows),
+            hide_index=True,
+            key="asked",
+            placeholder=words.NOTHING,
+            alt="Bytes and seconds asked of the source",
+        )
         st.caption(
             "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and the pauses "
             "of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is read whole, with the "
@@ -155,6 +162,7 @@ def of_table(where: Directory, table: str) -> None:
         hide_index=True,
         key="table-destination",
         column_config=_COLUMNS,
+        placeholder=words.NOTHING,
         alt="Files and sizes of the table",
     )
     st.caption(f"read {jobs.ended(key)}")

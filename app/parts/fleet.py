@@ -190,5 +190,6 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
             **columns.figures("Copied", "Changes", "Lag", "Retention left", "Heartbeat"),
             "Reading": columns.figure(width=110),
         },
+        placeholder=words.NOTHING,
         alt="Pipelines, those that need attention first",
     )

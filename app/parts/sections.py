@@ -84,6 +84,7 @@ def _tables(where: Directory) -> None:
         key="tables",
         column_order=[*("Table", "Page", "State"), *(("Who acts",) if acts else ()), *_TABLE_FIGURES],
         column_config=_TABLE_COLUMNS,
+        placeholder=words.NOTHING,
         alt="Progress per table",
     )
     if removed := [one.table for one in known if one.state == "removed"]:
@@ -159,7 +160,14 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
             format="%.0f%%", min_value=0, max_value=100, help="Share of the time in which it had a chunk"
         )
         configs = {"Busy": busy, **columns.figures("Rows")}
-        st.dataframe(pd.DataFrame(rows), hide_index=True, key="readers", column_config=configs, alt="Readers")
+        st.dataframe(
+            pd.DataFrame(rows),
+            hide_index=True,
+            key="readers",
+            column_config=configs,
+            placeholder=words.NOTHING,
+            alt="Readers",
+        )
     with right:
         st.markdown("**Cost of a chunk** :gray[in the time shown]", help=meaning.of("chunk", "watermark", "backfill"))
         heads = ("min", "25 %", "median", "75 %", "max")
@@ -169,6 +177,7 @@ def _timeline_tables(shown: list[chunk_queries.Read], since: datetime, until: da
             hide_index=True,
             key="spreads",
             column_config=columns.figures(*heads),
+            placeholder=words.NOTHING,
             alt="Quartiles of seconds, rows and gaps per chunk",
         )
         slow = len(reader_timeline.stragglers(shown))
@@ -250,6 +259,7 @@ def plan(where: Directory) -> None:
         hide_index=True,
         key="plans",
         row_height=columns.height(one.reason or "" for one in found),
+        placeholder=words.NOTHING,
         alt="Plan per table",
         column_config={
             "Strategy": st.column_config.TextColumn(
@@ -383,6 +393,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
                 "Took": columns.figure(width=60),
                 "What": st.column_config.TextColumn(width=520 if took else 580),
             },
+            placeholder=words.NOTHING,
             alt="Events, newest first",
         )
     read = runs.journalled(cursor, name)

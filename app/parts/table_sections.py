@@ -92,6 +92,7 @@ def flow_and_changes(where: Directory, table: str) -> None:
             hide_index=True,
             key="table-changes",
             column_config={"Entries": columns.figure(_ENTRIES), **columns.figures("Inserts", "Updates", "Deletes")},
+            placeholder=words.NOTHING,
             alt="Changes by kind",
         )
 
@@ -128,5 +129,6 @@ def _list(rows: Sequence[Mapping[str, object]], key: str, widths: Mapping[str, i
             **columns.time("Time", 150),
             **{name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
         },
+        placeholder=words.NOTHING,
         alt=alt,
     )

@@ -118,6 +118,7 @@ def _events(name: str, lines: Sequence[tuple[datetime, str, str, Moment]], *, wh
                 "What": st.column_config.TextColumn(width=620),
                 "Event": columns.event(),
             },
+            placeholder=words.NOTHING,
             alt="Events of the timeline, newest first",
         )
         if not whole:

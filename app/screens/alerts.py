@@ -149,6 +149,7 @@ def resolved(name: str | None) -> None:
         column_config=columns.time("Cleared")
         | columns.time("Since")
         | columns.figures("Duration", "Value", "Threshold"),
+        placeholder=words.NOTHING,
         alt="Alerts that are over, the newest first",
     )
 
@@ -167,6 +168,7 @@ def rules(name: str | None) -> None:
         hide_index=True,
         key="thresholds",
         column_config={label: columns.figure(text) for label, text in _rule_texts().items()},
+        placeholder=words.NOTHING,
         alt="Thresholds and durations of each pipeline",
     )
     with st.expander("When each alert fires and clears", icon=":material/rule:"):

@@ -53,7 +53,7 @@ def draw_bundle(where: Directory) -> None:
     left, right = st.columns([2, 3], gap="medium")
     with left:
         rows = pd.DataFrame([{"Part": part, "Size": words.size(size)} for part, size in answer["parts"]])
-        st.dataframe(rows, hide_index=True, key="parts", alt="Parts of the bundle")
+        st.dataframe(rows, hide_index=True, key="parts", placeholder=words.NOTHING, alt="Parts of the bundle")
     with right, zipfile.ZipFile(BytesIO(data)) as file:
         part = st.selectbox("Part", [part for part, _ in answer["parts"]], key="part")
         text = file.read(part or "README.txt").decode("utf-8", "replace")

@@ -91,6 +91,7 @@ def draw_answer(where: Directory, *question: object) -> None:
         hide_index=True,
         key="answer-rows",
         height=460 if result.rows.num_rows > 11 else "auto",
+        placeholder="NULL",
         alt="Answer",
     )
     with st.expander("The query", icon=":material/code:"):

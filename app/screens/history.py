@@ -67,6 +67,7 @@ def page() -> None:
         on_select=partial(_select, key, ids),
         selection_mode="multi-row",
         selection_default={"selection": {"rows": [ids.index(one) for one in compared]}},
+        placeholder=words.NOTHING,
         alt="Runs, newest first",
     )
     selection.note(_COMPARED, compared)
@@ -106,7 +107,14 @@ def _comparison(lines: list[PastRun]) -> None:
     left, right = st.columns(2, gap="medium")
     with left:
         shown, same = compare.folded(compare.measures(lines, reads))
-        st.dataframe(pd.DataFrame(shown), hide_index=True, key="measures", height="content", alt="Measures of each run")
+        st.dataframe(
+            pd.DataFrame(shown),
+            hide_index=True,
+            key="measures",
+            height="content",
+            placeholder=words.NOTHING,
+            alt="Measures of each run",
+        )
         if len(lines) > 1:
             equal = f" The same in all: {', '.join(same)}." if same else ""
             st.caption(words.escape(f"Compared with {compare.names(lines)[compare.baseline(lines)]}.{equal}"))
@@ -119,7 +127,13 @@ def _comparison(lines: list[PastRun]) -> None:
         st.markdown("**Differences in configuration**")
         found = compare.differences(lines, [_spec_of(line) for line in lines])
         if found:
-            st.dataframe(pd.DataFrame(found), hide_index=True, key="differences", alt="Settings that differ")
+            st.dataframe(
+                pd.DataFrame(found),
+                hide_index=True,
+                key="differences",
+                placeholder=words.NOTHING,
+                alt="Settings that differ",
+            )
         else:
             st.caption("Select a second run to compare." if len(lines) == 1 else "None: the specs are the same.")
 

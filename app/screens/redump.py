@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, meaning, messages, page_head, places, selection
+from app.parts import columns, controls, engine, home, meaning, messages, page_head, places, runner_notice, selection
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -32,6 +32,14 @@ _HELP = {
 def _key(kind: str, of: str) -> str:
     """A session key."""
     return str((kind, of))
+
+
+@autorefresh()
+def notices(where: Directory) -> None:
+    """Why a redump would wait now, if it would."""
+    runner = home.runner(where)
+    runner_notice.away(where, runner)
+    runner_notice.brief(where, runner)
 
 
 def request_form(plans: Sequence[table_queries.Plan]) -> Request:
@@ -115,6 +123,7 @@ def affected(where: Directory, found: dict[str, Any], key: str) -> None:
             "How": st.column_config.TextColumn(width="large"),
             **columns.figures("Rows read again", "Rows in the mirror", "Size of the mirror"),
         },
+        placeholder=words.NOTHING,
         alt="Affected rows per table",
     )
     if ranges := redump_form.ranges(found["tables"], key):
@@ -200,6 +209,7 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
             "Rows": st.column_config.NumberColumn(format="localized"),
             **columns.figures("Keys missing", "Took"),
         },
+        placeholder=words.NOTHING,
         alt="Redumps, newest first",
     )
     messages.freshness(now)
@@ -221,6 +231,7 @@ def page() -> None:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
     names = [plan.table for plan in plans]
+    notices(where)
     request = request_form(plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)

@@ -33,6 +33,7 @@ from engine.wording import rows_differ
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000
 _REPORT = "report.html"
+_FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
@@ -46,6 +47,9 @@ def overview(where: Directory) -> None:
     """The numbers of the pipeline, and its tables."""
     now = clock.utc_now()
     found = data_light.tables_of(where, now)
+    if not found:
+        messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
+        return
     shown = verification.layer(found, now)
     able = [one for one in found if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
@@ -73,14 +77,7 @@ def overview(where: Directory) -> None:
         pd.DataFrame(table_rows),
         hide_index=True,
         key="verified-tables",
-        column_order=(
-            "State",
-            "Table",
-            "Page",
-            *(name for name in table_rows[0] if name not in ("State", "Table", "Page")),
-        )
-        if table_rows
-        else None,
+        column_order=(*_FIRST, *(name for name in table_rows[0] if name not in _FIRST)),
         height=420 if len(table_rows) > 11 else "auto",
         column_config={"Page": columns.page()}
         | columns.time("Compared")
@@ -164,6 +161,7 @@ def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
         height=320 if len(found) > 8 else "auto",
         column_config={"Likely cause": columns.sentences()},
         row_height=columns.height(row["cause"] for row in found),
+        placeholder=words.NOTHING,
         alt="The rows that differ",
     )
     keys = list(dict.fromkeys(verification.key_text(row) for row in found))

@@ -122,6 +122,13 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
         yield Console(url, home, running)
 
 
+def healthy(page: Page) -> None:
+    """The page shows no exception, and does not scroll horizontally."""
+    assert page.get_by_test_id("stException").count() == 0, page.get_by_test_id("stException").all_inner_texts()
+    wider = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth - window.innerWidth")
+    assert wider <= 0
+
+
 @contextmanager
 def every_state(home: Path) -> Iterator[Simulation]:
     """A pipeline in every state, with simulated runners where alive. Yields the one that copies."""

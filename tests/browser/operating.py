@@ -16,9 +16,9 @@ from playwright.sync_api import TimeoutError, expect  # noqa: A004
 
 from engine.directory import read_runner
 from tests.browser import wizard
+from tests.browser.conftest import healthy
 from tests.browser.hands import open_from_navigation
 from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
-from tests.browser.test_console import healthy
 from tests.live.support.compare import assert_equal, lake_table, source_table
 
 TABLE, CHUNK = "shop.orders", 3

@@ -5,8 +5,7 @@ from contextlib import suppress
 
 from playwright.sync_api import TimeoutError, expect  # noqa: A004
 
-from tests.browser.conftest import Console, OpenPage
-from tests.browser.test_console import healthy
+from tests.browser.conftest import Console, OpenPage, healthy
 
 
 def test_the_list_has_an_address_of_its_own(simulated: Console, open_page: OpenPage) -> None:

@@ -12,9 +12,8 @@ from playwright.sync_api import Page, expect
 
 from engine import clock
 from engine.sentences import remedy
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, healthy
 from tests.browser.hands import open_from_navigation, select
-from tests.browser.test_console import healthy
 from tests.support.receiver import Receiver
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console

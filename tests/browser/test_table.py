@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, Position, expect
 
-from tests.browser.conftest import OpenPage
-from tests.browser.test_console import healthy
+from tests.browser.conftest import OpenPage, healthy
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 

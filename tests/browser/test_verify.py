@@ -10,9 +10,8 @@ from deltalake import DeltaTable
 from playwright.sync_api import Page, expect
 
 from engine.run.verify.report import check_report
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, healthy
 from tests.browser.hands import open_from_navigation, select
-from tests.browser.test_console import healthy
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import PASSWORD, Server

@@ -5,8 +5,8 @@ import tomllib
 
 from playwright.sync_api import expect
 
+from tests.browser.conftest import healthy
 from tests.browser.story import PIPELINE, START_MS, USER, Story
-from tests.browser.test_console import healthy
 from tests.servers import Server
 from tests.tools.demo import PASSWORD_VARIABLE
 

@@ -47,6 +47,7 @@ def compare(tables: Sequence[Table], plans: Mapping[str, Plan | TidemarkError], 
         height=400 if len(lines) > 10 else "auto",
         row_height=columns.height(mirror_choice.mirror_row(line)["Why"] for line in lines),
         column_config=_COLUMNS,
+        placeholder=words.NOTHING,
         alt="Costs of merging per table",
     )
     st.caption(f"{words.escape(mirror_choice.measured(rates))}  \n{words.escape(mirror_choice.readers())}")

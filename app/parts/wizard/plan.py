@@ -100,6 +100,7 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
             column_order=None if any(line.own for line in lines) else _UNSET,
             on_select="rerun",
             selection_mode="single-row",
+            placeholder=words.NOTHING,
             alt="Plan per table",
         )
         _select_row(pick, f"{pick} row", names, [int(row) for row in table["selection"]["rows"]])

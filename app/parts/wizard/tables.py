@@ -175,6 +175,7 @@ def _details(
         hide_index=True,
         key=f"{draft.id} columns",
         height=220 if len(rows) > 5 else "auto",
+        placeholder=words.NOTHING,
         alt=f"Columns of {table.full_name}",
     )
 

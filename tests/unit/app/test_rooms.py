@@ -53,3 +53,11 @@ def test_the_console_finds_the_engine() -> None:
     starting = [text for text in texts if "subprocess.run(" in text]
     assert starting
     assert all("cwd=ROOT" in text or "cwd=engine.ROOT" in text for text in starting)
+
+
+def test_no_table_prints_none() -> None:
+    """Every table names what it shows instead of a missing value."""
+    for path in APP.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "st.dataframe":
+                assert "placeholder" in {word.arg for word in node.keywords}, f"{path}:{node.lineno}"

@@ -23,7 +23,7 @@ def page(root: str) -> None:
     from app.parts import timeline_section
     from engine.directory import Directory
 
-    timeline_section.plot = lambda _figure, _key, sentence, _clicked: st.caption(sentence)  # type: ignore[assignment]
+    vars(timeline_section)["plot"] = lambda _figure, _key, sentence, _clicked: st.caption(sentence)
     timeline_section.live(Directory(Path(root)), 300)
 
 

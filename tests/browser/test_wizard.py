@@ -1,0 +1,95 @@
+"""The steps of a new pipeline in a real browser, without a source."""
+
+import re
+import tomllib
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Console, OpenPage, healthy
+
+
+def fill(page: Page, label: str, text: str) -> None:
+    """Fill a field and leave it, which saves the draft."""
+    field = page.get_by_label(label, exact=True)
+    field.fill(text)
+    field.press("Enter")
+    page.wait_for_timeout(500)  # the rerun has started
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+
+
+def test_a_draft_is_resumed_in_another_browser_and_holds_no_secret(simulated: Console, open_page: OpenPage) -> None:
+    """By its URL and from the list. A pasted password is not saved anywhere."""
+    address = f"{simulated.url}/new?draft=0000abcd&step=Connect"
+    page = open_page(address)
+    fill(page, "Pipeline name", "shop")
+    expect(page.get_by_text("A pipeline called shop already exists")).to_be_visible()
+    expect(page.get_by_role("button", name="Continue to preflight")).to_be_disabled()
+    fill(page, "Pipeline name", "crm-copy")
+    fill(page, "Host", "db.example.com")
+    fill(page, "Name of the environment variable", "hunter-2!")
+    expect(page.get_by_text("This is not the name of an environment variable")).to_be_visible()
+    expect(page.get_by_label("Name of the environment variable", exact=True)).to_have_value("")
+    page.get_by_role("button", name="Destination", exact=True).click()
+    expect(page).to_have_url(re.compile("step=Destination"))
+    fill(page, "Destination folder", "elsewhere")
+    healthy(page)
+    kept = [path.read_text() for path in simulated.home.rglob("*.json")]
+    assert any("db.example.com" in text for text in kept)
+    assert not any("hunter-2" in text for text in kept)
+    other = open_page(f"{simulated.url}/new")
+    card = other.locator("[class*='st-key-draft-0000abcd']")
+    expect(card).to_contain_text("at step 5. Destination")
+    card.get_by_role("button", name="Resume").click()
+    expect(other.get_by_label("Destination folder", exact=True)).to_have_value("elsewhere")
+    other.get_by_role("button", name="Connect", exact=True).click()
+    expect(other.get_by_label("Host", exact=True)).to_have_value("db.example.com")
+    healthy(other)
+
+
+def test_an_unreachable_source_is_shown_at_every_step(simulated: Console, open_page: OpenPage) -> None:
+    """In three parts, and nothing hangs. The spec can be saved, but not launched."""
+    page = open_page(f"{simulated.url}/new?draft=0000abce&step=Connect")
+    fill(page, "Pipeline name", "web")
+    fill(page, "Port", "1")
+    fill(page, "Name of the environment variable", "TIDEMARK_DEMO_PASSWORD")
+    page.get_by_role("button", name="Test connection").click()
+    alert = page.get_by_test_id("stAlert")
+    expect(alert).to_contain_text("Connecting to 127.0.0.1:1 as tidemark failed")
+    expect(alert).to_contain_text("What to do")
+    for step in ("Preflight", "Tables"):
+        page.get_by_role("button", name=step, exact=True).click()
+        expect(page).to_have_url(re.compile(f"step={step}"))
+        expect(page.get_by_test_id("stAlert").first).to_contain_text("Connecting to 127.0.0.1:1 as tidemark failed")
+        healthy(page)
+    page.get_by_role("button", name="Edit as TOML").click()
+    text = page.get_by_label("pipeline.toml")
+    expect(text).to_have_value(re.compile("tables = "))
+    text.fill(text.input_value().replace("tables = []", 'tables = ["shop.*"]'))
+    text.press("Control+Enter")
+    expect(page.get_by_text("The spec is valid.")).to_be_visible()
+    page.get_by_role("button", name="Review and launch").click()
+    expect(page.get_by_role("button", name="Launch", exact=True).last).to_be_disabled()
+    page.get_by_role("button", name="Save without starting").click()
+    expect(page).to_have_url(re.compile(r"/live\?pipeline=web"))
+    spec = tomllib.loads((simulated.home / "web" / "pipeline.toml").read_text())
+    assert (spec["name"], spec["source"]["tables"], spec["source"]["port"]) == ("web", ["shop.*"], 1)
+    healthy(page)
+
+
+def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page: OpenPage) -> None:
+    """The editor accepts what the command line accepts. A password is refused and not saved."""
+    page = open_page(f"{simulated.url}/new?draft=0000abcf&step=TOML")
+    text = page.get_by_label("pipeline.toml")
+    spec = 'name = "t"\n[source]\nhost = "h"\nuser = "u"\ntables = ["a.*"]\n[snapshot]\nchunk_row = 5\n[sink]\npath = "lake"\n'
+    text.fill(spec)
+    text.press("Control+Enter")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("the nearest known key is 'chunk_rows'")
+    text.fill(spec.replace("chunk_row", "chunk_rows").replace('user = "u"', 'user = "u"\npassword = "hunter-3"'))
+    text.press("Control+Enter")
+    expect(page.get_by_test_id("stAlert")).to_contain_text("The spec contains a password")
+    text.fill(spec.replace("chunk_row", "chunk_rows"))
+    text.press("Control+Enter")
+    expect(page.get_by_text("The spec is valid.")).to_be_visible()
+    page.get_by_role("button", name="Back to the steps").click()
+    expect(page.get_by_label("Host", exact=True)).to_have_value("h")
+    assert not any("hunter-3" in path.read_text() for path in simulated.home.rglob("*.json"))
