@@ -18,6 +18,8 @@ from typing import Any
 
 _OURS = "Tidemark/"
 _COMMIT = re.compile(r"^(\d{20})\.json$")
+_LATEST_MS = 253_402_300_800_000
+"""The year 10000: no date is later."""
 _MOST_OLD = 100
 """The most commits that are read of a log that was not read before."""
 
@@ -50,7 +52,7 @@ def read_commit(folder: Path, version: int) -> Commit | None:
             changes = changes or any(action.get(name, {}).get("dataChange") for name in ("add", "remove"))
             if info and (changes or _program(info).startswith(_OURS)):
                 break
-        return _commit(version, {"timestamp": os.fstat(file.fileno()).st_mtime * 1000, **info}, changes=changes)
+        return _commit(version, info, os.fstat(file.fileno()).st_mtime, changes=changes)
     return None
 
 
@@ -76,15 +78,15 @@ def commits_after(folder: Path, version: int) -> Iterator[Commit]:
         version += 1
 
 
-def _commit(version: int, info: Mapping[str, Any], *, changes: bool) -> Commit:
+def _commit(version: int, info: Mapping[str, Any], written_s: float, *, changes: bool) -> Commit:
     ours = _program(info).startswith(_OURS)
     user = ", ".join(str(info[name]) for name in ("userName", "userId") if info.get(name))
-    parameters = info.get("operationParameters")
+    at_ms, parameters = info.get("timestamp"), info.get("operationParameters")
     return Commit(
         version,
         str(info.get("operation", "?")),
         user or _program(info),
-        info["timestamp"] / 1000,
+        at_ms / 1000 if isinstance(at_ms, int) and 0 <= at_ms < _LATEST_MS else written_s,
         foreign=changes and not ours,
         replaces=ours and isinstance(parameters, Mapping) and parameters.get("mode") == "Overwrite",
     )
@@ -103,12 +105,12 @@ def _ends(folder: Path) -> tuple[int, int]:
     return 0, -1
 
 
-def _action(line: bytes) -> dict[str, Any]:
+def _action(line: bytes) -> dict[str, dict[str, Any]]:
     """A line of a commit; empty if a power cut tore it."""
     with suppress(ValueError):
         found = json.loads(line)
         if isinstance(found, dict):
-            return found
+            return {name: content for name, content in found.items() if isinstance(content, dict)}
     return {}
 
 
