@@ -11,7 +11,7 @@
                 alerts.json            the active alerts; exists only if there are any; outlives a run
                 acknowledged/          who acknowledged which alert (engine.acknowledgements)
                 parked.json            the parked chunks; exists only if there are any; outlives a run
-                verify/                the verification of each table (engine.verifications)
+                verify/                the verification of each table, and mirrors that others changed (engine.verifications)
 
 If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
 named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.

@@ -29,3 +29,14 @@ class Backfill(TypedDict):
     changes: int
     deleted: int
     upserted: int
+
+
+class ForeignCommit(TypedDict):
+    """A Delta commit by which another program changed rows of a mirror."""
+
+    version: int
+    operation: str
+    """In Delta's terms: WRITE, DELETE, …"""
+    author: str
+    """The user, if the commit names one; else the program."""
+    at: str

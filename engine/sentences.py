@@ -70,6 +70,13 @@ ALERTS: Mapping[str, AlertText] = {
         "a verification of the table finds none",
         "Look at the rows on the page Verify, and repair them: tidemark verify SPEC --table {table} --repair",
     ),
+    "mirror_written": AlertText(
+        "Mirror written",
+        "another program changes rows of a mirror; one alert per table",
+        "all rows of the table are verified after that, or the table is resnapshotted or removed",
+        "Stop the other program: only Tidemark may write to a mirror. Repair the rows that differ: tidemark verify SPEC --table "
+        "{table} --repair",
+    ),
     "cascade": AlertText(
         "Cascade not logged",
         "a table has a new foreign key whose cascade the source does not log; one alert per table",
@@ -198,6 +205,18 @@ def hidden(event: Event, table: str | None = None) -> str:
     return f"No foreign key changes rows{of} without an event in the binlog any more"
 
 
+def written(event: Event, table: str | None = None) -> str:
+    """The sentence for a mirror that another program changed. table: if given, it is named too."""
+    of, commits, newest = f" of {table}" if table else "", event.get("commits") or 0, event.get("newest")
+    if not commits:
+        again = "resnapshotted" if event.get("cleared_by") == "resnapshot" else "verified"
+        return f"All rows of the mirror{of} were {again} after another program's changes"
+    one = newest[0] if isinstance(newest, list | tuple) and newest else {}
+    what = f"{one.get('operation')} by {one.get('author')}, {str(one.get('at'))[:19]}Z"
+    more = f", and {plural(commits - 1, 'earlier commit')}" if commits > 1 else ""
+    return f"Another program changed rows of the mirror{of}: version {one.get('version')} ({what}){more}"
+
+
 def audited(event: Event) -> str:
     """`1,204 images of 3 tables, no difference`."""
     images = f"{plural(event.get('images') or 0, 'image')} of {plural(event.get('tables') or 0, 'table')}"
@@ -283,6 +302,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         if e.get("differences")
         else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),
+    "mirror.written": written,
     "source.hidden": hidden,
     "audit.done": lambda e: f"Audit: {audited(e)}",
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.event_fields import ForeignCommit
 from engine.events import Event
 
 
@@ -47,3 +48,16 @@ class ChangeLogsAudited(Event, name="audit.done"):
     duration_s: float
     again: str | None = None
     """The table whose differing part was audited again; null for a part that was chosen at random."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorWritten(Event, name="mirror.written"):
+    """Another program has changed rows of a mirror; or all were verified or resnapshotted since."""
+
+    table: str
+    commits: int
+    """Commits by other programs since all rows were last verified or resnapshotted; 0: none any more."""
+    newest: Sequence[ForeignCommit] = ()
+    """The newest of those that were not journaled yet, the newest first: at most ten."""
+    cleared_by: str | None = None
+    """If there are none any more: verification or resnapshot."""

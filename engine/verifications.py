@@ -3,6 +3,7 @@
     <directory>/verify/summary.json         a line per table: `Summary`
                        tables/<table>.json  its compared parts, and the rows that differ: `Details`
                        audit.json           the runner's last audit of the change logs: `LastAudit`
+                       mirrors.json         what other programs have changed in the mirrors: `MirrorLogs`
 
 Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So a table is
 as well verified as its part that was compared longest ago.
@@ -14,13 +15,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NotRequired, TypedDict
 
 from engine import clock, formats
 from engine.directory import Directory, write_atomically
 from engine.layout import folder_name
 
 _LONGEST_NAME = 200
+WRITTEN = "another program changed its mirror"
+"""Why a table is stale that was verified before that."""
 State = Literal["verified", "stale", "diverged", "unverifiable"]
 
 
@@ -36,6 +39,8 @@ class PartState(TypedDict):
     differences: int
     position: str | None
     version: int | None
+    level: NotRequired[str]
+    """counts or rows."""
 
 
 class Summary(TypedDict):
@@ -51,6 +56,7 @@ class Summary(TypedDict):
     position: str | None
     version: int | None
     level: str
+    """rows; counts if the rows of some part were only counted."""
     rows: int
     """Rows in the compared parts."""
     differences: int
@@ -91,6 +97,42 @@ class LastAudit(TypedDict):
     """By table, start and end of the part in which its change log differed and may differ still."""
 
 
+class ForeignChanges(TypedDict):
+    """What other programs have changed in a mirror since all its rows were last verified or resnapshotted."""
+
+    commits: int
+    version: int
+    """Of the newest of these commits."""
+
+
+class MirrorLogs(TypedDict):
+    """How far the runner has read the Delta logs of the mirrors, and which of them other programs have changed, by table."""
+
+    versions: dict[str, int]
+    foreign: dict[str, ForeignChanges]
+
+
+def read_mirror_logs(directory: Directory) -> MirrorLogs:
+    """What the runner knows of the mirrors' logs; empty if it has read none, or a newer version wrote it."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads((directory.verifications / "mirrors.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            return {"versions": dict(record["versions"]), "foreign": dict(record["foreign"])}
+    return {"versions": {}, "foreign": {}}
+
+
+def save_mirror_logs(directory: Directory, logs: MirrorLogs) -> None:
+    """Save what the runner knows of the mirrors' logs. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
+    record = formats.stamped("verification", logs)
+    write_atomically(directory.verifications / "mirrors.json", json.dumps(record, ensure_ascii=False))
+
+
+def mirror_logs_changed(directory: Directory) -> float:
+    """When they were last saved: seconds since 1970; 0 if they were not."""
+    return _changed(directory.verifications / "mirrors.json")
+
+
 def read_audit(directory: Directory) -> LastAudit | None:
     """The last audit; None if there was none, or a newer version wrote it."""
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -127,8 +169,12 @@ def read_summaries(directory: Directory) -> dict[str, Summary]:
 
 def summaries_changed(directory: Directory) -> float:
     """When the summaries were last changed: seconds since 1970; 0 if there are none."""
+    return _changed(directory.verifications / "summary.json")
+
+
+def _changed(file: Path) -> float:
     with suppress(OSError):
-        return (directory.verifications / "summary.json").stat().st_mtime
+        return file.stat().st_mtime
     return 0.0
 
 
@@ -192,19 +238,32 @@ def stale_at_s(at: str, period_s: float) -> float:
     return clock.parse_utc(at).timestamp() + 2 * period_s
 
 
-def state_of(summary: Summary | None, generation: int, period_s: float, now_s: float) -> tuple[State, str]:
+def has_proved(summary: Summary | None, version: int) -> bool:
+    """Whether all rows of a mirror were compared at this version or later ones, and none differs."""
+    if summary is None or not summary["at"] or summary["differences"] or summary["level"] != "rows":
+        return False
+    return summary["version"] is not None and summary["version"] >= version
+
+
+def state_of(
+    summary: Summary | None, generation: int, period_s: float, now_s: float, foreign: ForeignChanges | None = None
+) -> tuple[State, str]:
     """A table's state, and the reason as a clause; empty if none is needed.
 
     generation: of the table's current snapshot. period_s: twice that is the age at which it is stale. now_s: seconds since 1970.
+    foreign: what other programs have changed in its mirror.
     """
-    if summary is None or not summary["last"]:
-        return "stale", "it was not verified yet"
-    if summary["differences"]:
-        return "diverged", ""
-    if summary["verdict"] == "unverifiable":
-        return "unverifiable", summary["why"]
+    if summary is not None and summary["last"]:
+        if summary["differences"]:
+            return "diverged", ""
+        if summary["verdict"] == "unverifiable":
+            return "unverifiable", summary["why"]
     why = ""
-    if summary["generation"] != generation:
+    if foreign is not None and not has_proved(summary, foreign["version"]):
+        why = WRITTEN
+    elif summary is None or not summary["last"]:
+        why = "it was not verified yet"
+    elif summary["generation"] != generation:
         why = "it was resnapshotted since"
     elif not summary["at"]:
         why = f"{summary['compared']:,} of {summary['parts']:,} parts were verified"

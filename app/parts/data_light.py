@@ -12,7 +12,13 @@ from engine import settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import table_queries
-from engine.verifications import read_summaries, summaries_changed
+from engine.verifications import (
+    ForeignChanges,
+    mirror_logs_changed,
+    read_mirror_logs,
+    read_summaries,
+    summaries_changed,
+)
 from engine.verify_settings import Verify
 
 _MOST = 8
@@ -33,10 +39,11 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     """The pipeline's tables, without removed ones. They are kept until a fact changes, or a verdict by its age."""
     changed, verify = summaries_changed(where), verify_settings(where)
     names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
-    facts, now_s = (names, changed, verify), now.timestamp()
+    foreign = _foreign_in(where, mirror_logs_changed(where))
+    facts, now_s = (names, changed, verify, foreign), now.timestamp()
     known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
     if known != facts or not since_s <= now_s <= until_s:
-        found = verification.tables_of(names, read_summaries(where), verify, now)
+        found = verification.tables_of(names, read_summaries(where), verify, now, foreign)
         if len(_kept) >= _MOST:
             _kept.clear()
         _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
@@ -46,6 +53,11 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
 @lru_cache(maxsize=1024)
 def _differing_in(where: Directory, _changed_s: float) -> tuple[str, ...]:
     return tuple(sorted(name for name, one in read_summaries(where).items() if one["differences"]))
+
+
+@lru_cache(maxsize=1024)
+def _foreign_in(where: Directory, _changed_s: float) -> dict[str, ForeignChanges]:
+    return read_mirror_logs(where)["foreign"]
 
 
 @lru_cache(maxsize=1024)

@@ -11,14 +11,14 @@ from app.view.health import EXIT_CODES
 from app.view.hints import for_console
 from app.view.status_style import who_acts
 from engine.history.event_queries import Event
-from engine.sentences import describe, failure, named_chunks, numbers_of
+from engine.sentences import describe, failure, named_chunks, numbers_of, remedy
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
     "Alerts": ("alert.raised", "alert.cleared"),
     "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
     "Commands": ("command.accepted", "command.refused", "command.done"),
-    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled"),
+    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled", "mirror.written"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Maintenance": ("sink.maintained",),
@@ -227,7 +227,8 @@ def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
         since = "retried since" if event.event == "error" else "read since, or planned again"
         text, tone = f"{failure(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
-    advice = for_console(str(body.get("hint") or "")) if tone == "red" else ""
+    hint = remedy("mirror_written", event.table) if event.event == "mirror.written" else str(body.get("hint") or "")
+    advice = for_console(hint) if tone == "red" else ""
     return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice)
 
 
@@ -239,6 +240,8 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         return f"Alert: {body.get('message')}{repeats}", "red"
     if event == "chunk.parked":
         return failure(event, body), "red"
+    if event == "mirror.written" and body.get("commits"):
+        return f"{describe(event, body)}.", "red"
     if event == "run.ended":
         code = body.get("exit_code")
         bad = bool(code)

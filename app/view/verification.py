@@ -5,12 +5,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from app.view import words
 from app.view.health import Layer
 from engine.sentences import audited
-from engine.verifications import Details, LastAudit, PartState, State, Summary, stale_at_s, state_of
+from engine.verifications import (
+    WRITTEN,
+    Details,
+    ForeignChanges,
+    LastAudit,
+    PartState,
+    State,
+    Summary,
+    stale_at_s,
+    state_of,
+)
 from engine.verify_settings import OFF, Verify
 from engine.wording import rows_differ
 
@@ -78,14 +89,21 @@ def _names(tables: Sequence[Mapping[str, Any]]) -> str:
 
 
 def tables_of(
-    names: Sequence[str], summaries: Mapping[str, Summary], verify: Verify, now: datetime
+    names: Sequence[str],
+    summaries: Mapping[str, Summary],
+    verify: Verify,
+    now: datetime,
+    foreign: Mapping[str, ForeignChanges] = MappingProxyType({}),
 ) -> list[VerifiedTable]:
-    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
+    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago.
+
+    foreign: what other programs have changed in the mirrors.
+    """
     found, period_s, now_s = [], verify.period_s, now.timestamp()
     for name in names:
         summary = summaries.get(name)
         generation = summary["generation"] if summary else 0
-        found.append(VerifiedTable(name, *state_of(summary, generation, period_s, now_s), summary))
+        found.append(VerifiedTable(name, *state_of(summary, generation, period_s, now_s, foreign.get(name)), summary))
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
     return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
 
@@ -114,7 +132,7 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     done = counts["verified"]
     if done < len(able):
         headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
-        if not any(one.summary and one.summary["last"] for one in able):
+        if not any((one.summary and one.summary["last"]) or one.why == WRITTEN for one in able):
             headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
         else:
             why = _stale(able)
@@ -133,8 +151,9 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
-    """Why the most tables are stale."""
-    (why, count), *_ = Counter(_short(one.why) for one in tables if one.state == "stale").most_common(1)
+    """Why the most tables are stale; or that other programs have changed mirrors, which an operator must know."""
+    whys = Counter(_short(one.why) for one in tables if one.state == "stale")
+    why, count = max(whys.items(), key=lambda item: (item[0] == WRITTEN, item[1]))
     return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
 
 

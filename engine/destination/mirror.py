@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -11,24 +11,12 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from engine.destination.commits import Commit, commits_up_to
 from engine.destination.delta_rows import rows_of
 from engine.errors import DestinationError
 
 UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 """What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of older versions."""
-
-
-@dataclass(frozen=True)
-class ForeignCommit:
-    """A commit by another program."""
-
-    version: int
-    operation: str
-    """In Delta's terms: WRITE, DELETE, …"""
-    author: str
-    """The user, if the commit names one; else the program."""
-    at_s: float
-    """Seconds since 1970."""
 
 
 class Mirror:
@@ -52,16 +40,10 @@ class Mirror:
         """The version that is read."""
         return int(self._delta.version())
 
-    def foreign_commits(self, most: int) -> list[ForeignCommit]:
-        """The newest commits by others than Tidemark, newest first, as far as the log has them."""
-        found = list[ForeignCommit]()
-        for commit in self._delta.history():
-            engine = str(commit.get("engineInfo") or commit.get("clientVersion") or "an unknown program")
-            if commit.get("operation") != "CREATE TABLE" and not engine.startswith("Tidemark/") and len(found) < most:
-                author = ", ".join(str(commit[name]) for name in ("userName", "userId") if commit.get(name))
-                operation, at = str(commit.get("operation", "?")), int(commit.get("timestamp", 0)) / 1000
-                found.append(ForeignCommit(int(commit["version"]), operation, author or engine, at))
-        return found
+    def foreign_commits(self, most: int) -> list[Commit]:
+        """The newest commits by which others than Tidemark changed rows, newest first, as far as the log has them."""
+        found = (commit for commit in commits_up_to(self._folder, self.version) if commit.foreign)
+        return list(islice(found, most))
 
     def at(self, version: int) -> Self | None:
         """An earlier version; None if its log or its files are gone."""

@@ -44,6 +44,7 @@ from engine.run.failover import failed_over
 from engine.run.final_checks import require_all_tables, require_published
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
+from engine.run.observe.mirror_monitor import MirrorMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.space import SpaceMonitor
 from engine.run.outage import EPOCHS, OutageTracker
@@ -294,12 +295,13 @@ class _Run:
         def may_read() -> bool:
             return self._control.state == "running" and coordinator.state.copied and not self._away.now
 
-        helpers = self._control.helpers
+        helpers, root = self._control.helpers, self._spec.sink.path
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, lambda: coordinator.state, self._hidden)),
+            closing(MirrorMonitor(root, self._directory, self._journal, helpers, lambda: coordinator.state)),
         ):
             return coordinator.run(self._until)
 

@@ -11,6 +11,8 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
+    mirror_written            at once, for the first commit by which another program changes a mirror; cleared when all rows are
+                              verified after that, or the table is resnapshotted or removed (`run.observe.mirror_monitor`)
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
@@ -47,9 +49,9 @@ from engine.events import (
     TableStateChanged,
 )
 from engine.journal import Entry
-from engine.sentences import hidden, parked, remedy
+from engine.sentences import hidden, parked, remedy, written
 from engine.settings import Alerts as Settings
-from engine.verification_events import ChangeLogsAudited, HiddenChanges, TableVerified
+from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
 
 Name = tuple[str, str | None]
@@ -101,6 +103,8 @@ class Alerts:
         self._now_s, self._at = 0.0, ""  # of the line that is being handled
         self._helpers: set[str] = set()  # failing in this run
         self._disk_full = False
+        self.unsaved = False
+        """Whether the active alerts have changed since they were saved."""
 
     def as_list(self) -> list[dict[str, Any]]:
         """The active alerts for the file, oldest first."""
@@ -210,7 +214,7 @@ class Alerts:
         if event.state == "streaming":
             yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
         elif event.state == "removed":
-            for alert in (name, ("diverged", event.table), ("cascade", event.table)):
+            for alert in (name, *((kind, event.table) for kind in ("diverged", "cascade", "mirror_written"))):
                 yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
         if event.state in ("copying", "removed"):
             yield from self._clear(("change_log_differs", event.table), f"{event.table} is {event.state}.", None)
@@ -253,6 +257,18 @@ class Alerts:
             yield from self._clear(name, message, None)
         elif name not in self.standing or self.standing[name].message != message:
             yield self._raise(Alert(*name, None, None, message, remedy(*name), self._at, self._at))
+
+    def _written(self, event: MirrorWritten) -> Iterator[Notice]:
+        name, message = ("mirror_written", event.table), f"{written(event.to_json(), event.table)}."
+        if not event.commits:
+            yield from self._clear(name, message, 0.0)
+            return
+        message += " Rows may differ from the source."
+        count = float(event.commits)
+        if (known := self.standing.get(name)) is None:
+            yield self._raise(Alert(*name, count, None, message, remedy(*name), self._at, self._at))
+        elif known.message != message:  # it continues to write, which is no other alert
+            self.standing[name], self.unsaved = replace(known, value=count, message=message), True
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
         yield from self._clear(("source_away", None), "The source can be reached again.", None)
@@ -300,7 +316,7 @@ class Alerts:
         return self._now_s - self._announced_s[alert.name]
 
     def _raise(self, alert: Alert) -> Notice:
-        self.standing[alert.name], self._announced_s[alert.name] = alert, self._now_s
+        self.standing[alert.name], self._announced_s[alert.name], self.unsaved = alert, self._now_s, True
         self._crossed.pop(alert.name, None)
         return AlertRaised, alert
 
@@ -308,6 +324,7 @@ class Alerts:
         self._crossed.pop(name, None)
         self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
+            self.unsaved = True
             yield AlertCleared, replace(alert, message=message, hint="", value=value)
 
 
@@ -326,6 +343,7 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     SourceBack: Alerts._source,  # noqa: SLF001
     RunEnded: Alerts._ended,  # noqa: SLF001
     TableVerified: Alerts._verified,  # noqa: SLF001
+    MirrorWritten: Alerts._written,  # noqa: SLF001
     HiddenChanges: Alerts._hidden,  # noqa: SLF001
     ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }

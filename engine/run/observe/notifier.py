@@ -31,7 +31,6 @@ class Notifier:
         self._alerts = Alerts(spec.alerts, _standing(directory))
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._webhook: Webhook | None = None
-        self._unsaved = False
         journal.listeners.append(self.hear)
 
     def standing(self) -> list[Name]:
@@ -50,7 +49,7 @@ class Notifier:
             notices = self._alerts.hear(entry, clock.monotonic_s())
             for notice in notices:
                 self._announce(notice)
-            if notices or self._unsaved:
+            if self._alerts.unsaved:
                 self._save()
 
     def close(self) -> None:
@@ -68,13 +67,12 @@ class Notifier:
             self._webhook.post(posted)
 
     def _save(self) -> None:
-        self._unsaved = True
         with suppress(OSError):  # a full disk: the alert is announced anyway, and saved when there is room
             if standing := self._alerts.as_list():
                 write_atomically(self._directory.alerts, list_text("alerts", standing))
             else:
                 self._directory.alerts.unlink(missing_ok=True)
-            self._unsaved = False
+            self._alerts.unsaved = False
 
     def _undelivered(self, problem: str, retry_s: float | None) -> None:
         self._journal.write(

@@ -20,7 +20,15 @@ from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.sink_settings import Merging
-from engine.verifications import LastAudit, Summary, read_audit, read_summaries, state_of
+from engine.verifications import (
+    ForeignChanges,
+    LastAudit,
+    Summary,
+    read_audit,
+    read_mirror_logs,
+    read_summaries,
+    state_of,
+)
 from engine.verify_settings import Verify
 
 _TAIL_BYTES = 1 << 20
@@ -282,7 +290,7 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
 def _tables(
     directory: Directory, state: State | None, runner: dict[str, Any], now: datetime, period_s: float
 ) -> list[TableStatus]:
-    verified = read_summaries(directory)
+    verified, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
     reading: dict[str, Reading] = {
         name: {
             "chunks": one["chunks"],
@@ -310,14 +318,18 @@ def _tables(
             "parked": _parked(parked[name], table),
             "reading": reading.get(name),
             "mirror": table.plan.get("mirror"),
-            "verification": None if table.removed else _verification(verified.get(name), table, period_s, now),
+            "verification": None
+            if table.removed
+            else _verification(verified.get(name), foreign.get(name), table, period_s, now),
         }
         for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
 
 
-def _verification(summary: Summary | None, table: TableState, period_s: float, now: datetime) -> TableVerification:
-    state, why = state_of(summary, table.generation, period_s, now.timestamp())
+def _verification(
+    summary: Summary | None, foreign: ForeignChanges | None, table: TableState, period_s: float, now: datetime
+) -> TableVerification:
+    state, why = state_of(summary, table.generation, period_s, now.timestamp(), foreign)
     return {
         "state": state,
         "why": why,

@@ -21,7 +21,8 @@ from engine.capture.chunk.backfill import among
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.destination.mirror import UNREADABLE, ForeignCommit, Mirror
+from engine.destination.commits import Commit
+from engine.destination.mirror import UNREADABLE, Mirror
 from engine.plan.named import identities
 from engine.run.verify.rows import plain
 from engine.run.verify.settling import one_of
@@ -67,12 +68,12 @@ def explained(
     return found
 
 
-def _written(commit: ForeignCommit) -> str:
+def _written(commit: Commit) -> str:
     at = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
     return f"{commit.author} wrote to the mirror: version {commit.version} ({commit.operation}, {at})"
 
 
-def _cause(one: Difference, images: Sequence[_Image], foreign: ForeignCommit | None) -> str:
+def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) -> str:
     if foreign is not None:
         return _written(foreign)
     if one.kind == "duplicate":
@@ -114,10 +115,10 @@ def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) ->
 
 def _changed_by_others(
     table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table
-) -> tuple[dict[Key, ForeignCommit], ForeignCommit | None]:
+) -> tuple[dict[Key, Commit], Commit | None]:
     """By key, the newest commit of another program that changed its row; and the newest one that cannot be read any more."""
-    found: dict[Key, ForeignCommit] = {}
-    unread: ForeignCommit | None = None
+    found: dict[Key, Commit] = {}
+    unread: Commit | None = None
     for commit in mirror.foreign_commits(_MOST_COMMITS):
         sides = [side for n in (commit.version - 1, commit.version) if (side := mirror.at(n)) is not None]
         try:

@@ -65,7 +65,7 @@ def merged(
         "last": result.at,
         "position": oldest["position"] if oldest is not None else result.position,
         "version": oldest["version"] if oldest is not None else result.version,
-        "level": result.level,
+        "level": "counts" if any(part.get("level") == "counts" for part in parts) else "rows",
         "rows": sum(part["rows"] for part in parts),
         "differences": total,
         "by_kind": _kinds(result, left),
@@ -135,6 +135,7 @@ def _parts(
             "differences": part.differences,
             "position": result.position,
             "version": result.version,
+            "level": result.level,
         }
         for part in result.parts
     ]

@@ -8,7 +8,7 @@ import pytest
 from app.parts import data_light, home
 from engine import verifications
 from engine.directory import Directory
-from engine.verifications import Summary, save
+from engine.verifications import Summary, save, save_mirror_logs
 from tests.unit.app.support import NOW
 
 SUMMARY: Summary = {
@@ -55,6 +55,23 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
     assert data_light.table_layer(where, "d.t", NOW, current=True).headline == "Verified"
     assert data_light.table_layer(where, "d.gone", NOW, current=True).headline == "Not verified yet"
     assert len(read) == 7, "the last one for the table that is gone"
+
+
+def test_a_mirror_that_another_program_changed_shows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until it is verified at that version, also while no runner is alive."""
+    where = Directory(tmp_path)
+    monkeypatch.setattr(home, "ask", lambda *_: ["d.t"])
+    known: Summary = {**SUMMARY, "level": "rows", "version": 3}
+
+    def headline() -> str:
+        return data_light.table_layer(where, "d.t", NOW, current=True).headline
+
+    save(where, {"d.t": known}, [])
+    assert headline() == "Verified"
+    save_mirror_logs(where, {"versions": {"d.t": 4}, "foreign": {"d.t": {"commits": 1, "version": 4}}})
+    assert headline() == "Not verified"
+    save(where, {"d.t": {**known, "version": 4}}, [])
+    assert headline() == "Verified"
 
 
 def test_a_table_that_differs_stays_when_the_journals_have_forgotten_it(

@@ -25,6 +25,24 @@ def test_errors_say_who_acts_newest_first() -> None:
     assert str(found[0]["What"]).startswith("Chunk 1 was parked after 8 attempts: lost")
 
 
+def test_a_mirror_that_another_program_changed_is_named() -> None:
+    """With what to do, and that it is over."""
+    one = {"version": 17, "operation": "DELETE", "author": "spark", "at": "2026-01-31T00:00:00.000000Z"}
+    found = error_rows(
+        [
+            line(3, "mirror.written", table="d.t", commits=3, newest=[one], cleared_by=None),
+            line(1, "mirror.written", table="d.t", commits=0, newest=[], cleared_by="resnapshot"),
+        ],
+        "d.t",
+    )
+    over, began = (str(row["What"]) for row in found)
+    assert over == "All rows of the mirror were resnapshotted after another program's changes"
+    what = "Another program changed rows of the mirror: version 17 (DELETE by spark, 2026-01-31T00:00:00Z)"
+    assert began.startswith(f"{what}, and 2 earlier commits. Stop ")
+    assert "--table d.t --repair" in began
+    assert [row["Who acts"] for row in found] == ["", "you"]
+
+
 def test_an_error_of_another_table_with_a_similar_name_is_left_out() -> None:
     """The journal is searched by text, because such errors belong to no table."""
     messages = ["Publishing d.t failed: x", "d.t.", "d.t2 failed", "xd.t failed", "a.d.t failed", "d.t.u failed"]

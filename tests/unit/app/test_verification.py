@@ -112,6 +112,19 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
 
 
+def test_the_light_says_that_another_program_changed_a_mirror() -> None:
+    """Also if more tables are stale for another reason, and if none was verified yet."""
+    old = summary(at="2026-11-01T10:00:00Z")
+    names, known = ["a", "b", "c", "d"], {"a": summary(), "b": summary(), "c": old, "d": old}
+    found = layer(tables_of(names, known, Verify(), NOW, {"b": {"commits": 2, "version": 4}}), NOW)
+    assert (found.headline, found.colour) == ("1 of 4 verified", "gray")
+    assert found.details == ("1 table: another program changed its mirror",)
+    found = layer(tables_of(["a"], {}, Verify(), NOW, {"a": {"commits": 2, "version": 4}}), NOW)
+    assert (found.headline, found.details) == ("Not verified", ("another program changed its mirror",))
+    found = layer(tables_of(names[:2], known, Verify(), NOW, {"b": {"commits": 2, "version": 3}}), NOW)
+    assert (found.headline, found.colour) == ("Verified", "green"), "it was verified at that version"
+
+
 def test_tables_that_need_an_operator_come_first() -> None:
     """Then the one that was verified longest ago."""
     found = tables(

@@ -142,6 +142,33 @@ def test_hidden_changes_raise_an_alert_until_they_are_gone() -> None:
     ]
 
 
+def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
+    """However often it writes again; the alert then has the new number of commits. It clears when its cause is gone."""
+
+    def found(at_s: float, commits: int, version: int = 0) -> Entry:
+        one = {"version": version, "operation": "DELETE", "author": "spark", "at": "2026-01-31T00:00:00.000000Z"}
+        return line("mirror.written", at_s, table="d.t", commits=commits, newest=[one] if commits else [])
+
+    alerts = Alerts(Settings())
+    ((event, alert),) = alerts.hear(found(0, 1, 17))
+    assert (event, alert.kind, alert.table, alert.value) == (AlertRaised, "mirror_written", "d.t", 1.0)
+    what = "Another program changed rows of the mirror of d.t: version {} (DELETE by spark, 2026-01-31T00:00:00Z){}."
+    assert alert.message == what.format(17, "") + " Rows may differ from the source."
+    assert "tidemark verify SPEC --table d.t --repair" in alert.hint
+    for heard, unsaved in ((found(1, 1, 17), False), (found(2, 4, 29), True), (table(3, "copying"), False)):
+        alerts.unsaved = False
+        assert notices(alerts, heard) == []
+        assert alerts.unsaved == unsaved
+    (standing,) = alerts.standing.values()
+    assert (standing.value, standing.since) == (4.0, alert.since)
+    assert standing.message.startswith(what.format(29, ", and 3 earlier commits"))
+    assert notices(alerts, found(5, 0), found(6, 0), found(7, 1, 30), table(8, "removed")) == [
+        ("cleared", "mirror_written", "d.t", 0),
+        ("raised", "mirror_written", "d.t", 0),
+        ("cleared", "mirror_written", "d.t", 0),
+    ]
+
+
 def test_a_change_log_that_differs_raises_an_alert_until_it_does_not() -> None:
     """Only an audit of the same part clears it, or that the table is resnapshotted or removed."""
 

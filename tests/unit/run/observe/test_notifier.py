@@ -8,12 +8,14 @@ import pytest
 
 from engine.directory import Directory, read_alerts
 from engine.errors import Failure, SpecError
+from engine.event_fields import ForeignCommit
 from engine.events import LagMeasured, RunEnded, TableStateChanged
 from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
+from engine.verification_events import MirrorWritten
 from tests.support.entries import entry_of
 from tests.support.mounts import Small
 from tests.support.receiver import Receiver
@@ -42,6 +44,18 @@ def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
     return journal, Notifier(spec, directory, journal, Helpers(journal))
+
+
+def test_a_mirror_that_is_written_again_is_one_alert_whose_value_is_saved(tmp_path: Path) -> None:
+    """The next run, status and the console show the new number."""
+    journal, made = open_notifier(tmp_path, parse(SPEC.partition("[alerts]")[0], tmp_path / "shop.toml"))
+    one: ForeignCommit = {"version": 4, "operation": "DELETE", "author": "spark", "at": "2026-01-31T00:00:00.000000Z"}
+    for commits in (1, 4):
+        journal.write(MirrorWritten(table="d.t", commits=commits, newest=[one]))
+    made.close()
+    journal.close()
+    assert [alert["value"] for alert in read_alerts(Directory(tmp_path))] == [4.0]
+    assert [event["event"] for event in events(tmp_path)].count("alert.raised") == 1
 
 
 def test_an_alert_goes_everywhere(

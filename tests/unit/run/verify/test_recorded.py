@@ -10,7 +10,7 @@ from engine.errors import SpecError
 from engine.run.verify.recorded import Recorder, merged
 from engine.run.verify.scope import share
 from engine.run.verify.verdicts import Difference, PartResult, TableResult, worst
-from engine.verifications import Details, read_details, read_summaries, state_of
+from engine.verifications import Details, ForeignChanges, has_proved, read_details, read_summaries, state_of
 
 DAY = 86_400.0
 NONE: Details = {"table": "d.t", "complete": False, "parts": [], "differences": []}
@@ -51,6 +51,39 @@ def test_when_it_is_stale() -> None:
     assert state_of(None, 0, DAY, NOW_S) == ("stale", "it was not verified yet")
     assert state_of(summary, 1, DAY, NOW_S) == ("stale", "it was resnapshotted since")
     assert state_of(summary, 0, 1000.0, NOW_S) == ("stale", "it was verified too long ago")
+
+
+def test_a_mirror_that_another_program_changed_is_stale_until_all_rows_are_compared() -> None:
+    """At that version or a later one, row by row, and without a difference."""
+    foreign: ForeignChanges = {"commits": 1, "version": 4}
+    stale = ("stale", "another program changed its mirror")
+    summary, details = merged(None, NONE, replace(WHOLE, version=3), 0)
+    assert state_of(None, 0, DAY, NOW_S, foreign) == stale
+    assert state_of(summary, 0, DAY, NOW_S, foreign) == stale
+    for number in (0, 1):
+        part = replace(
+            WHOLE, parts=PARTS[number : number + 1], whole=False, version=4 + number, at=f"2026-01-0{2 + number}"
+        )
+        assert not has_proved(summary, 4)
+        summary, details = merged(summary, details, part, 0)
+    assert has_proved(summary, 4)
+    assert not has_proved(summary, 5)
+    differs, _ = merged(None, NONE, diverged(replace(WHOLE, version=4), FOUND), 0)
+    assert not has_proved(differs, 4)
+    assert state_of(differs, 0, DAY, NOW_S, foreign)[0] == "diverged"
+    again, _ = merged(None, NONE, replace(WHOLE, version=4), 0)
+    assert state_of(again, 0, DAY, NOW_S, foreign) == ("verified", "")
+
+
+def test_counted_rows_prove_nothing_about_another_programs_changes() -> None:
+    """Nor do they if other parts are compared later."""
+    summary, details = merged(None, NONE, replace(WHOLE, level="counts", version=9), 0)
+    assert not has_proved(summary, 4)
+    part = replace(WHOLE, parts=PARTS[:1], whole=False, version=9, at="2026-01-02T00:00:00Z")
+    summary, details = merged(summary, details, part, 0)
+    assert not has_proved(summary, 4)
+    summary, _ = merged(summary, details, replace(part, parts=PARTS[1:]), 0)
+    assert has_proved(summary, 4)
 
 
 def test_differences_stay_until_their_rows_are_compared_again() -> None:

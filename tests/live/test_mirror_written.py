@@ -1,0 +1,157 @@
+"""Other programs that change rows of mirrors are noticed, until the rows are verified or resnapshotted."""
+
+import time
+from typing import Any
+
+from deltalake import DeltaTable
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.servers import Server
+
+QUIET = '[verify]\nperiod = "off"\n'
+
+
+def copied(server: Server, database: str, new_pipeline: PipelineFactory, *tables: str) -> Pipeline:
+    """A pipeline that has copied and verified tables of twenty rows, without a runner."""
+    for name in tables:
+        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
+        rows = ", ".join(f"({n}, {n})" for n in range(20))
+        server.execute(f"INSERT INTO `{database}`.{name} VALUES {rows}")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more=QUIET)
+    pipeline.run("caught-up")
+    succeed(pipeline, "verify")
+    return pipeline
+
+
+def change(pipeline: Pipeline, name: str, key: int) -> int:
+    """Another program changes a row of a mirror. Returns the version."""
+    delta = DeltaTable(str(pipeline.mirror(name)))
+    delta.update(updates={"v": "1000"}, predicate=f"id = {key}")
+    return delta.version()
+
+
+def delete(pipeline: Pipeline, name: str, key: int) -> int:
+    """Another program deletes a row of a mirror. Returns the version."""
+    delta = DeltaTable(str(pipeline.mirror(name)))
+    delta.delete(f"id = {key}")
+    return delta.version()
+
+
+def succeed(pipeline: Pipeline, *arguments: str) -> None:
+    """Run a command that must succeed."""
+    result = pipeline.command(*arguments)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+
+
+def written(pipeline: Pipeline, name: str) -> list[dict[str, Any]]:
+    """The events of a mirror."""
+    return [event for event in pipeline.events("mirror.written") if event["table"] == f"{pipeline.database}.{name}"]
+
+
+def alerts(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """The journal's alerts of this kind: raised or cleared, and the table."""
+    found = pipeline.events("alert.raised", "alert.cleared")
+    return [
+        (one["event"].removeprefix("alert."), one["table"].partition(".")[2])
+        for one in found
+        if one["kind"] == "mirror_written"
+    ]
+
+
+def standing(pipeline: Pipeline) -> dict[str, float]:
+    """The active alerts in `status`, and their values."""
+    found = pipeline.status()["alerts"]
+    return {one["table"].partition(".")[2]: one["value"] for one in found if one["kind"] == "mirror_written"}
+
+
+def states(pipeline: Pipeline) -> dict[str, tuple[str, str]]:
+    """The verification of each table in `status`: state and reason."""
+    tables = pipeline.status()["tables"]
+    return {
+        one["table"].partition(".")[2]: (one["verification"]["state"], one["verification"]["why"]) for one in tables
+    }
+
+
+def test_a_mirror_that_another_program_changes_is_noticed(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """A merged one, one at rest, and one that was changed while no runner was alive; once each, also if the runner is killed.
+
+    What Tidemark commits, and what changes no row, is not reported.
+    """
+    pipeline = copied(server, database, new_pipeline, "merged", "rest", "away", "optimized")
+    assert set(states(pipeline).values()) == {("verified", "")}
+    versions = {"away": delete(pipeline, "away", 3)}
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: written(pipeline, "away"), runner, 60)
+
+    versions["rest"] = delete(pipeline, "rest", 4)
+    optimized = DeltaTable(str(pipeline.mirror("optimized")))
+    optimized.optimize.compact()
+    optimized.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    versions["merged"] = change(pipeline, "merged", 5)
+    server.execute(f"UPDATE `{database}`.merged SET v = 7 WHERE id = 19")
+    pipeline.wait_for(lambda: written(pipeline, "merged"), runner, 30)
+    pipeline.wait_for(lambda: written(pipeline, "rest"), runner, 90)
+    for name, version in versions.items():
+        (event,) = written(pipeline, name)
+        (commit,) = event["newest"]
+        operation = "UPDATE" if name == "merged" else "DELETE"
+        assert (commit["version"], commit["operation"], event["commits"]) == (version, operation, 1)
+        assert commit["author"].startswith("delta-rs")
+    found = states(pipeline)
+    assert found.pop("optimized") == ("verified", "")
+    assert set(found.values()) == {("stale", "another program changed its mirror")}
+
+    pipeline.finish(runner)
+    runner = pipeline.start_streaming(killed=True)
+    time.sleep(4)
+    runner.kill()
+    runner.wait()
+    runner = pipeline.start_streaming()
+    time.sleep(4)
+    pipeline.finish(runner)
+    assert standing(pipeline) == dict.fromkeys(versions, 1.0)
+    assert sorted(alerts(pipeline)) == [("raised", name) for name in sorted(versions)]
+    assert not [event for event in pipeline.events("error") if event.get("helper") == "mirrors"]
+
+
+def test_the_alert_clears_when_the_rows_are_repaired_or_resnapshotted(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """Also if they are repaired while no runner is alive. Counting the rows does not suffice."""
+    pipeline = copied(server, database, new_pipeline, "live", "copied", "later")
+    for name in ("live", "copied", "later"):
+        change(pipeline, name, 4)
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: len(alerts(pipeline)) == 3, runner, 60)
+
+    def cleared(name: str) -> None:
+        pipeline.wait_for(lambda: ("cleared", name) in alerts(pipeline), runner, 120)
+
+    succeed(pipeline, "verify", "--table", f"{database}.live", "--level", "counts")
+    time.sleep(4)
+    assert len(alerts(pipeline)) == 3
+    succeed(pipeline, "verify", "--table", f"{database}.live", "--repair")
+    cleared("live")
+    server.execute(f"TRUNCATE TABLE `{database}`.copied")
+    server.execute(f"INSERT INTO `{database}`.copied VALUES (1, 1)")
+    cleared("copied")
+    pipeline.finish(runner)
+    assert standing(pipeline) == {"later": 1.0}
+    succeed(pipeline, "verify", "--repair")
+    assert set(states(pipeline).values()) == {("verified", "")}, "no runner is needed for that"
+    runner = pipeline.start_streaming()
+    cleared("later")
+    pipeline.finish(runner)
+    assert not standing(pipeline)
+    assert {name: written(pipeline, name)[-1]["cleared_by"] for name in ("live", "copied", "later")} == {
+        "live": "verification",
+        "copied": "resnapshot",
+        "later": "verification",
+    }
+    for name in ("live", "copied", "later"):
+        assert alerts(pipeline).count(("raised", name)) == 1
+        assert_equal(source_table(server, database, name), pipeline.mirror(name), ["id"])
