@@ -18,6 +18,7 @@ from engine import __version__, formats
 from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
+    BinlogOffError,
     LoginRefusedError,
     SourceAwayError,
     SourceChangedError,
@@ -34,7 +35,7 @@ from engine.ledger.records import EpochRecord
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
-from engine.run import failover
+from engine.run import binlog_gap, failover
 from engine.run.audit.background_audit import BackgroundAudit
 from engine.run.commands.control import Control
 from engine.run.commands.lock import held
@@ -191,7 +192,7 @@ class _Run:
             stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
-            preflight.require()
+            binlog_gap.require(preflight, ledger, self._journal.run)
             self._hidden.begin(preflight.cascades)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
@@ -264,7 +265,10 @@ class _Run:
                 if failovers > _MAX_FAILOVERS:
                     raise
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
-            except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
+            except SourceLostError as error:  # purged meanwhile, or changes are missing in the binlog
+                if isinstance(error, BinlogOffError):
+                    binlog_gap.note(ledger, self._journal.run, self._possession.guard)
+                    self._away.binlog_off = None
                 with closing(open_connection(source.endpoint)) as connection:
                     self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 publisher.submit(ledger.epoch(ledger.state.epoch))
@@ -321,7 +325,7 @@ class _Run:
     def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
-        preflight.require()
+        binlog_gap.require(preflight, ledger, self._journal.run)
         before = ledger.state.epoch if ledger.state else -1
         source = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert ledger.state is not None
