@@ -296,14 +296,14 @@ class _Run:
         shared = self._away, self._control.helpers, publisher.oldest_mirror
 
         def may_read() -> bool:
-            return self._control.state == "running" and coordinator.state.copied and not self._away.now
+            return self._control.state == "running" and state().copied and not self._away.now
 
-        helpers = self._control.helpers
+        helpers, state = self._control.helpers, partial(_committed, ledger)
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
-            closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, may_read)),
-            closing(HiddenMonitor(source, self._journal, helpers, lambda: coordinator.state, self._hidden)),
+            closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
+            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden)),
         ):
             return coordinator.run(self._until)
 

@@ -76,7 +76,7 @@ def test_the_runner_audits_in_the_background(server: Server, database: str, new_
     assert len(pipeline.events("audit.done")) == done
     assert pipeline.command("resume").returncode == 0
     write_deltalake(str(pipeline.changes("pair")), kept, mode="overwrite")
-    pipeline.wait_for(lambda: pipeline.events("alert.cleared"), runner, 90)
+    pipeline.wait_for(lambda: pipeline.events("alert.cleared"), runner, 150)  # the audit that was ended rests
     pipeline.wait_for(lambda: _audits(pipeline), runner, 60)
     pipeline.stop(runner)
     assert not _audits(pipeline)

@@ -68,7 +68,9 @@ def audit(
         asked = _asked(binlog, start, "--from"), _asked(binlog, end, "--to")
         found = {name: stretch(spec, known, name, files, asked) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
-        stretches = [_retained(spec, part) for part in found.values() if isinstance(part, Stretch)]
+        stretches = [part for part in found.values() if isinstance(part, Stretch)]
+        _require_between(binlog, asked, stretches)
+        stretches = [_retained(spec, part) for part in stretches]
         if sample:
             stretches = sampled(stretches, files, binlog.next_between)
         audited, differences = _compared(spec, endpoint, connection, stretches)
@@ -86,12 +88,20 @@ def _asked(binlog: Binlog, text: str | None, option: str) -> Position | None:
             detail="Nothing was compared. The published data is not affected.",
             hint="Choose a later position, or none: the audit then begins with what the server still has.",
         )
-    if not binlog.is_between(position):
-        raise SpecError(
-            f"{option} {text} is not a position between two transactions.",
-            hint="`tidemark status` shows the committed position; SHOW BINLOG EVENTS lists others.",
-        )
     return position
+
+
+def _require_between(
+    binlog: Binlog, asked: tuple[Position | None, Position | None], stretches: Sequence[Stretch]
+) -> None:
+    """Raises SpecError for a position within a transaction; not if all stretches begin later, or end before."""
+    used = {part.start for part in stretches} | {part.end for part in stretches}
+    for position, option in zip(asked, ("--from", "--to"), strict=True):
+        if position in used and not binlog.is_between(position):
+            raise SpecError(
+                f"{option} {position} is not a position between two transactions.",
+                hint="`tidemark status` shows the committed position; SHOW BINLOG EVENTS lists others.",
+            )
 
 
 def _names(known: Known, tables: Sequence[str]) -> list[str]:
