@@ -83,7 +83,10 @@ def test_a_paused_run_ends_too(flavor: str, private_server: ServerFactory, new_p
 def test_a_start_that_finds_no_binlog_notes_it(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """Though nothing ran when it was switched off. A pipeline that never ran is only told what it needs."""
+    """Though nothing ran when it was switched off. A pipeline that never ran is only told what it needs.
+
+    A resnapshot repairs it, also after a reset of the binlog.
+    """
     server = private_server(flavor)
     pipeline = _streaming(server, new_pipeline)
     with binlog_off(server):
@@ -95,3 +98,7 @@ def test_a_start_that_finds_no_binlog_notes_it(
         server.execute("INSERT INTO d.t VALUES (3, 3)")
         _refused(pipeline, "The source writes no binlog")
     _refused(pipeline, "The source wrote no binlog at 20")
+    server.execute("RESET BINARY LOGS AND GTIDS" if flavor == "mysql" else "RESET MASTER")
+    assert pipeline.command("redump", "--all", "--reason", "the binlog was off").returncode == 0
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))

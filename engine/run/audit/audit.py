@@ -17,7 +17,7 @@ long the stretch and however many the tables. Nothing is locked, and nothing is 
 """
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -75,9 +75,10 @@ def audit(
         stretches = [part for part in found.values() if isinstance(part, Stretch)]
         borders = list(known.borders)
         _require_between(binlog, asked, stretches, borders)
-        stretches = [_retained(spec, part) for part in stretches]
+        next_between = partial(_next_between, binlog, borders)
+        stretches = [_retained(spec, part, next_between) for part in stretches]
         if sample:
-            stretches = sampled(stretches, files, partial(_next_between, binlog, borders))
+            stretches = sampled(stretches, files, next_between)
         audited, differences = _compared(spec, endpoint, connection, stretches, SAMPLE_GROUP if sample else GROUP)
     results = sorted([*audited, *excluded], key=lambda table: table.table)
     return AuditResult(results, differences, clock.monotonic_s() - began_s, server.identity)
@@ -128,14 +129,16 @@ def _names(known: Known, tables: Sequence[str]) -> list[str]:
     return sorted(set(tables) or known.state.tables)
 
 
-def _retained(spec: Spec, part: Stretch) -> Stretch:
-    """The stretch, beginning after the changes that retention has deleted."""
+def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Position]) -> Stretch:
+    """The stretch, beginning after the changes that retention has deleted, and after the transaction of the first one left."""
     if spec.sink.changes_retention_s is None:
         return part
     for order in first_change(spec.sink.path, part):
         number, offset = unpacked(order)
         prefix, _, digits = part.end.file.rpartition(".")
-        position = Position(f"{prefix}.{number:0{len(digits)}d}", offset)
+        position = min(Position(f"{prefix}.{number:0{len(digits)}d}", offset), part.end, key=lambda one: one.order)
+        if position.order > part.start.order:
+            position = next_between(position)
         return later(part, position, "earlier changes may have been deleted (sink.changes_retention)")
     return part
 
