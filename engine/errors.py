@@ -9,6 +9,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
     │   └── LoginRefusedError         3   the source refuses the login
     ├── SourceLostError               4   the source can no longer be streamed from the committed position
     │   ├── BinlogDamagedError        4   an event of the binlog is damaged
+    │   ├── BinlogOffError            4   the server writes no binlog, or wrote none for a while
     │   └── GtidModeError             4   the server's gtid_mode keeps it from sending this part of the binlog
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferencesFoundError         6   an audit found differences
@@ -131,6 +132,10 @@ class BinlogDamagedError(SourceLostError):
     """An event has a wrong checksum, size or compressed content, even on a second read."""
 
 
+class BinlogOffError(SourceLostError):
+    """The server writes no binlog, or wrote none for a while: changes of that time are nowhere."""
+
+
 class GtidModeError(SourceLostError):
     """With its gtid_mode (ON, OFF) the server does not send this part of the binlog; with ON_PERMISSIVE it does."""
 
@@ -226,6 +231,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         LoginRefusedError,
         SourceLostError,
         BinlogDamagedError,
+        BinlogOffError,
         GtidModeError,
         PipelineHeldError,
         DifferencesFoundError,

@@ -298,6 +298,8 @@ class EpochCommitted(Event, name="epoch.committed"):
     """How often an event arrived damaged and was read again."""
     largest: Mapping[str, Any] | None = None
     """The largest transaction: gtid, position, bytes, events."""
+    next_seq: int = 0
+    """The `_tm_seq` of the next change: those of the epoch are less. 0 if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ first file that reaches the position; files before it are not read.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -67,25 +67,37 @@ class ChangeLog:
         self._rows = rows_of(delta, folder)
         self._segments = list(_segments(delta, folder))
 
-    def first_order(self) -> int | None:
-        """The position of its first change, packed; None for an empty log."""
-        return next((order for segment in self._segments for order in self._orders(segment)[:1]), None)
+    def first(self) -> tuple[int, int] | None:
+        """The position, packed, and the `_tm_seq` of its first change; None for an empty log."""
+        for segment in self._segments:
+            for part in self._changes(segment):
+                if part.num_rows:
+                    return orders_of(part[_POSITION].slice(0, 1))[0], part[_SEQ][0].as_py()
+        return None
 
-    def since(self, order: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position."""
-        first = bisect_right(range(len(self._segments)), order, key=self._last)
-        for segment in self._segments[first:]:
+    def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
+        """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position.
+
+        seq: the least `_tm_seq` that is wanted. Positions before it may be those of another server. Some earlier rows are yielded.
+        """
+        segments = [segment for segment in self._segments if segment.high >= seq]
+        first = bisect_right(range(len(segments)), order, key=lambda n: self._last(segments[: n + 1]))
+        for segment in segments[first:]:
             yield from self._read(segment, columns)
 
-    def _last(self, n: int) -> int:
-        """The position of the last change up to the end of a segment; -1 if there is none."""
-        found = (self._orders(segment) for segment in reversed(self._segments[: n + 1]))
+    def _last(self, segments: Sequence[_Segment]) -> int:
+        """The position of the last change in these segments; -1 if there is none."""
+        found = (self._orders(segment) for segment in reversed(segments))
         return next((max(orders) for orders in found if orders), -1)
 
     def _orders(self, segment: _Segment) -> list[int]:
-        """The positions of a segment's changes, without rows that were read from the table."""
-        parts = [part.filter(pc.is_valid(part[_TS])) for part in self._read(segment, [_SEQ, _POSITION, _TS])]
-        return [order for part in parts for order in orders_of(part[_POSITION])]
+        """The positions of a segment's changes."""
+        return [order for part in self._changes(segment) for order in orders_of(part[_POSITION])]
+
+    def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
+        """Yield the places of a segment's changes, without rows that were read from the table."""
+        for part in self._read(segment, [_SEQ, _POSITION, _TS]):
+            yield part.filter(pc.is_valid(part[_TS]))
 
     def _read(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):

@@ -115,6 +115,9 @@ EpochRecord = TypedDict(
         "only": NotRequired[
             list[str]
         ],  # the tables whose parts are left, once all others have been applied (`store.prune`)
+        "binlog_off": NotRequired[
+            str | None
+        ],  # when the source wrote no binlog, as UTC text; None once all tables are resnapshotted
         "lineage": NotRequired[str],  # the destination starts a new count of epochs here
     },
 )

@@ -120,6 +120,8 @@ class State:
     """The newest terms, each a number and the run that took it. The last one owns the pipeline."""
     lineage: str = ""
     floor: int = -1
+    binlog_off: str | None = None
+    """When the source wrote no binlog, as UTC text, after the committed position; None if it always did, as far as known."""
 
     @property
     def owner(self) -> Owner:
@@ -168,7 +170,8 @@ def apply(state: State | None, record: EpochRecord) -> State:
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
     tables = dict(state.tables)
-    if record.get("identity", state.identity) != state.identity:
+    moved = record.get("identity", state.identity) != state.identity
+    if moved:
         tables = {
             name: replace(table, since=None) for name, table in tables.items()
         }  # positions of the previous server
@@ -202,6 +205,7 @@ def apply(state: State | None, record: EpochRecord) -> State:
         terms=terms,
         lineage=lineage,
         floor=floor,
+        binlog_off=None if moved else record.get("binlog_off", state.binlog_off),
     )
 
 
@@ -276,10 +280,15 @@ def _older() -> LedgerError:
     )
 
 
+_SCALARS = (
+    *("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor"),
+    "binlog_off",
+)
+
+
 def state_to_dict(state: State) -> Description:
     """The JSON of a full state file."""
-    names = ("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor")
-    own = {name: getattr(state, name) for name in names}
+    own = {name: getattr(state, name) for name in _SCALARS}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
 

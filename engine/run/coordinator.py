@@ -174,6 +174,7 @@ class Coordinator:
         self._away.abort_waits = self._abort_waits
         try:
             while not self._reached(until, target):
+                self._away.require_binlog()
                 if self._control.stopping:
                     self._wind_up()
                     return self._reached(until, target)

@@ -186,4 +186,5 @@ def committed(
         unknown=_summed(r.unknown for r in reports),
         damaged=sum(r.damaged for r in reports),
         largest=largest(reports),
+        next_seq=record["next_seq"],
     )

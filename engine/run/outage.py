@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine import clock
-from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError
+from engine.errors import BinlogOffError, LoginRefusedError, SourceAwayError, TidemarkError, TransientError
 from engine.events import ErrorReported, LagMeasured, RunState, SourceAway, SourceBack
 from engine.journal import Entry, Journal
 
@@ -75,6 +75,8 @@ class OutageTracker:
         self._patience_s = PATIENCE_S
         self._shows_silence = False
         self._requests = 0
+        self.binlog_off: BinlogOffError | None = None
+        """Set by the monitor if the source answers but writes no binlog. It may write one again when the epochs ask."""
         journal.listeners.append(self._hear)
 
     @property
@@ -162,6 +164,11 @@ class OutageTracker:
         while (left_s := until_s - clock.monotonic_s()) > 0 and self._requests == requests:
             if closing.wait(min(left_s, 0.2)):
                 return
+
+    def require_binlog(self) -> None:
+        """Raises BinlogOffError if the monitor found the source without a binlog."""
+        if self.binlog_off is not None:
+            raise self.binlog_off
 
     def _until_s(self) -> float | None:
         if self._refused_s:

@@ -6,7 +6,7 @@ create the first epoch, recover the destination, run epochs, publish the rest, w
 
 import os
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import __version__, formats
-from engine.decode.schema import Table
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
+    BinlogOffError,
     LoginRefusedError,
     SourceAwayError,
     SourceChangedError,
@@ -28,19 +28,17 @@ from engine.errors import (
     TransientError,
 )
 from engine.event_fields import SourceFacts
-from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted, TableChanged
+from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted
 from engine.journal import Entry, Journal
-from engine.ledger.records import EpochRecord
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.plan.chunks import plan_from_dict
-from engine.run import failover
+from engine.run import binlog_gap, failover
 from engine.run.audit.background_audit import BackgroundAudit
+from engine.run.beginning import Beginning, committed
 from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
-from engine.run.failover import failed_over
 from engine.run.final_checks import require_all_tables, require_published
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
@@ -48,27 +46,23 @@ from engine.run.observe.mirror_monitor import MirrorMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.space import SpaceMonitor
 from engine.run.outage import EPOCHS, OutageTracker
-from engine.run.redump.requests import Redump
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.table_copy import planned
 from engine.run.snapshot.throttle import Pace
 from engine.run.spark_sessions import SparkSessions
 from engine.run.startup_steps import Startup
-from engine.run.table_commands import IN_TURN, everything, parsers, to_add, to_replace
-from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.table_commands import IN_TURN, parsers
+from engine.run.tables.bootstrap import Source
 from engine.run.tables.membership import drop_removed
-from engine.run.tables.membership_commands import MembershipCommand, members_of, removed_tables
-from engine.run.tables.projection_rules import as_read, check_asked, check_rules, with_other_projection
-from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.tables.membership_commands import MembershipCommand, members_of
+from engine.run.tables.projection_rules import as_read
 from engine.run.verify.continuous import ContinuousVerifier
 from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
 from engine.sink.publisher import Publisher
-from engine.source.connect import Connection, Endpoint, Server, open_connection
+from engine.source.connect import Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import Preflight, run_preflight
-from engine.source.watermarks import watermark_class
 
 if TYPE_CHECKING:
     from engine.run.observe.exporter import Exporter
@@ -140,6 +134,7 @@ class _Run:
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, self._control.helpers)
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
+        self._beginning = Beginning(spec, self._control, journal, self._possession)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
         self._control.source, self._away.answers = self._away, self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
@@ -192,16 +187,16 @@ class _Run:
             stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
-            preflight.require()
+            binlog_gap.require(preflight, ledger, self._journal.run)
             self._hidden.begin(preflight.cascades)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
-            begin = partial(self._begin, ledger, endpoint, preflight)
+            begin = partial(self._beginning.begin, ledger, endpoint, preflight)
             source = self._startup.run("plan", partial(self._retry_disk_full, "ledger", begin))
             # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
-            state = _committed(ledger)
+            state = committed(ledger)
             opened = partial(self._publisher, ledger, state)
             publisher = self._startup.run("destination", partial(self._retry_disk_full, "destination", opened))
             stack.callback(publisher.finish)
@@ -265,9 +260,12 @@ class _Run:
                 if failovers > _MAX_FAILOVERS:
                     raise
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
-            except SourceLostError as error:  # purged meanwhile, or the binlog reports missing changes
+            except SourceLostError as error:  # purged meanwhile, or changes are missing in the binlog
+                if isinstance(error, BinlogOffError):
+                    binlog_gap.note(ledger, self._journal.run, self._possession.guard)
+                    self._away.binlog_off = None
                 with closing(open_connection(source.endpoint)) as connection:
-                    self._resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
+                    self._beginning.resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
             except SparkLostError as error:  # running reads start again
@@ -293,15 +291,15 @@ class _Run:
         shared = self._away, self._control.helpers, publisher.oldest_mirror
 
         def may_read() -> bool:
-            return self._control.state == "running" and coordinator.state.copied and not self._away.now
+            return self._control.state == "running" and state().copied and not self._away.now
 
-        helpers, root = self._control.helpers, self._spec.sink.path
+        helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
-            closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, may_read)),
-            closing(HiddenMonitor(source, self._journal, helpers, lambda: coordinator.state, self._hidden)),
-            closing(MirrorMonitor(root, self._directory, self._journal, helpers, lambda: coordinator.state)),
+            closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
+            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden)),
+            closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
         ):
             return coordinator.run(self._until)
 
@@ -323,9 +321,9 @@ class _Run:
     def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
-        preflight.require()
+        binlog_gap.require(preflight, ledger, self._journal.run)
         before = ledger.state.epoch if ledger.state else -1
-        source = self._begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
+        source = self._beginning.begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert ledger.state is not None
         if ledger.state.epoch > before:
             publisher.submit(ledger.epoch(ledger.state.epoch))
@@ -335,7 +333,7 @@ class _Run:
         """Delete removed tables and answer their command, after all reads and publications."""
         drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
         for change in self._control.accepted(MembershipCommand)[:1]:
-            if change.done(_committed(ledger)):
+            if change.done(committed(ledger)):
                 self._control.carried_out(change, {})
 
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
@@ -353,139 +351,6 @@ class _Run:
             self._sessions.stop()
         elif not first.cancel() and first.exception() is None:
             first.result().stop()
-
-    def _begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
-        """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger."""
-        connection = open_connection(endpoint)
-        try:
-            kind = watermark_class(connection, preflight.server)
-            source = Source(endpoint, preflight.server, kind)
-            if ledger.state is not None:
-                check_tables(self._spec, ledger.state, preflight.tables, to_add(self._control.waiting()))
-                self._control.committed = partial(_committed, ledger)
-                if not self._possession.taken:
-                    at_fault = self._possession.take(
-                        ledger, to_replace(waiting := self._control.waiting()), everything=everything(waiting)
-                    )
-                    if at_fault is not None:
-                        self._begin_lineage(ledger, connection, endpoint, preflight.server, at_fault)
-                        self._resnapshot_projections(ledger, connection, preflight.tables)
-                        return source
-                try:
-                    self._identify(ledger, connection, endpoint, preflight.server)
-                except SourceLostError as error:
-                    self._resnapshot_everything(ledger, connection, endpoint, preflight.server, error)
-                self._resnapshot_projections(ledger, connection, preflight.tables)
-                self._resnapshot(ledger, connection, self._possession.at_fault)
-                return source
-            begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
-            ledger.commit({**begun.record, "term": self._possession.first_term(begun.record["ledger"])})
-            self._possession.take_first(ledger)
-            self._control.committed = partial(_committed, ledger)
-        finally:
-            connection.close()
-        for plan in begun.plans:
-            self._journal.write(planned(plan))
-        return source
-
-    def _resnapshot_everything(
-        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
-    ) -> None:
-        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
-        state = ledger.state
-        assert state is not None
-        self._control.poll_inbox()
-        asked = [
-            redump
-            for redump in self._control.accepted(Redump)
-            if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
-        ]
-        if not asked:
-            raise lost
-        record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
-        self._commit_resnapshots(ledger, record, f"requested, because the position was lost: {lost.message}")
-        for redump in asked:
-            self._control.carried_out(redump, {})
-
-    def _begin_lineage(
-        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
-    ) -> None:
-        """Resnapshot everything into a new lineage, as asked, because the ledger is older than the destination.
-
-        next_seq: greater than every sequence number in the change logs.
-        """
-        assert ledger.state is not None
-        record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
-        record["lineage"] = self._journal.run
-        record["next_seq"] = max(next_seq, ledger.state.next_seq)
-        self._commit_resnapshots(ledger, record, "requested, because the ledger was older than the destination")
-        self._control.poll_inbox()
-        for redump in self._control.accepted(Redump):
-            if redump.whole and not redump.tables:
-                self._control.carried_out(redump, {})
-
-    def _resnapshot(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Resnapshot the tables with a faulty destination that a command asked for."""
-        assert ledger.state is not None
-        self._control.poll_inbox()
-        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
-        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
-        to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
-        if not to_resnapshot:
-            return
-        record = resnapshot_tables(self._spec, ledger.state, connection, to_resnapshot, self._journal.run)
-        self._commit_resnapshots(
-            ledger, record, "requested, because the destination was not what the ledger has published"
-        )
-        for redump in asked:
-            if redump.tables and set(to_resnapshot).issuperset(redump.tables):
-                self._control.carried_out(redump, {})
-
-    def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
-        """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
-
-        Raises SpecError if not.
-        """
-        assert ledger.state is not None
-        names = set(with_other_projection(self._spec, ledger.state))
-        if not names:
-            return
-        check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
-        self._control.poll_inbox()
-        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
-        check_asked(names.difference(*(redump.tables or names for redump in asked)))
-        record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
-        self._commit_resnapshots(ledger, record, "requested, because the spec publishes other columns or rows of it")
-        for redump in asked:
-            if redump.tables and names.issuperset(redump.tables):
-                self._control.carried_out(redump, {})
-
-    def _commit_resnapshots(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
-        """Commit an epoch that resnapshots tables, and journal it."""
-        ledger.commit(record)
-        for name, change in record["tables"].items():
-            why = change.get("stopped", {}).get("message", reason)
-            outcome = "stopped" if "stopped" in change else "resnapshotted"
-            self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
-            if "resnapshot" in change:
-                plan = plan_from_dict(change["resnapshot"]["plan"])
-                self._journal.write(planned(plan))
-
-    def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
-        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
-        state, first = ledger.state, self._spec.first_server_id()
-        assert state is not None
-        if server.identity == state.identity:
-            check_source(state, connection, endpoint, server, first)
-            return
-        record = failed_over(state, connection, endpoint, server, first, self._journal.run)
-        ledger.commit(record)
-        self._journal.write(failover.describe(state, record))
-
-
-def _committed(ledger: Ledger) -> State:
-    assert ledger.state is not None
-    return ledger.state
 
 
 def _source_facts(server: Server, watermark_class: str) -> SourceFacts:

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 import pymysql
 
 from engine.errors import (
+    BinlogOffError,
     GtidModeError,
     LoginRefusedError,
     PreflightError,
@@ -127,6 +128,9 @@ _AWAY = frozenset(
 _CANNOT_CONNECT = 2003
 _DUMP_FAILED = 1236
 _SAME_ID = 4052
+_NO_BINARY_LOGGING = 1381
+_NOT_OPEN = "Binary log is not open"
+"""The text of error 1236 for a dump while the binlog is off."""
 # Error 1236 covers nearly everything that can happen to a dump. Its text, the same on both servers, tells what did.
 _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
     (
@@ -167,6 +171,8 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     """Convert an error of the driver to one of ours: terminal if a retry cannot help, otherwise transient."""
     number = error.args[0] if error.args and isinstance(error.args[0], int) else 0
     text = str(error.args[1]) if len(error.args) > 1 else str(error)
+    if number == _NO_BINARY_LOGGING or (number == _DUMP_FAILED and _NOT_OPEN in text):
+        return binlog_off()
     broken = number in _AWAY or (not number and isinstance(error, pymysql.err.InterfaceError))  # used after it broke
     usual: type[TidemarkError] = SourceAwayError if broken else TransientError
     kind, hint = _ERRORS.get(number, (usual, "Tidemark retries. If it keeps failing, look at the server's error log."))
@@ -181,6 +187,18 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
             "transactions. Published data is correct up to the committed position, and nothing is lost."
         )
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
+
+
+def binlog_off(at: str | None = None) -> BinlogOffError:
+    """The error for a source that writes no binlog; at: when it wrote none, if it writes one again."""
+    return BinlogOffError(
+        "The source writes no binlog: log_bin is off."
+        if at is None
+        else f"The source wrote no binlog at {at}, after the committed position.",
+        detail="Rows that change while the binlog is off are in no binlog, so nothing tells which. Published data is correct up to "
+        "the committed position.",
+        hint=("Start the server with log_bin. " if at is None else "") + RESNAPSHOT_ALL,
+    )
 
 
 def open_connection(endpoint: Endpoint) -> Connection:

@@ -7,8 +7,7 @@ Positions of one server are ordered by file number and offset.
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.errors import PreflightError
-from engine.source.connect import Connection, Server, query
+from engine.source.connect import Connection, Server, binlog_off, query
 
 FIRST_OFFSET = 4
 """The offset of the first event in every binlog file."""
@@ -57,20 +56,16 @@ def latest(a: Position, b: Position) -> Position:
 def current(connection: Connection, server: Server) -> Position:
     """The current end of the binlog: suitable as a high watermark, never as a low one (docs/correctness.md).
 
-    Raises PreflightError if there is no binlog.
+    Raises BinlogOffError if there is no binlog.
     """
     rows = query(connection, server.binlog_status)
     if not rows:
-        raise PreflightError(
-            "The server writes no binlog.",
-            detail="Without one, changes cannot be streamed.",
-            hint="Start the server with log_bin.",
-        )
+        raise binlog_off()
     return Position(rows[0]["File"], int(rows[0]["Position"]))
 
 
 def binlog_files(connection: Connection) -> dict[str, int]:
-    """The server's binlog files, oldest first, with their sizes in bytes."""
+    """The server's binlog files, oldest first, with their sizes in bytes. Raises BinlogOffError if there is no binlog."""
     return {row["Log_name"]: int(row["File_size"]) for row in query(connection, "SHOW BINARY LOGS")}
 
 

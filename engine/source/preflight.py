@@ -21,6 +21,7 @@ from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.watermarks import watermark_class
 
 Outcome = Literal["ok", "warn", "fail"]
+LOG_BIN = "log_bin"
 _OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
 _AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or GRANT BACKUP_ADMIN ON *.* TO the user;"
 
@@ -68,6 +69,10 @@ class Preflight:
     @property
     def passed(self) -> bool:
         return not any(check.outcome == "fail" for check in self.checks)
+
+    @property
+    def has_binlog(self) -> bool:
+        return not any(check.name == LOG_BIN and check.outcome == "fail" for check in self.checks)
 
     def require(self) -> None:
         """Raises PreflightError with the failed checks if a server check failed, or if every table failed.
@@ -384,7 +389,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 _IMAGES = "Changes are read from complete row images."
 _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _version,
-    _variable("log_bin", "ON", "Changes are read from the binlog.", restart=True),
+    _variable(LOG_BIN, "ON", "Changes are read from the binlog.", restart=True),
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,

@@ -261,6 +261,28 @@ def test_a_purged_start_is_refused(
     assert json.loads(report.read_text())["images"] == 2
 
 
+@on("mysql")
+def test_a_log_with_retention_begins_after_a_whole_transaction(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """Of a transaction with several statements too: retention deletes all of it, and the part begins between two transactions."""
+    run(server, database, *SHOP)
+    pipeline = new_pipeline(server, database, sink='changes_retention = "30d"')
+    pipeline.run("snapshot")
+    run(
+        server,
+        database,
+        "BEGIN",
+        *(f"INSERT INTO {{d}}.pair (a, b) VALUES ({n}, 'r')" for n in range(20, 25)),
+        "COMMIT",
+    )
+    run(server, database, *CHANGES)
+    pipeline.run("caught-up")
+    found = of_table(audited(pipeline), "pair")
+    assert found["images"] > 2
+    assert "sink.changes_retention" in found["notes"][-1]
+
+
 def _changed(name: str, row: int, value: Any) -> Callable[[pa.Table], pa.Table]:
     def change(log: pa.Table) -> pa.Table:
         values = log[name].to_pylist()

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from engine.capture.binlog.position_search import Binlog
 from engine.directory import directory_of
 from engine.run.audit import audit
+from engine.run.audit.audit_range import known_of
 from engine.run.audit.audit_sample import sampled
 from engine.settings import load
 from engine.source.connect import Endpoint, describe, open_connection
@@ -31,17 +32,25 @@ def test_any_part_between_two_transactions_is_equal(
 ) -> None:
     """Wherever a part is looked for, it begins and ends between two transactions, and nothing differs in it."""
     pipeline = shop(server, database, new_pipeline)
+    monkeypatch.setenv("TIDEMARK_TEST_PASSWORD", PASSWORD)
     with closing(open_connection(Endpoint(server.host, server.port, USER, PASSWORD))) as connection:
         files, end = list(binlog_files(connection)), current(connection, describe(connection))
         endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
         binlog = Binlog(endpoint, 4_000_000, files, end, server.flavor == "mariadb")
+        spec = load(pipeline.spec)
+        borders = list(known_of(directory_of(pipeline.spec, spec.name)).borders)
+        assert borders, "each epoch ends at one"
+        assert all(binlog.is_between(known) for known in borders)
         for offset in range(max(end.offset - 3000, FIRST_OFFSET), end.offset, 61):
             found = binlog.next_between(Position(end.file, offset))
             assert binlog.is_between(found)
             assert offset <= found.offset <= end.offset
-    monkeypatch.setenv("TIDEMARK_TEST_PASSWORD", PASSWORD)
+            for known in (*borders, found):
+                assert binlog.next_between(Position(end.file, offset), known) == found
+                assert binlog.is_between(found, known)
+            assert not binlog.is_between(Position(found.file, found.offset - 1), borders[0])
+            borders = [*borders[:3], found]
     monkeypatch.setattr(audit, "sampled", partial(sampled, most_bytes=700))
-    spec = load(pipeline.spec)
     results = [audit.audit(spec, directory_of(pipeline.spec, spec.name), sample=True) for _ in range(12)]
     assert not any(result.differences_total for result in results)
     assert 0 < max(result.images for result in results) < IMAGES
@@ -76,7 +85,7 @@ def test_the_runner_audits_in_the_background(server: Server, database: str, new_
     assert len(pipeline.events("audit.done")) == done
     assert pipeline.command("resume").returncode == 0
     write_deltalake(str(pipeline.changes("pair")), kept, mode="overwrite")
-    pipeline.wait_for(lambda: pipeline.events("alert.cleared"), runner, 90)
+    pipeline.wait_for(lambda: pipeline.events("alert.cleared"), runner, 150)  # the audit that was ended rests
     pipeline.wait_for(lambda: _audits(pipeline), runner, 60)
     pipeline.stop(runner)
     assert not _audits(pipeline)

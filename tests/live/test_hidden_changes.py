@@ -7,13 +7,23 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from functools import partial
+from pathlib import Path
 
+import pytest
+
+from engine.journal import Journal
+from engine.ledger.state import State
+from engine.run.helpers import Helpers
+from engine.run.observe import hidden_monitor
+from engine.run.observe.hidden_monitor import HiddenMonitor, Known
+from engine.run.tables.bootstrap import Source
+from engine.source.connect import Endpoint, describe, open_connection, query
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.known_positions import ServerFactory
 from tests.live.support.pipeline import Pipeline
 from tests.live.test_statement_format import all_resnapshotted
-from tests.servers import Server
+from tests.servers import PASSWORD, USER, Server
 from tests.support.depth import on
 
 PARTS = "PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (10), PARTITION high VALUES LESS THAN (100))"
@@ -192,3 +202,24 @@ def test_transactions_that_are_not_logged_leave_no_gap_in_the_gtids(server: Serv
             cursor.execute(known)
             found.append(int(re.split("[-:]", str(cursor.fetchone()[0]))[-1]))
     assert found[1:] == [found[0], found[0] + 1]
+
+
+@on("mysql")
+def test_a_look_that_hangs_does_not_hold_up_the_end(
+    server: Server, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is broken off, and nothing is reported."""
+    sleep = f"SELECT SLEEP(60) AS {database}"
+    monkeypatch.setattr(hidden_monitor, "filtered_databases", lambda connection, *_: query(connection, sleep))
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        source = Source(endpoint, describe(connection), "gtid")
+    journal = Journal(tmp_path / "j.jsonl", "r")
+    helpers = Helpers(journal)
+    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]))
+    while not server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = %s", (sleep,)):
+        time.sleep(0.1)
+    began = time.monotonic()
+    monitor.close()
+    assert time.monotonic() - began < 4
+    assert not helpers.as_list()

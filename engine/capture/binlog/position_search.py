@@ -249,9 +249,13 @@ class Binlog:
         end = self.end
         return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))
 
-    def is_between(self, position: Position) -> bool:
-        """Whether a transaction may begin at this offset of an existing file: an event ends there, and no transaction is open."""
-        last, start = FIRST_OFFSET, Position(position.file, FIRST_OFFSET)
+    def is_between(self, position: Position, known: Position | None = None) -> bool:
+        """Whether a transaction may begin at this offset of an existing file: an event ends there, and no transaction is open.
+
+        known: as for `next_between`.
+        """
+        start = _from(position, known)
+        last = start.offset
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:
                 if run.file != position.file:
@@ -265,12 +269,14 @@ class Binlog:
                 last = int(run.offset[-1])
         return last == position.offset
 
-    def next_between(self, position: Position) -> Position:
+    def next_between(self, position: Position, known: Position | None = None) -> Position:
         """The first position at or after `position`, in its file, at which a transaction may begin; else the file's end.
 
-        Reads the file from its beginning: a dump can only begin with an event.
+        known: a position between two transactions. The file is read from there, or from its beginning if that is later or in
+        another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
         """
-        start, last = Position(position.file, FIRST_OFFSET), FIRST_OFFSET
+        start = _from(position, known)
+        last = start.offset
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:
                 if run.file != position.file:
@@ -282,6 +288,12 @@ class Binlog:
                     return Position(position.file, int(begin[at[0]]))
                 last = int(run.offset[-1])
         return Position(position.file, last)
+
+
+def _from(position: Position, known: Position | None) -> Position:
+    if known is not None and known.file == position.file and known.offset <= position.offset:
+        return known
+    return Position(position.file, FIRST_OFFSET)
 
 
 def begins_in(head: Head, gtids: Gtids) -> bool:

@@ -11,14 +11,16 @@ row by row. What it decodes wrongly is not compared, and counted (`audit_limits`
     audit_table      one table: collects images, and compares them in batches
     audit_result     what comes out
 
-One pass over the binlog serves GROUP tables; rows of others are skipped undecoded. A table's images are collected in batches, and
-compared with those of its change log up to the same position. So memory is bounded, however long the stretch and however many the
-tables. Nothing is locked, and nothing is written to the source.
+One pass over the binlog serves GROUP tables, or SAMPLE_GROUP of a random part; rows of others are skipped undecoded. A table's
+images are collected in batches, and compared with those of its change log up to the same position. So memory is bounded, however
+long the stretch and however many the tables. Nothing is locked, and nothing is written to the source.
 """
 
-from collections.abc import Sequence
+from bisect import insort
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from engine import clock
@@ -26,7 +28,7 @@ from engine.capture.binlog.position_search import Binlog
 from engine.destination.change_log import packed, unpacked
 from engine.directory import Directory
 from engine.errors import SourceLostError, SpecError
-from engine.run.audit.audit_range import Known, Stretch, check_available, known_of, later, parsed, stretch
+from engine.run.audit.audit_range import Known, Stretch, border, check_available, known_of, later, parsed, stretch
 from engine.run.audit.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
 from engine.run.audit.audit_sample import sampled
 from engine.run.audit.audit_source import LoggedRows, ServerTexts
@@ -37,7 +39,9 @@ from engine.source.endpoint import endpoint_of
 from engine.source.positions import Position, binlog_files, current
 
 GROUP = 32
-"""Tables that are compared in one pass over the binlog."""
+"""Tables that are compared in one pass over the binlog: each holds a batch of images, and may hold a file open."""
+SAMPLE_GROUP = 128
+"""The same for a random part. Tables with images just short of a batch take the most: about 0.4 KiB an image, 200 MiB in all."""
 
 
 def audit(
@@ -68,10 +72,14 @@ def audit(
         asked = _asked(binlog, start, "--from"), _asked(binlog, end, "--to")
         found = {name: stretch(spec, known, name, files, asked) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
-        stretches = [_retained(spec, part) for part in found.values() if isinstance(part, Stretch)]
+        stretches = [part for part in found.values() if isinstance(part, Stretch)]
+        borders = list(known.borders)
+        _require_between(binlog, asked, stretches, borders)
+        next_between = partial(_next_between, binlog, borders)
+        stretches = [_retained(spec, part, next_between) for part in stretches]
         if sample:
-            stretches = sampled(stretches, files, binlog.next_between)
-        audited, differences = _compared(spec, endpoint, connection, stretches)
+            stretches = sampled(stretches, files, next_between)
+        audited, differences = _compared(spec, endpoint, connection, stretches, SAMPLE_GROUP if sample else GROUP)
     results = sorted([*audited, *excluded], key=lambda table: table.table)
     return AuditResult(results, differences, clock.monotonic_s() - began_s, server.identity)
 
@@ -86,12 +94,30 @@ def _asked(binlog: Binlog, text: str | None, option: str) -> Position | None:
             detail="Nothing was compared. The published data is not affected.",
             hint="Choose a later position, or none: the audit then begins with what the server still has.",
         )
-    if not binlog.is_between(position):
-        raise SpecError(
-            f"{option} {text} is not a position between two transactions.",
-            hint="`tidemark status` shows the committed position; SHOW BINLOG EVENTS lists others.",
-        )
     return position
+
+
+def _next_between(binlog: Binlog, borders: list[Position], position: Position) -> Position:
+    """The first position at or after another that lies between two transactions. The result becomes one of the borders."""
+    found = binlog.next_between(position, border(borders, position))
+    insort(borders, found, key=lambda one: one.order)
+    return found
+
+
+def _require_between(
+    binlog: Binlog,
+    asked: tuple[Position | None, Position | None],
+    stretches: Sequence[Stretch],
+    borders: Sequence[Position],
+) -> None:
+    """Raises SpecError for a position within a transaction; not if all stretches begin later, or end before."""
+    used = {part.start for part in stretches} | {part.end for part in stretches}
+    for position, option in zip(asked, ("--from", "--to"), strict=True):
+        if position in used and not binlog.is_between(position, border(borders, position)):
+            raise SpecError(
+                f"{option} {position} is not a position between two transactions.",
+                hint="`tidemark status` shows the committed position; SHOW BINLOG EVENTS lists others.",
+            )
 
 
 def _names(known: Known, tables: Sequence[str]) -> list[str]:
@@ -103,22 +129,24 @@ def _names(known: Known, tables: Sequence[str]) -> list[str]:
     return sorted(set(tables) or known.state.tables)
 
 
-def _retained(spec: Spec, part: Stretch) -> Stretch:
-    """The stretch, beginning after the changes that retention has deleted."""
+def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Position]) -> Stretch:
+    """The stretch, beginning after the changes that retention has deleted, and after the transaction of the first one left."""
     if spec.sink.changes_retention_s is None:
         return part
     for order in first_change(spec.sink.path, part):
         number, offset = unpacked(order)
         prefix, _, digits = part.end.file.rpartition(".")
-        position = Position(f"{prefix}.{number:0{len(digits)}d}", offset)
+        position = min(Position(f"{prefix}.{number:0{len(digits)}d}", offset), part.end, key=lambda one: one.order)
+        if position.order > part.start.order:
+            position = next_between(position)
         return later(part, position, "earlier changes may have been deleted (sink.changes_retention)")
     return part
 
 
 def _compared(
-    spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[Stretch]
+    spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[Stretch], group: int
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
-    """Compare all tables. Returns what was compared, and the first differences."""
+    """Compare all tables. Returns what was compared, and the first differences. group: tables per pass."""
     results, listed, waiting = list[TableAudit](), list[ImageDifference](), list[Stretch]()
     for part in stretches:
         if part.start.order < part.end.order:
@@ -127,8 +155,8 @@ def _compared(
             idle = TableAudit(part.table.full_name, start=str(part.start), end=str(part.end), notes=part.notes)
             results.append(idle)
     texts = ServerTexts(connection)
-    for n in range(0, len(waiting), GROUP):
-        found, differences = _pass(spec, endpoint, texts, waiting[n : n + GROUP])
+    for n in range(0, len(waiting), group):
+        found, differences = _pass(spec, endpoint, texts, waiting[n : n + group])
         results += found
         listed += differences[: MOST_LISTED - len(listed)]
     return results, listed
@@ -149,7 +177,8 @@ def _pass(
             audited[part.table].feed(part)
         for name in {part.table for part in rows}:
             audited[name].settle()
+    results = []
     for one in each:
         one.settle(packed(*one.stretch.end.order))
-    results = [one.result(logged.unsure) for one in each]
+        results.append(one.result(logged.unsure))
     return results, [difference for one in each for difference in one.listed]

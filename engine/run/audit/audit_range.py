@@ -10,10 +10,12 @@ epoch. The ledger is read before the change log, so a pipeline may run meanwhile
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Column, Table, table_from_dict
@@ -29,6 +31,7 @@ from engine.source.positions import FIRST_OFFSET, Position, file_number, positio
 
 _TOUCHES = ("planned", "split", "chunks", "altered", "resnapshot", "removed", "dropped", "copied", "stopped")
 """Fields of an epoch's record after which a table may have other columns, or a copy that is not complete."""
+BORDER_BYTES = 1 << 20
 _LINES = re.compile(rb'"event": ?"(?:epoch\.committed|table\.state|source\.event|source\.failover)"')
 
 
@@ -42,8 +45,18 @@ class Stretch:
     """The columns that are compared."""
     start: Position
     end: Position
+    seq: int = 0
+    """Changes of the stretch have at least this `_tm_seq`; earlier ones may be those of another server. 0 if unknown."""
     notes: tuple[str, ...] = ()
     """Why it begins or ends there, and which columns are left out."""
+
+
+@dataclass(frozen=True)
+class Since:
+    """A position, and the least `_tm_seq` of the changes after it; 0 if that is unknown."""
+
+    position: Position
+    seq: int = 0
 
 
 @dataclass(frozen=True)
@@ -53,8 +66,10 @@ class Known:
     state: State
     records: Sequence[EpochRecord]
     """The newest epochs, without a gap, ending with the committed one."""
-    journal: Mapping[str, Position] = field(default_factory=dict)
-    """By table, the position since which it streams unaltered."""
+    journal: Mapping[str, Since] = field(default_factory=dict)
+    """By table, since when it streams unaltered."""
+    borders: Sequence[Position] = ()
+    """Some positions between two transactions, in order."""
 
 
 def known_of(directory: Directory) -> Known:
@@ -69,10 +84,44 @@ def known_of(directory: Directory) -> Known:
         if record["epoch"] != state.epoch - len(records) or "only" in record:
             break
         records.insert(0, record)
-    return Known(state, records, streaming_since(_journal(directory.journals)))
+    borders = Borders()
+    since = streaming_since(borders.passing(_journal(directory.journals)))
+    return Known(state, records, since, borders.positions)
 
 
-def _journal(folder: Path) -> Iterator[dict[str, str]]:
+class Borders:
+    """Positions between two transactions that a journal has: each epoch ends at one. About one per `BORDER_BYTES` is kept."""
+
+    def __init__(self) -> None:
+        self.positions: list[Position] = []
+        self._last: Position | None = None
+
+    def passing(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+        """Yield the events of a journal, after noting their positions."""
+        for entry in events:
+            if entry["event"] == "epoch.committed":
+                self._note(_position(entry["to_position"]))
+            elif entry["event"] == "source.failover":
+                self.positions.clear()
+            yield entry
+
+    def _note(self, position: Position) -> None:
+        if (
+            self._last is not None and position.order < self._last.order
+        ):  # the server was reset: the files are other ones
+            self.positions.clear()
+        self._last, newest = position, self.positions[-1] if self.positions else None
+        if newest is None or newest.file != position.file or position.offset - newest.offset >= BORDER_BYTES:
+            self.positions.append(position)
+
+
+def border(borders: Sequence[Position], position: Position) -> Position | None:
+    """The last of the borders at or before a position."""
+    count = bisect_right(borders, position.order, key=lambda one: one.order)
+    return borders[count - 1] if count else None
+
+
+def _journal(folder: Path) -> Iterator[dict[str, Any]]:
     for part in parts_in(folder):
         with suppress(OSError), part.open() as file:  # expired meanwhile
             for line in file:
@@ -81,20 +130,22 @@ def _journal(folder: Path) -> Iterator[dict[str, str]]:
                         yield json.loads(line)
 
 
-def streaming_since(events: Iterable[Mapping[str, str]]) -> dict[str, Position]:
-    """By table, the position since which it has been streaming unaltered on the same server, from the events of a journal.
+def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
+    """By table, since when it has been streaming unaltered on the same server, from the events of a journal.
 
     It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that began
     before the journal does not count, unless a run said that it streams.
     """
-    since: dict[str, Position | None] = {}
+    since: dict[str, Since | None] = {}
     after: dict[str, Position | None] = {}
+    seq = 0
     for entry in events:
         if entry["event"] == "epoch.committed":
-            begin, end = _position(entry["from_position"]), _position(entry["to_position"])
-            for name in [name for name, position in since.items() if position is None]:
-                altered = after.pop(name, begin)  # journaled before the epoch that ends with the statement
-                since[name] = end if altered is None or begin.order < altered.order else begin
+            begin = Since(_position(entry["from_position"]), seq)
+            end = Since(_position(entry["to_position"]), seq := int(entry.get("next_seq", 0)))
+            for name in [name for name, place in since.items() if place is None]:
+                altered = after.pop(name, begin.position)  # journaled before the epoch that ends with the statement
+                since[name] = end if altered is None or begin.position.order < altered.order else begin
         elif entry["event"] == "source.failover":
             since = dict.fromkeys(since)
             after.clear()
@@ -105,7 +156,7 @@ def streaming_since(events: Iterable[Mapping[str, str]]) -> dict[str, Position]:
         elif entry["table"] in since:
             since[entry["table"]] = None
             after[entry["table"]] = _position(entry["position"]) if entry.get("position") else None
-    return {name: position for name, position in since.items() if position is not None}
+    return {name: place for name, place in since.items() if place is not None}
 
 
 def _position(text: str) -> Position:
@@ -136,8 +187,8 @@ def stretch(
     if why := _unfit(spec, state):
         return why
     table = table_from_dict(state.table)
-    start, note = _start(known, name, state)
-    notes = [note]
+    since, note = _start(known, name, state)
+    start, notes = since.position, [note]
     first = Position(next(iter(files)), FIRST_OFFSET)
     if start.order < first.order:
         start, notes = first, ["the server has purged what was before"]
@@ -152,7 +203,7 @@ def stretch(
     elif asked[1] is not None:
         notes.append("--to is later than what is committed and in the change log")
     columns, left_out = _columns(state, table)
-    return Stretch(table, columns, start, end, tuple(note for note in (*notes, *left_out) if note))
+    return Stretch(table, columns, start, end, since.seq, tuple(note for note in (*notes, *left_out) if note))
 
 
 def _unfit(spec: Spec, state: TableState) -> str:
@@ -175,7 +226,7 @@ def _columns(state: TableState, table: Table) -> tuple[tuple[Column, ...], list[
     return columns, [f"masked columns are not compared: {', '.join(sorted(hidden))}"] if hidden else []
 
 
-def _start(known: Known, name: str, state: TableState) -> tuple[Position, str]:
+def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
     oldest = known.records[0] if known.records else None
     for record in reversed(known.records):
         part = record["tables"].get(name, {})
@@ -188,12 +239,12 @@ def _start(known: Known, name: str, state: TableState) -> tuple[Position, str]:
             begin = position_from_dict(record["to"])
             if state.since is not None:
                 begin = max(begin, position_from_dict(state.since), key=lambda position: position.order)
-            return begin, f"{what} until there"
+            return Since(begin, record["next_seq"]), f"{what} until there"
     begin = position_from_dict(oldest["from"] if oldest else known.state.position)
     earlier = known.journal.get(name)
-    if earlier is not None and earlier.order < begin.order:
+    if earlier is not None and earlier.position.order < begin.order:
         return earlier, "the journal does not prove more"
-    return begin, "the ledger does not prove more"
+    return Since(begin), "the ledger does not prove more"
 
 
 def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:

@@ -22,7 +22,7 @@ from engine.run.audit.audit_values import UNSURE, Texts, ours, seconds, shown, t
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
 """Images of one table that are compared at once, and their bytes."""
 _LOOKAHEAD = 2000
-"""Changes of the log that are read beyond a position, to find images that come too late."""
+"""Changes of the log that are read beyond a position, and beyond the stretch, to find images that come too late."""
 _TX, _TS = "_tm_tx", "_tm_ts"
 _OWN = ("_tm_kind", "_tm_position", "_tm_redump", _TX, _TS)
 _BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_values"}
@@ -32,13 +32,20 @@ _BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_v
 class _Published:
     """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read."""
 
-    def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int) -> None:
-        self._parts = log.since(start, [*columns, *_OWN, "_tm_seq"])
+    def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
+        """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
+        self._parts, self._seq = log.since(start, [*columns, *_OWN, "_tm_seq"], seq), seq
         self._start, self._end = start, end
         self._rows: pa.Table | None = None
         self._orders: list[int] = []
         self._ascending = True
+        self._beyond = 0
         self.redumped = 0
+
+    def close(self) -> None:
+        """Close the file that is being read; nothing more can be taken."""
+        self._parts.close()
+        self._rows = None
 
     def cut(self, through: int) -> int:
         """A position up to which there are about a batch of changes, at most `through`."""
@@ -66,14 +73,17 @@ class _Published:
         return taken, orders
 
     def _load(self) -> bool:
-        part = next(self._parts, None)
+        part = next(self._parts, None) if self._beyond < _LOOKAHEAD else None
         if part is None:
             return False
+        part = part.filter(pc.greater_equal(part["_tm_seq"], self._seq))
         logged = pc.and_(pc.is_null(part["_tm_redump"]), pc.is_valid(part[_TS]))
         changes = part.filter(logged)
         others = orders_of(part.filter(pc.invert(logged))["_tm_position"])
         self.redumped += sum(self._start < order <= self._end for order in others)
         orders = orders_of(changes["_tm_position"])
+        if self._seq:  # else they may be positions of another server, with more changes after them
+            self._beyond += sum(order > self._end for order in orders)
         inside = [self._start < order <= self._end for order in orders]
         if not all(inside):
             changes, orders = changes.filter(pa.array(inside)), [o for o in orders if self._start < o <= self._end]
@@ -100,7 +110,7 @@ class AuditedTable:
         self._names, self._key = names, [names.index(name) for name in table.key if name in names]
         self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
         self._start, self._end = packed(*stretch.start.order), packed(*stretch.end.order)
-        self._published = _Published(log, names, self._start, self._end)
+        self._published = _Published(log, names, self._start, self._end, stretch.seq)
         self._version = log.version
         self._orders: list[int] = []
         self._kinds: list[str] = []
@@ -198,7 +208,11 @@ class AuditedTable:
         return f"{self._frames.names.get(number, f'{prefix}.{number:0{len(digits)}d}')}:{offset}"
 
     def result(self, unsure: Mapping[Name, str]) -> TableAudit:
-        """The result, after the end of the stretch. unsure: tables whose rows of the binlog cannot be trusted."""
+        """The result, after the end of the stretch. Closes the change log.
+
+        unsure: tables whose rows of the binlog cannot be trusted.
+        """
+        self._published.close()
         excluded = self._excluded or unsure.get(self.name, "") or self._frames.undecoded.get(self.name, "")
         if excluded:
             self.listed.clear()
@@ -219,8 +233,8 @@ class AuditedTable:
 
 
 def first_change(lake: Path, stretch: Stretch) -> Iterator[int]:
-    """The position of the first change that is left in the log, packed; nothing for an empty log."""
+    """The position of the first change that is left in the log, packed; nothing if it is before the stretch, or there is none."""
     log = ChangeLog(changes_folder(lake, stretch.table.database, stretch.table.name))
-    order = log.first_order()
-    if order is not None:
-        yield order
+    first = log.first()
+    if first is not None and first[1] >= stretch.seq:  # else its position may be that of another server
+        yield first[0]

@@ -2,11 +2,12 @@
 
 The audit is a process of its own, of low priority: its decoder is slow Python, and would take the runner's time. It is the command
 `audit --sample`. It ends with the runner, or by itself if the runner was killed; a paused pipeline ends it, and so does one that
-copies tables or waits for its source. An audit that was ended is made again when the pipeline runs. One that failed is reported as
-a failing helper, and made again after ten minutes.
+copies tables or waits for its source. An audit that was ended, or lost its source, is made again when the pipeline runs, after a
+rest that grows from one minute to ten. One that failed is reported as a failing helper until another one succeeds, and made again
+after ten minutes. So is one that loses its source over and over while the pipeline has it.
 
-A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or the server has
-purged it.
+A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or nothing can be
+proved any more: the server has purged it, another server has taken over, or the table is not captured any more.
 """
 
 import json
@@ -15,35 +16,59 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import engine
 from engine import clock
+from engine.capture.binlog.binlog_access import binary_logs
 from engine.directory import Directory
-from engine.errors import DifferencesFoundError, SourceLostError, SpecError, TidemarkError, from_dict
+from engine.errors import (
+    DifferencesFoundError,
+    LoginRefusedError,
+    SourceChangedError,
+    TidemarkError,
+    TransientError,
+    from_dict,
+    is_disk_full,
+)
 from engine.journal import Journal
+from engine.ledger.state import State
+from engine.run.audit.audit_range import check_available
 from engine.run.helpers import Helpers
 from engine.settings import Spec
+from engine.source.endpoint import endpoint_of
 from engine.source.positions import Position
 from engine.verification_events import ChangeLogsAudited
 from engine.verifications import LastAudit, read_audit, save_audit
 
 _LOOK_S = 2.0
-_RETRY_S = 600.0
+_REST_S, _RETRY_S = 60.0, 600.0
+"""The rest after an audit that did not end by itself, and the longest one, which also follows a failed one."""
+_OUTAGES = 5
+"""Audits in a row that lose their source before that is reported: others report that it is away."""
 _PATIENCE_S = 5.0
 _NICE = ("nice", "-n", "19")
 _HELPER = "audit"
 
 
 class BackgroundAudit:
-    """Audits until it is closed. may_read: whether the pipeline leaves the source to it now."""
+    """Audits until it is closed. state: the committed state. may_read: whether the pipeline leaves the source to it now."""
 
     def __init__(
-        self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers, may_read: Callable[[], bool]
+        self,
+        spec: Spec,
+        directory: Directory,
+        journal: Journal,
+        helpers: Helpers,
+        state: Callable[[], State],
+        may_read: Callable[[], bool],
     ) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
-        self._may_read = may_read
+        self._state, self._may_read = state, may_read
+        self._next_s = -_RETRY_S
+        self._unfinished = self._outages = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
         if spec.verify.audit_s is not None:
@@ -56,27 +81,42 @@ class BackgroundAudit:
             self._thread.join(timeout=2 * _PATIENCE_S)
 
     def _work(self) -> None:
-        period_s, failed_s = self._spec.verify.audit_s, -_RETRY_S
-        assert period_s is not None
         while not self._closing.wait(_LOOK_S):
-            retry = clock.monotonic_s() - failed_s >= _RETRY_S
-            if not retry or not self._may_read() or not is_due(read_audit(self._directory), period_s, clock.unix_s()):
-                continue
-            try:
-                self._audit()
-            except Exception as error:  # noqa: BLE001 - a helper's error must not end it
-                self._helpers.failed(_HELPER, error)
-                failed_s = clock.monotonic_s()
-            else:
-                self._helpers.succeeded(_HELPER)
+            self._look()
 
-    def _audit(self) -> None:
-        """Audit once, unless it must be ended. Raises TidemarkError if it fails, OSError if it cannot be started."""
-        last = read_audit(self._directory)
-        differing = self._audit_again({} if last is None else last["differing"])
+    def _look(self) -> None:
+        """Audit if one is due."""
+        period_s = self._spec.verify.audit_s
+        assert period_s is not None
+        rests = clock.monotonic_s() < self._next_s
+        if rests or not self._may_read() or not is_due(read_audit(self._directory), period_s, clock.unix_s()):
+            return
+        rest_s = _RETRY_S
+        try:
+            if self._audit():
+                self._unfinished = self._outages = 0
+                self._helpers.succeeded(_HELPER)
+                return
+            rest_s = self._rest_s()
+        except (TransientError, SourceChangedError, LoginRefusedError) as error:
+            rest_s, self._outages = self._rest_s(), self._outages + 1
+            if self._outages > _OUTAGES or is_disk_full(error):
+                self._helpers.failed(_HELPER, error)
+        except Exception as error:  # noqa: BLE001 - a helper's error must not end it
+            self._helpers.failed(_HELPER, error)
+        self._next_s = clock.monotonic_s() + rest_s
+
+    def _rest_s(self) -> float:
+        """The rest after one more audit that did not end by itself."""
+        self._unfinished += 1
+        return float(min(_REST_S * 2 ** min(self._unfinished - 1, 10), _RETRY_S))
+
+    def _audit(self) -> bool:
+        """Audit once. False if it must be ended before. Raises TidemarkError if it fails, OSError if it cannot be started."""
+        differing = self._audit_again(read_audit(self._directory))
         result = None if differing is None else self._result("--sample")
         if differing is None or result is None:
-            return
+            return False
         found = event_of(result)
         for table in result["tables"]:
             if table["differences"]:
@@ -90,19 +130,17 @@ class BackgroundAudit:
             "start": found.start,
             "end": found.end,
             "differing": differing,
+            "server": result["source"],
         }
         save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
         self._journal.write(found)
+        return True
 
-    def _audit_again(self, differing: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]] | None:
+    def _audit_again(self, last: LastAudit | None) -> dict[str, Sequence[str]] | None:
         """Audit the parts that differed. Returns those that still may differ; None if it must be ended."""
-        left = dict(differing)
-        for name, (start, end) in differing.items():
-            try:
-                result = self._result("--table", name, "--from", start, "--to", end)
-            except (SourceLostError, SpecError):  # the server has purged it, or the table was removed
-                del left[name]
-                continue
+        left = self._provable(last) if last is not None and last["differing"] else {}
+        for name, (start, end) in list(left.items()):
+            result = self._result("--table", name, "--from", start, "--to", end)
             if result is None:
                 return None
             if any(table["excluded"] for table in result["tables"]):  # it is stopped, for example
@@ -115,6 +153,18 @@ class BackgroundAudit:
             if not found.differences:
                 del left[name]
         return left
+
+    def _provable(self, last: LastAudit) -> dict[str, Sequence[str]]:
+        """The parts that differed and are still in the binlog, of tables that are still captured. Raises TidemarkError."""
+        state = self._state()
+        if last["server"] not in ("", state.identity):
+            return {}
+        files = binary_logs(replace(endpoint_of(self._spec.source), identity=state.identity))
+        return {
+            name: (start, end)
+            for name, (start, end) in last["differing"].items()
+            if name in state.tables and not check_available(_position(start), files)
+        }
 
     def _result(self, *arguments: str) -> dict[str, Any] | None:
         """What an audit prints; None if it must be ended before. Raises its error, or OSError if it cannot be started."""
@@ -163,9 +213,13 @@ def event_of(result: Mapping[str, Any], again: str | None = None) -> ChangeLogsA
     )
 
 
-def _order(position: str) -> tuple[int, int]:
-    file, _, offset = position.rpartition(":")
-    return Position(file, int(offset)).order
+def _position(text: str) -> Position:
+    file, _, offset = text.rpartition(":")
+    return Position(file, int(offset))
+
+
+def _order(text: str) -> tuple[int, int]:
+    return _position(text).order
 
 
 def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.run.helpers import Helpers
 from engine.run.tables.bootstrap import Source
-from engine.source.connect import open_connection
+from engine.source.connect import Connection, break_off, open_connection
 from engine.source.hidden_changes import filtered_databases, unlogged_cascades
 from engine.verification_events import HiddenChanges
 
@@ -74,14 +74,17 @@ class HiddenMonitor:
         self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
         self._asked, self._closing = threading.Event(), threading.Event()
         self._asked.set()
+        self._connection: Connection | None = None
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="hidden changes", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """End the thread."""
+        """End the thread, also if the source does not answer it."""
         self._closing.set()
         self._journal.listeners = [one for one in self._journal.listeners if one != self._hear]
+        if (connection := self._connection) is not None:
+            break_off(connection)
         self._thread.join(timeout=5)
 
     def _hear(self, entry: Entry) -> None:
@@ -109,11 +112,12 @@ class HiddenMonitor:
     def _look(self) -> None:
         """Look once, and write the news to the journal. Raises TidemarkError."""
         tables = [(table.table["database"], table.table["name"]) for table in self._state().tables.values()]
-        connection = open_connection(self._source.endpoint)
+        connection = self._connection = open_connection(self._source.endpoint)
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
             cascades = unlogged_cascades(connection, self._source.server, tables)
         finally:
+            self._connection = None
             connection.close()
         found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from engine import clock
-from engine.errors import SourceAwayError, SourceChangedError, TidemarkError
+from engine.errors import BinlogOffError, SourceAwayError, SourceChangedError, TidemarkError
 from engine.events import LagMeasured
 from engine.journal import Journal
 from engine.run.helpers import Helpers
@@ -115,6 +115,9 @@ class LagMonitor:
                 connection = None
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
                     pause_s = self._away.failed(MONITOR, error)
+                elif isinstance(error, BinlogOffError):
+                    self._away.binlog_off = error
+                    self._away.back(MONITOR)
                 elif isinstance(error, SourceChangedError):
                     self._away.back(MONITOR)  # another server answers; the coordinator decides whether it will do
             except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported

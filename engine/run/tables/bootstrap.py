@@ -24,7 +24,7 @@ from engine.run.tables.projection_rules import as_read, check_spec, projection_r
 from engine.settings import Spec
 from engine.source.ancestry import check_same, contains_within, has_gtids
 from engine.source.catalog import captured_tables
-from engine.source.connect import Connection, Endpoint, Server, check_identity
+from engine.source.connect import Connection, Endpoint, Server, binlog_off, check_identity
 from engine.source.heads import read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
@@ -191,9 +191,13 @@ def finished(spec: Spec, position: Position) -> TableChange:
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:
     """Raises SourceChangedError for another server than the ledger's, SourceLostError for one without the ledger's history.
 
+    It is a BinlogOffError if the server wrote no binlog for a while.
+
     first: the first of the pipeline's server ids.
     """
     check_identity(state.identity, server)
+    if state.binlog_off is not None:
+        raise binlog_off(state.binlog_off)
     check_same(connection, endpoint, server, position_from_dict(state.position), first)
 
 

@@ -23,6 +23,7 @@ CODES = {
     "LoginRefusedError": 3,
     "SourceLostError": 4,
     "BinlogDamagedError": 4,
+    "BinlogOffError": 4,
     "GtidModeError": 4,
     "PipelineHeldError": 5,
     "MismatchError": 7,

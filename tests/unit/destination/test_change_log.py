@@ -56,11 +56,20 @@ def test_changes_after_a_position(log: ChangeLog, start: int) -> None:
     assert sum(n <= start for n in found) < 90
 
 
+def test_changes_of_another_server_do_not_count(tmp_path: Path) -> None:
+    """Its files are numbered otherwise: only `_tm_seq` tells. Its changes are not read."""
+    for seq, position in ((1, 70), (2, 80), (3, 10), (4, 20), (5, 30)):
+        rows = {"_tm_seq": [seq], "_tm_position": [f"b.000001:{position}"], "_tm_ts": [NOW]}
+        write_deltalake(str(tmp_path), pa.table(rows), mode="append")
+    found = [part["_tm_seq"].to_pylist() for part in ChangeLog(tmp_path).since(packed(1, 15), ["_tm_seq"], 3)]
+    assert found == [[4], [5]]
+
+
 def test_the_first_change(log: ChangeLog, tmp_path: Path) -> None:
-    """Its position; None for a log without any."""
-    assert log.first_order() == packed(1, 1)
+    """Its position and number; None for a log without any."""
+    assert log.first() == (packed(1, 1), 1)
     file(tmp_path / "empty", [])
-    assert ChangeLog(tmp_path / "empty").first_order() is None
+    assert ChangeLog(tmp_path / "empty").first() is None
     assert not list(ChangeLog(tmp_path / "empty").since(0, ["_tm_seq"]))
 
 

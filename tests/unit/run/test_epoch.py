@@ -190,9 +190,9 @@ def test_the_journal_gets_the_sums_of_an_epoch() -> None:
     """Changes by kind and by table, events and transactions of all parts."""
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)}), part(at(2))]
     tables, _ = table_records({}, [], parts, {}, {})
-    record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "tables": tables}
+    record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "next_seq": 7, "tables": tables}
     event = committed(record, 0, parts, 0.5, 0.75)
-    assert (event.changes, event.tables, event.transactions, event.bytes) == (5, {"d.t": 5}, 4, 200)
+    assert (event.changes, event.tables, event.transactions, event.bytes, event.next_seq) == (5, {"d.t": 5}, 4, 200, 7)
     assert list(event.kinds.values()) == [1, 2, 2, 0]
     assert (event.events, event.reader, event.timings) == (
         {"write": 4},

@@ -5,13 +5,14 @@ from typing import Any
 import pytest
 
 from engine.errors import SpecError
-from engine.run.audit.audit_range import check_available, parsed, streaming_since
+from engine.run.audit.audit_range import BORDER_BYTES, Borders, Since, border, check_available, parsed, streaming_since
 from engine.source.positions import Position
 
 
 def epoch(begin: int, end: int) -> dict[str, Any]:
     """A committed epoch."""
-    return {"event": "epoch.committed", "from_position": f"b.000001:{begin}", "to_position": f"b.000001:{end}"}
+    positions = {"from_position": f"b.000001:{begin}", "to_position": f"b.000001:{end}"}
+    return {"event": "epoch.committed", **positions, "next_seq": 10 * end}
 
 
 def state(name: str) -> dict[str, Any]:
@@ -41,8 +42,34 @@ def altered(at: int | None) -> dict[str, Any]:
 )
 def test_since_when_a_table_streams(events: list[dict[str, Any]], since: int | None) -> None:
     """From the first epoch after it began to, or was altered, or came from another server."""
-    expected = {} if since is None else {"d.t": Position("b.000001", since)}
-    assert streaming_since(events) == expected
+    found = streaming_since(events)
+    assert {name: place.position for name, place in found.items()} == (
+        {} if since is None else {"d.t": Position("b.000001", since)}
+    )
+
+
+def test_the_first_change_after_a_place() -> None:
+    """Earlier changes may be those of another server; an older journal does not say."""
+    events = [epoch(7, 8), state("streaming"), {"event": "source.failover"}, epoch(1, 5)]
+    assert streaming_since(events) == {"d.t": Since(Position("b.000001", 1), 80)}
+    assert streaming_since([state("streaming"), epoch(2, 3)]) == {"d.t": Since(Position("b.000001", 2), 0)}
+    del events[0]["next_seq"]
+    assert streaming_since(events) == {"d.t": Since(Position("b.000001", 1), 0)}
+
+
+def test_borders_between_transactions() -> None:
+    """Epochs end at them. About one per MiB is kept, and none from before a failover or a reset."""
+    borders = Borders()
+    ends = [5, 6, BORDER_BYTES + 5, BORDER_BYTES + 6]
+    events = [epoch(1, end) for end in ends]
+    assert list(borders.passing(events)) == events
+    assert [position.offset for position in borders.positions] == [5, BORDER_BYTES + 5]
+    at = [border(borders.positions, Position("b.000001", offset)) for offset in (4, 5, BORDER_BYTES, 2 * BORDER_BYTES)]
+    assert [found and found.offset for found in at] == [None, 5, 5, BORDER_BYTES + 5]
+    for event in ({"event": "source.failover"}, epoch(1, 4)):
+        list(borders.passing([event, epoch(8, 9)]))
+        assert borders.positions[-1].offset in (4, 9)
+        assert all(position.offset < BORDER_BYTES for position in borders.positions)
 
 
 def test_positions_of_the_command_line() -> None:

@@ -1,6 +1,6 @@
 """One table of an audit: batches of images against a change log, whatever their sizes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
 from engine.destination import change_log
-from engine.destination.change_log import packed
+from engine.destination.change_log import ChangeLog, packed
 from engine.run.audit import audit_table
 from engine.run.audit.audit_range import Stretch
 from engine.run.audit.audit_source import Frames, Rows
@@ -38,7 +38,10 @@ class NoTexts:
         return {}
 
 
-def published(lake: Path, events: Sequence[tuple[int, int, Sequence[int]]], *, redumped: int = 0) -> None:
+Event = tuple[int, int, Sequence[int]]
+
+
+def published(lake: Path, events: Sequence[Event], *, redumped: int = 0) -> None:
     """A change log with these inserts."""
     rows = [(position, key) for position, _, keys in events for key in keys]
     count = len(rows)
@@ -55,10 +58,10 @@ def published(lake: Path, events: Sequence[tuple[int, int, Sequence[int]]], *, r
     write_deltalake(str(lake / "d" / "t__changes"), pa.table(columns))
 
 
-def audited(lake: Path, events: Sequence[tuple[int, int, Sequence[int]]], frames: Frames | None = None) -> AuditedTable:
-    """The table after an audit of this binlog."""
+def audited(lake: Path, events: Sequence[Event], frames: Frames | None = None, seq: int = 1) -> AuditedTable:
+    """The table after an audit of this binlog. seq: of its first change."""
     frames = frames or Frames({("d", "t")}, {1: "b.000001"}, "b.000001")
-    one = AuditedTable(Stretch(TABLE, TABLE.columns, START, END), lake, NoTexts(), frames)
+    one = AuditedTable(Stretch(TABLE, TABLE.columns, START, END, seq), lake, NoTexts(), frames)
     for position, transaction, keys in events:
         rows: list[Mapping[str, Any]] = [{"values": {"id": key, "v": key * 2}, "none_sources": {}} for key in keys]
         one.feed(Rows(("d", "t"), packed(1, position), ("+I",), rows, 5, None, transaction + 1))
@@ -104,6 +107,37 @@ def test_only_the_stretch_is_compared(tmp_path: Path) -> None:
     published(tmp_path, [(50, 0, [1_000, 1_001]), first, *EVENTS[1:], (9_001, 0, [1_002])], redumped=2 + len(first[2]))
     found = audited(tmp_path, [(50, 0, [77]), *EVENTS[1:], (9_001, 0, [78])]).result({})
     assert (found.differences, found.redumped) == (0, len(first[2]))
+
+
+LATER = [(9_001 + n, 1_000 + n, [5_000 + n]) for n in range(500)]
+
+
+def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some changes beyond the stretch are read, because a change that comes too late may follow: it is found."""
+    late = [*EVENTS[:-1], *LATER[:2], EVENTS[-1], *LATER[2:]]
+    published(tmp_path, late)
+    read, batches = ChangeLog._streamed, list[int]()
+
+    def counted(log: ChangeLog, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for part in read(log, path, columns):
+            if "id" in columns:
+                batches.append(part.num_rows)
+            yield part
+
+    monkeypatch.setattr(ChangeLog, "_streamed", counted)
+    assert audited(tmp_path, EVENTS).result({}).differences == 0
+    inside = sum(len(keys) for _, _, keys in EVENTS)
+    assert inside < sum(batches) < inside + 2 * max(batches)
+    batches.clear()
+    assert audited(tmp_path, EVENTS, seq=0).result({}).differences == 0
+    assert sum(batches) == inside + len(LATER), "it may be a log of two servers"
+
+
+def test_changes_of_another_server(tmp_path: Path) -> None:
+    """Their positions may lie in the stretch, or after it: neither are they extra, nor does the log end with them."""
+    other = [(9_500 + n, n, [n]) for n in range(30)] + [(500, 40, [40])]
+    published(tmp_path, [*other, *EVENTS])
+    assert audited(tmp_path, EVENTS, seq=len(other) + 1).result({}).differences == 0
 
 
 def test_a_table_that_cannot_be_decoded(tmp_path: Path) -> None:

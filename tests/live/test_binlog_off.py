@@ -1,0 +1,104 @@
+"""A source that writes no binlog for a while: no run skips the gap before a resnapshot."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.servers import Server
+from tests.support.depth import on
+
+ServerFactory = Callable[..., Server]
+
+
+@contextmanager
+def binlog_off(server: Server) -> Iterator[None]:
+    """Restart the server without its binlog, and afterwards with it."""
+    options = server.options
+    server.restart(skip_log_bin=True)
+    try:
+        yield
+    finally:
+        server.options = options
+        server.restart()
+
+
+def _streaming(server: Server, new_pipeline: PipelineFactory) -> Pipeline:
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    server.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
+    return new_pipeline(server, "d")
+
+
+def _refused(pipeline: Pipeline, says: str) -> None:
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 4, result.stdout + result.stderr
+    printed = " ".join(result.stderr.split())
+    assert says in printed
+    assert "tidemark redump SPEC --all" in printed
+
+
+def test_a_stream_whose_source_stops_its_binlog_ends_and_is_copied_again(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The run ends within seconds with the reason. Runs are refused until all tables are resnapshotted; then they are equal."""
+    server = private_server(flavor)
+    pipeline = _streaming(server, new_pipeline)
+    runner = pipeline.start_streaming()
+    with binlog_off(server):
+        server.execute("INSERT INTO d.t VALUES (3, 3)")
+        server.execute("DELETE FROM d.t WHERE id = 1")
+        assert runner.wait(timeout=60) == 4
+        (error,) = [event["error"] for event in pipeline.events("run.ended")]
+        assert error["error"] == "BinlogOffError"
+        assert error["message"] == "The source writes no binlog: log_bin is off."
+        assert error["hint"] == "Start the server with log_bin. To resnapshot the tables: tidemark redump SPEC --all"
+        assert pipeline.status()["error"] == error
+        _refused(pipeline, "The source writes no binlog")
+    server.execute("INSERT INTO d.t VALUES (4, 4)")
+    _refused(pipeline, "The source wrote no binlog at 20")
+    assert pipeline.command("redump", "--all", "--reason", "the binlog was off").returncode == 0
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+    server.execute("UPDATE d.t SET v = 0")
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+@on("mariadb")
+def test_a_paused_run_ends_too(flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory) -> None:
+    """The lag monitor sees it."""
+    server = private_server(flavor)
+    pipeline = _streaming(server, new_pipeline)
+    runner = pipeline.start_streaming()
+    assert pipeline.command("pause").returncode == 0
+    pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "paused", runner)
+    with binlog_off(server):
+        assert runner.wait(timeout=60) == 4
+    _refused(pipeline, "The source wrote no binlog at 20")
+
+
+@on("mysql")
+def test_a_start_that_finds_no_binlog_notes_it(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """Though nothing ran when it was switched off. A pipeline that never ran is only told what it needs.
+
+    A resnapshot repairs it, also after a reset of the binlog.
+    """
+    server = private_server(flavor)
+    pipeline = _streaming(server, new_pipeline)
+    with binlog_off(server):
+        result = pipeline.command("run", "--until", "caught-up")
+        assert result.returncode == 3, result.stderr
+        assert "log_bin: expected ON; is OFF" in result.stderr
+    pipeline.run("caught-up")
+    with binlog_off(server):
+        server.execute("INSERT INTO d.t VALUES (3, 3)")
+        _refused(pipeline, "The source writes no binlog")
+    _refused(pipeline, "The source wrote no binlog at 20")
+    server.execute("RESET BINARY LOGS AND GTIDS" if flavor == "mysql" else "RESET MASTER")
+    assert pipeline.command("redump", "--all", "--reason", "the binlog was off").returncode == 0
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
