@@ -1,6 +1,6 @@
-"""Where a run begins: at the first epoch, at the committed position, at another server after a failover, or with new copies.
+"""Where a run begins: at the first epoch, at the committed position, at another server after a failover, or with resnapshots.
 
-Tables are copied again here, before the run reads, where nothing else can help and a command has asked for it: after a lost
+Tables are resnapshotted here, before the run reads, where nothing else can help and a command has asked for it: after a lost
 position, under a ledger that is older than the destination, for a destination that is not what the ledger has published, and for
 other columns or rows in the spec. Without the command, the run ends with the error.
 """
