@@ -131,9 +131,9 @@ def test_the_link_of_a_row_is_opened_with_the_keyboard(simulated: Console, open_
 
 def test_the_repair_is_near_and_closes(simulated: Console, open_page: OpenPage) -> None:
     """Its button comes before the lists, each of whose cells is a stop of the Tab key. Its popover closes when it begins."""
-    row = {"kind": "missing", "key": ["5"], "columns": [], "cause": "it never arrived", "mirror": None, "chunk": 1}
-    found: dict[str, Any] = {"table": "shop.orders", "complete": True, "parts": []}
-    save(simulated.shop.directory, {}, [{**found, "differences": [{**row, "source": {"id": "5"}}]}])
+    row: Any = {"kind": "missing", "key": ["5"], "columns": [], "cause": "it never arrived", "mirror": None, "chunk": 1}
+    row["source"] = {"id": "5"}
+    save(simulated.shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [row]}])
     page = open_page(f"{simulated.url}/verify?pipeline=shop&table=shop.orders")
     repair = page.get_by_role("button", name="Repair 1 row")
     expect(repair).to_be_visible()
