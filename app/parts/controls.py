@@ -7,6 +7,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from app.parts import access, home, messages
+from app.view import words
 from app.view.commands import Sent
 from app.view.health import Runner
 from engine import clock, settings
@@ -14,6 +15,7 @@ from engine.directory import Directory, send_command
 from engine.errors import TidemarkError
 
 _SENT, _CLICKS = "sent commands", "handled clicks"
+_UNSURE = "pipeline that was not confirmed"
 
 _CONFIRM = {
     "pause": (
@@ -160,11 +162,12 @@ def resnapshot_all(where: Directory) -> None:
             width=380,
         )
         st.text_input("Reason", placeholder="Shown in the events and the history", key="resnapshot-all-reason")
-        sure = st.text_input(f"Type {name} to confirm", key="resnapshot-all-sure") == name
-        st.button(
+        st.text_input(f"Type {name} to confirm", key="resnapshot-all-sure")
+        if st.session_state.pop(_UNSURE, None) == name:
+            st.markdown(f":red[Nothing was sent: the name is not {words.escape(name)}.]")
+        st.button(  # never disabled: the focus would leave the popover (`focus`)
             "Resnapshot and start",
             type="primary",
-            disabled=not sure,
             key=f"resnapshot-all-confirm-{click}",
             on_click=_resnapshot_all,
             args=(where, click),
@@ -174,7 +177,10 @@ def resnapshot_all(where: Directory) -> None:
 def _resnapshot_all(where: Directory, click: int) -> None:
     """Send the command, which waits for the runner, and launch the runner."""
     name = where.root.name
-    if not first_time(name, click) or st.session_state.get("resnapshot-all-sure") != name:
+    if st.session_state.get("resnapshot-all-sure") != name:
+        st.session_state[_UNSURE] = name
+        return
+    if not first_time(name, click):
         return
     post(where, "redump", st.session_state.get("resnapshot-all-reason"), {"tables": []})
     _launch(where)

@@ -46,12 +46,13 @@ _ADDRESS = st.components.v2.component(
     "tidemark_address",
     html="<span hidden></span>\n",
     js="""// As a page is left, Streamlit adds an entry with its path and without its values. Back would lead there, and not to
-// the section that was open. A page about a pipeline always has the pipeline in its address.
+// the section that was open. A page that keeps its pipeline in its address never loses it on purpose.
 const push = window.history.pushState
 if (!push.keepsAddress) {
   const kept = function (state, title, to) {
-    const now = new URL(window.location.href), next = new URL(to ?? "", now)
-    if (next.pathname === now.pathname && now.searchParams.has("pipeline") && !next.searchParams.has("pipeline")) return
+    const next = new URL(to ?? "", window.location.href)
+    const loses = kept.values && "pipeline" in kept.values && !next.searchParams.has("pipeline")
+    if (loses && next.pathname === window.location.pathname) return
     push.call(window.history, state, title, to)
   }
   kept.keepsAddress = true
@@ -60,6 +61,7 @@ if (!push.keepsAddress) {
 export default function ({ data }) {
   const url = new URL(window.location.href)
   if (url.pathname.split("/").pop() !== data.page) return  // another page was opened meanwhile
+  window.history.pushState.values = data.values
   for (const [name, values] of Object.entries(data.values)) {
     if (url.searchParams.getAll(name).join("\\n") === values.join("\\n") && url.searchParams.has(name)) continue
     url.searchParams.delete(name)

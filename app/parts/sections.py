@@ -29,10 +29,13 @@ _TABLE_COLUMNS = {
     "Chunks": columns.figure(meaning.of("chunk")),
     "Rows/s": columns.figure("Rows copied per second over the last 30 s"),
     "Changes": columns.figure(f"Committed since the pipeline was created. {_CHANGE}"),
+    "Last change": columns.figure(
+        "Since the newest change of the table was committed. *Table* says whether it is fresh", 100
+    ),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
     "Page": columns.page(),
 }
-_TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "Chunking")
+_TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "Last change", "Chunking")
 _EVENTS = 1000
 _CHUNK = "chunk of the clicked window"
 
@@ -75,7 +78,7 @@ def _tables(where: Directory) -> None:
     acts = any(chunk_counts.who(one, live=live) for one in found)
     rows = [
         _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
-        | {"Who acts": chunk_counts.who(one, live=live)}
+        | {"Who acts": chunk_counts.who(one, live=live), "Last change": words.ago(one.last_change_s, now)}
         for one in found
     ]
     st.dataframe(

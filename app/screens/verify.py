@@ -44,7 +44,7 @@ def notices(where: Directory) -> None:
 
 @autorefresh()
 def overview(where: Directory) -> None:
-    """The numbers of the pipeline, and its tables."""
+    """The numbers of the pipeline."""
     now = clock.utc_now()
     found = data_light.tables_of(where, now)
     if not found:
@@ -69,6 +69,13 @@ def overview(where: Directory) -> None:
     settings = data_light.verify_settings(where)
     st.caption(verification.schedule(settings))
     st.caption(verification.audits(settings, read_audit(where), now))
+    messages.freshness(now)
+
+
+@autorefresh()
+def tables(where: Directory) -> None:
+    """The tables and their states."""
+    found = data_light.tables_of(where, clock.utc_now())
     table_rows = [
         {**row, "Page": places.table_address(where.root.name, one.table)}
         for one, row in zip(found, verification.table_rows(found), strict=True)
@@ -85,7 +92,6 @@ def overview(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="The tables and whether they are verified",
     )
-    messages.freshness(now)
 
 
 def _job(where: Directory) -> str:
@@ -104,8 +110,11 @@ def _start(where: Directory, words_of: list[str], key: str, click: int) -> None:
         jobs.start(_job(where), partial(_run, where, words_of))
 
 
-def actions(where: Directory, table: str | None) -> None:
-    """Buttons that verify the pipeline or the table, the running job, and the report."""
+def actions(where: Directory, table: str | None, rows: int) -> None:
+    """Buttons that verify the pipeline or the table, or repair its rows; the running job, and the report.
+
+    They come before the lists, whose cells are stops of the Tab key. rows: rows of the table that are known to differ.
+    """
     name, busy = where.root.name, jobs.running(_job(where))
     with st.container(horizontal=True, vertical_alignment="center"):
         if access.operator():
@@ -123,6 +132,8 @@ def actions(where: Directory, table: str | None) -> None:
                         on_click=_start,
                         args=(where, words_of, f"verify {key} {name}", click),
                     )
+        if table and rows:
+            _repair(where, table, rows)
         report = where.verifications / _REPORT
         if access.operator() and report.exists():  # it has the rows
             st.download_button(
@@ -144,8 +155,8 @@ def actions(where: Directory, table: str | None) -> None:
                 st.markdown(f":{colour}[{words.escape(text)}]")
 
 
-def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
-    """The rows that differ, both sides of one of them, and the repair."""
+def differences(one: VerifiedTable, details: Details) -> None:
+    """The rows that differ, and both sides of one of them."""
     table, found = one.table, details["differences"]
     st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
     if not found:
@@ -164,17 +175,19 @@ def differences(where: Directory, one: VerifiedTable, details: Details) -> None:
         placeholder=words.NOTHING,
         alt="The rows that differ",
     )
-    keys = list(dict.fromkeys(verification.key_text(row) for row in found))
+    keys = _keys(details)
     if st.session_state.get("key") not in keys:
         st.session_state["key"] = st.query_params.get("key") if st.query_params.get("key") in keys else keys[0]
     selection.note("key")
-    left, right = st.columns([2, 3], vertical_alignment="bottom")
+    left, _ = st.columns([2, 3])
     chosen = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
-    with right:
-        _repair(where, table, len(keys))
     for row in (row for row in found if verification.key_text(row) == chosen):
         st.markdown(f"**{words.escape(str(row['kind']).capitalize())}** :gray[{words.escape(row['cause'])}]")
         st.table(pd.DataFrame(verification.side_by_side(row)).set_index("Column"))
+
+
+def _keys(details: Details) -> list[str]:
+    return list(dict.fromkeys(verification.key_text(row) for row in details["differences"]))
 
 
 def _repair(where: Directory, table: str, rows: int) -> None:
@@ -182,7 +195,9 @@ def _repair(where: Directory, table: str, rows: int) -> None:
         return
     name = where.root.name
     click = controls.clicks(f"repair {name}")
-    with st.popover(f"Repair {words.plural(rows, 'row')}", icon=":material/build:", disabled=jobs.running(_job(where))):
+    # Another key closes the popover when the repair begins.
+    label, place = f"Repair {words.plural(rows, 'row')}", f"repair-rows-{name}-{click}"
+    with st.popover(label, icon=":material/build:", disabled=jobs.running(_job(where)), key=place):
         st.markdown(
             "The table is compared again. Rows that differ are redumped: read from the source, and written to the mirror. "
             f"{words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
@@ -263,12 +278,13 @@ def page() -> None:
     left, _ = st.columns([2, 3])
     with left:
         table = selection.table([one.table for one in listed], usual=listed[0].table)
-    actions(where, table)
-    if table is None:
+    details = None if table is None else read_details(where, table)
+    actions(where, table, len(_keys(details)) if details else 0)
+    tables(where)
+    if table is None or details is None:
         selection.no_table()
         return
-    details = read_details(where, table)
-    differences(where, next(one for one in listed if one.table == table), details)
+    differences(next(one for one in listed if one.table == table), details)
     parts(table, details)
 
 

@@ -61,6 +61,11 @@ def date_time(at: datetime | None) -> str:
     return NOTHING if at is None else f"{zone.local(at):%Y-%m-%d %H:%M:%S %Z}"
 
 
+def ago(at_s: float | None, now: datetime) -> str:
+    """`12 s ago`, in whole seconds. at_s: in seconds since 1970."""
+    return NOTHING if at_s is None else f"{duration(round(max(now.timestamp() - at_s, 0.0)))} ago"
+
+
 def span(lower: str | None, upper: str | None, key: str = "key") -> str:
     """A half-open range: `1 ≤ id < 500`; an open end is left out."""
     if lower is None and upper is None:

@@ -66,6 +66,8 @@ class Progress(NamedTuple):
     changes: int
     first_started: datetime | None
     last_ended: datetime | None
+    last_change_s: float | None = None
+    """When the newest epoch with changes of it was committed, in seconds since 1970."""
 
     @property
     def done(self) -> int:
@@ -111,7 +113,10 @@ WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 
 _PLANNED = "SELECT DISTINCT tbl FROM planned WHERE pipeline = $pipeline"
 
-_SUMS = "SELECT tbl, sum(changes)::BIGINT FROM changed WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl"
+_SUMS = """
+SELECT tbl, sum(changes)::BIGINT, epoch(max(ts) FILTER (changes > 0)) FROM changed
+WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
+"""
 
 _COPIED = """
 SELECT min(ts) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state = 'streaming' AND (ts, seq) > coalesce((
@@ -127,10 +132,12 @@ def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]
 def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
     """The progress of each table, by name."""
     found = part(cursor, _without_changes, pipeline)
-    sums = dict(cursor.execute(_SUMS, {"pipeline": pipeline}).fetchall())
-    tables = [one._replace(changes=sums[one.table] or 0) if sums.get(one.table) else one for one in found.values()]
-    tables += [_unplanned(name)._replace(changes=changes or 0) for name, changes in sums.items() if name not in found]
-    return sorted(tables, key=lambda one: one.table)
+    tables = dict(found)
+    for name, changes, at_s in cursor.execute(_SUMS, {"pipeline": pipeline}).fetchall():
+        if changes or name not in found:
+            one = found.get(name) or _unplanned(name)
+            tables[name] = one._replace(changes=changes or 0, last_change_s=at_s)
+    return sorted(tables.values(), key=lambda one: one.table)
 
 
 def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:

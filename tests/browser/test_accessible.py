@@ -1,10 +1,12 @@
 """What a screen reader and a keyboard find on every page of the gallery."""
 
 import re
+from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine.verifications import save
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.gallery import BROKEN, BUSY, drawn
 from tests.support.depth import depth
@@ -125,3 +127,23 @@ def test_the_link_of_a_row_is_opened_with_the_keyboard(simulated: Console, open_
     with page.context.expect_page() as opened:
         page.keyboard.press("Enter")
     expect(opened.value).to_have_url(re.compile(r"/table\?pipeline=crm&table=crm\.contacts"))
+
+
+def test_the_repair_is_near_and_closes(simulated: Console, open_page: OpenPage) -> None:
+    """Its button comes before the lists, each of whose cells is a stop of the Tab key. Its popover closes when it begins."""
+    row: Any = {"kind": "missing", "key": ["5"], "columns": [], "cause": "it never arrived", "mirror": None, "chunk": 1}
+    row["source"] = {"id": "5"}
+    save(simulated.shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [row]}])
+    page = open_page(f"{simulated.url}/verify?pipeline=shop&table=shop.orders")
+    repair = page.get_by_role("button", name="Repair 1 row")
+    expect(repair).to_be_visible()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if repair.evaluate("one => one === document.activeElement"):
+            break
+    expect(repair).to_be_focused()
+    page.keyboard.press("Enter")
+    begin = page.get_by_role("button", name="Repair and verify")
+    begin.click()
+    expect(begin).to_have_count(0)
+    expect(page.get_by_text("The pipeline has not run yet")).to_be_visible()

@@ -342,10 +342,9 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
     expect(page.get_by_text("exit code 4: the source can no longer be streamed")).to_be_visible()
     expect(page.get_by_role("button", name="Restart")).to_be_enabled()
     page.get_by_role("button", name="Resnapshot all tables").click()
-    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_disabled()
-    page.get_by_label("Type legacy to confirm").fill("legacy")
-    page.get_by_label("Type legacy to confirm").press("Enter")
-    expect(page.get_by_role("button", name="Resnapshot and start")).to_be_enabled()
+    page.get_by_label("Type legacy to confirm").fill("shop")
+    page.get_by_role("button", name="Resnapshot and start").click()
+    expect(page.get_by_text("Nothing was sent: the name is not legacy.")).to_be_visible()
     healthy(page)
 
 

@@ -35,11 +35,11 @@ def test_a_full_resnapshot_needs_the_pipelines_name_and_starts_the_runner(
     monkeypatch.setattr(controls, "launch", lambda _where: started.append(list(inbox.glob("*.json"))))
     run = AppTest.from_function(page, args=(str(root),)).run(timeout=30)
     assert not run.exception
-    assert run.button[0].disabled
-    run.text_input(key="resnapshot-all-sure").input("shap").run()
-    assert run.button[0].disabled
+    run.text_input(key="resnapshot-all-sure").input("shap")
+    run.button[0].click().run()
+    assert "Nothing was sent" in run.markdown[-1].value
     run.text_input(key="resnapshot-all-reason").input("the binlog was purged")
-    run.text_input(key="resnapshot-all-sure").input("shop").run()
+    run.text_input(key="resnapshot-all-sure").input("shop")
     run.button[0].click().run()
     assert not run.exception
     ((command,),) = started

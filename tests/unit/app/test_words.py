@@ -81,3 +81,9 @@ def test_a_message_of_several_lines_is_no_heading() -> None:
         "",
         "**What to do** Try again",
     ]
+
+
+def test_an_age_has_whole_seconds() -> None:
+    """A clock that is behind gives no negative age."""
+    now_s = NOW.timestamp()
+    assert [words.ago(at_s, NOW) for at_s in (now_s - 42.4, now_s + 3, None)] == ["42 s ago", "0 s ago", "—"]

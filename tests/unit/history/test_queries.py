@@ -98,8 +98,17 @@ def test_once_copied_a_commit_recounts_no_chunk(tmp_path: Path, monkeypatch: pyt
         index.refresh([run.directory])
         (one,) = index.ask(tables.progress, "shop")
         assert one.state == "streaming"
+        run.now += timedelta(seconds=1)
         run.write("epoch.committed", epoch=10_000, to_position="bin.000009:9", changes=3, tables={"shop.countries": 3})
     assert counted == [["shop.countries"]]
+    index.refresh([run.directory])
+    (one,) = index.ask(tables.progress, "shop")
+    assert one.last_change_s == run.now.timestamp()
+    run.now += timedelta(seconds=1)
+    run.write("epoch.committed", epoch=10_001, to_position="bin.000009:9", changes=0, tables={"shop.countries": 0})
+    index.refresh([run.directory])
+    (one,) = index.ask(tables.progress, "shop")
+    assert one.last_change_s == run.now.timestamp() - 1
 
 
 def test_only_tables_with_news_are_counted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
