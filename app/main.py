@@ -32,8 +32,8 @@ st.html(
     # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
     # In the dark theme, white has too little contrast with the primary colour.
-    "[data-testid^=stBaseButton-primary]:not(:disabled), [data-testid^=stBaseButton-primary]:not(:disabled) *"
-    "{color: light-dark(#ffffff, #0d171e)}"
+    ":is([data-testid^=stBaseButton-primary], [data-testid=stPopoverButton][kind=primary]):not(:disabled)"
+    "{&, & * {color: light-dark(#ffffff, #0d171e)}}"
     # Only a screen reader has these.
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.

@@ -9,11 +9,14 @@ import streamlit as st
 _FIRST = st.components.v2.component(
     "tidemark_focus",
     html="<span hidden></span>\n",
-    js="""export default function () {
+    js="""let loaded = false
+
+export default function () {
   const bodies = () => [...document.querySelectorAll('[data-testid="stPopoverBody"]')]
   const open = event => {
-    if (!event.target.closest?.('[data-testid="stPopoverButton"]')) return
-    const before = bodies()
+    if (event.target.closest?.('[data-testid="stPopoverButton"]')) focusWithin(bodies())
+  }
+  const focusWithin = before => {
     let used = false
     const use = () => { used = true }
     for (const kind of ["keydown", "pointerdown"]) document.addEventListener(kind, use, { once: true, capture: true })
@@ -28,6 +31,9 @@ _FIRST = st.components.v2.component(
     take(100) // its fields may be replaced until it is in place, also after the first one has the focus
   }
   document.addEventListener("click", open, true)
+  // A popover may have been opened before this was loaded.
+  if (!loaded && document.activeElement?.closest('[data-testid="stPopoverButton"][aria-expanded="true"]')) focusWithin([])
+  loaded = true
   return () => document.removeEventListener("click", open, true)
 }
 """,
