@@ -55,6 +55,7 @@ class Summary(TypedDict):
     """When anything of it was last compared."""
     position: str | None
     version: int | None
+    """Of the mirror: the oldest at which a part was compared."""
     level: str
     """rows; counts if the rows of some part were only counted."""
     rows: int
