@@ -94,23 +94,24 @@ class Borders:
 
     def __init__(self) -> None:
         self.positions: list[Position] = []
-        self._last: Position | None = None
+        self._end = ""
 
     def passing(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the events of a journal, after noting their positions."""
         for entry in events:
             if entry["event"] == "epoch.committed":
-                self._note(_position(entry["to_position"]))
+                if (
+                    entry["from_position"] != self._end
+                ):  # the server was reset, or lines were lost, perhaps of a failover
+                    self.positions.clear()
+                self._end = entry["to_position"]
+                self._note(_position(self._end))
             elif entry["event"] == "source.failover":
                 self.positions.clear()
             yield entry
 
     def _note(self, position: Position) -> None:
-        if (
-            self._last is not None and position.order < self._last.order
-        ):  # the server was reset: the files are other ones
-            self.positions.clear()
-        self._last, newest = position, self.positions[-1] if self.positions else None
+        newest = self.positions[-1] if self.positions else None
         if newest is None or newest.file != position.file or position.offset - newest.offset >= BORDER_BYTES:
             self.positions.append(position)
 
@@ -135,12 +136,18 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
 
     It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that began
     before the journal does not count, unless a run said that it streams.
+
+    A power cut or a kill may have lost lines, among them a failover's: then an epoch does not begin where the last one ended, and
+    nothing before its end counts.
     """
     since: dict[str, Since | None] = {}
     after: dict[str, Position | None] = {}
-    seq = 0
+    seq, last = 0, ""
     for entry in events:
         if entry["event"] == "epoch.committed":
+            if last not in ("", entry["from_position"]):
+                since, after = dict.fromkeys(since), dict.fromkeys(since)
+            last = entry["to_position"]
             begin = Since(_position(entry["from_position"]), seq)
             end = Since(_position(entry["to_position"]), seq := int(entry.get("next_seq", 0)))
             for name in [name for name, place in since.items() if place is None]:
@@ -149,6 +156,7 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
         elif entry["event"] == "source.failover":
             since = dict.fromkeys(since)
             after.clear()
+            last = entry["to_position"] if last == entry["from_position"] else last
         elif entry["event"] == "table.state" and entry["state"] != "streaming":
             since.pop(entry["table"], None)
         elif entry["event"] == "table.state":
