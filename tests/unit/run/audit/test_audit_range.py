@@ -1,5 +1,6 @@
 """Where an audit may begin, from the events of a journal."""
 
+import time
 from itertools import pairwise
 from typing import Any
 
@@ -78,6 +79,19 @@ def test_borders_between_transactions() -> None:
     assert [position.offset for position in borders.positions] == [9]
     list(borders.passing([epoch(11, 12)]))
     assert [position.offset for position in borders.positions] == [12]
+
+
+def test_a_long_journal_costs_little() -> None:
+    """Here a TiB of binlog, and 5,000 tables."""
+    borders = Borders()
+    began_s = time.process_time()
+    for _ in borders.passing(epoch(n << 20, (n + 1) << 20) for n in range(300_000)):
+        pass
+    assert 50_000 <= len(borders.positions) <= 100_000
+    assert borders.positions[-1].offset >= 299_990 << 20
+    events = [{**state("streaming"), "table": f"d.t{n}"} for n in range(5_000)]
+    assert len(streaming_since([*events, *(epoch(n, n + 1) for n in range(100_000))])) == 5_000
+    assert time.process_time() - began_s < 6
 
 
 def test_positions_of_the_command_line() -> None:
