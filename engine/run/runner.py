@@ -266,8 +266,7 @@ class _Run:
                 if isinstance(error, BinlogOffError):
                     self._note_gap(ledger)
                     self._away.binlog_off = None
-                with closing(open_connection(source.endpoint)) as connection:
-                    self._beginning.resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
+                self._resnapshot_everything(source, ledger, error)
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
             except SparkLostError as error:  # running reads start again
@@ -283,6 +282,15 @@ class _Run:
             if reconnected is None:
                 return False
             source, self._away.binlog_off = reconnected, None
+
+    def _resnapshot_everything(self, source: Source, ledger: Ledger, lost: SourceLostError) -> None:
+        """As `Beginning.resnapshot_everything`; raises `lost` if the source cannot be reached, as while it is restarted."""
+        try:
+            connection = open_connection(source.endpoint)
+        except TransientError:
+            raise lost from None
+        with closing(connection):
+            self._beginning.resnapshot_everything(ledger, connection, source.endpoint, source.server, lost)
 
     @contextmanager
     def _noting_gap(self, ledger: Ledger) -> Iterator[None]:

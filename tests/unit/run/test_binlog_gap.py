@@ -56,16 +56,37 @@ def test_a_full_disk_does_not_keep_the_gap_from_being_noted(
     assert list(state.binlog_off) == ["a"]
 
 
-@pytest.mark.parametrize("error", [None, SourceChangedError("Another server answers."), SourceAwayError("Away.")])
-def test_a_gap_that_only_the_monitor_saw_is_noted(
-    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
-) -> None:
-    """Before the run ends, and before another server takes over: it is a gap of the server that was streamed."""
+def made(folder: Path) -> Any:
+    """A run that does not begin."""
     run: Any = object.__new__(runner._Run)
-    monkeypatch.setattr(runner, "_FAILOVER_PAUSE_S", 0.0)
-    run._away, run._through = SimpleNamespace(binlog_off=binlog_off()), lambda step: step()
-    run._journal, run._possession = Journal(tmp_path / "j", "r"), SimpleNamespace(guard=lambda: None)
+    run._away, run._through = SimpleNamespace(binlog_off=None), lambda step: step()
+    run._journal, run._possession = Journal(folder / "j", "r"), SimpleNamespace(guard=lambda: None)
     run._control = SimpleNamespace(wait=lambda _: None)
+    return run
+
+
+def test_a_run_ends_with_its_reason_if_the_source_is_away_then(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being restarted with its binlog, for example: that nobody can connect is not why the run ends."""
+
+    def fail(error: Exception) -> Any:
+        raise error
+
+    run = made(tmp_path)
+    run._epochs = lambda *_: fail(binlog_off())
+    monkeypatch.setattr(runner, "open_connection", lambda _: fail(SourceAwayError("Connecting failed.")))
+    with pytest.raises(BinlogOffError):
+        run._coordinate(SimpleNamespace(endpoint=None), None, ledger, None)
+    assert ledger.state is not None
+    assert list(ledger.state.binlog_off) == ["a"]
+
+
+@pytest.mark.parametrize("error", [None, SourceChangedError("Another server answers."), SourceAwayError("Away.")])
+def test_a_gap_that_only_the_monitor_saw_is_noted(ledger: Ledger, tmp_path: Path, error: Exception | None) -> None:
+    """Before the run ends, and before another server takes over: it is a gap of the server that was streamed."""
+    run = made(tmp_path)
+    run._away.binlog_off = binlog_off()
     noted = list[str]()
 
     def epochs(*_: object) -> bool:
