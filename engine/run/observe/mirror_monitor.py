@@ -106,7 +106,7 @@ class MirrorMonitor:
         self._watched = Watched(read_mirror_logs(directory), _alerted(directory))
         self._merged, self._removed, self._turn = deque[str](), deque[str](), deque[str]()
         self._began_s, self._summaries_s = -INTERVAL_S, -1.0
-        self._unread = set[str]()
+        self._unread, self._reported = set[str](), False
         self._closing = threading.Event()
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="mirrors", daemon=True)
@@ -165,14 +165,16 @@ class MirrorMonitor:
             current = {n: s for n, s in summaries.items() if n in tables and s["generation"] == tables[n].generation}
             self._report(self._watched.proved(current))
             self._summaries_s = changed_s
+        # After the events: if the runner is killed between, the next one reads the same commits again.
+        if self._reported:
+            self._reported = False
+            self._save()
         if failed is not None:
             raise failed
 
     def _report(self, news: Iterator[MirrorWritten]) -> None:
-        # The events first: if the runner is killed before they are saved, the next one reads the same commits again.
         if [self._journal.write(event) for event in news]:
-            self._summaries_s = -1.0  # the mirror may be verified already
-            self._save()
+            self._summaries_s, self._reported = -1.0, True  # the mirror may be verified already
 
     def _save(self) -> None:
         if self._watched.unsaved:

@@ -1,6 +1,7 @@
 """Which commits of other programs are noticed, and until when."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -250,6 +251,22 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
         refused.clear()
         wait(world.events)
         wait(lambda: world.events("helper.recovered"))
+
+
+def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that changes all mirrors does not cause a sync for each of them."""
+    saves = list[int]()
+    monkeypatch.setattr(mirror_monitor, "save_mirror_logs", lambda _, logs: saves.append(len(logs["foreign"])))
+    written(lake, 1)
+    tables = {}
+    for n in range(50):
+        shutil.copytree(lake.delta.mirror, lake.delta.mirror.parent / f"t{n}")
+        tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
+    journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
+    state = State(0, "l", "", {}, 0, tables)
+    with closing(MirrorMonitor(lake.folder, Directory(tmp_path / "shop"), journal, Helpers(journal), lambda: state)):
+        wait(lambda: saves and saves[-1] == 50)
+    assert len(saves) < 5
 
 
 def test_it_rests_after_a_slow_look_but_not_for_hours() -> None:
