@@ -55,6 +55,7 @@ class Summary(TypedDict):
     """When anything of it was last compared."""
     position: str | None
     version: int | None
+    """Of the mirror: the oldest at which a part was compared."""
     level: str
     """rows; counts if the rows of some part were only counted."""
     rows: int
@@ -95,6 +96,8 @@ class LastAudit(TypedDict):
     """The audited part of the binlog; both are empty if nothing was compared."""
     differing: Mapping[str, Sequence[str]]
     """By table, start and end of the part in which its change log differed and may differ still."""
+    generations: Mapping[str, int]
+    """The snapshots of these tables then (`ledger.state.TableState`), as far as known."""
     server: str
     """The identity of the server whose binlog it was; empty if it is not known."""
 
@@ -149,6 +152,7 @@ def read_audit(directory: Directory) -> LastAudit | None:
                 "start": str(record["start"]),
                 "end": str(record["end"]),
                 "differing": {name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
+                "generations": {name: int(number) for name, number in record.get("generations", {}).items()},
                 "server": str(record.get("server", "")),
             }
     return None

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ _OURS = "Tidemark/"
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _LATEST_MS = 253_402_300_800_000
 """The year 10000: no date is later."""
+_LONGEST_TEXT = 200
 _MOST_OLD = 100
 """The most commits that are read of a log that was not read before."""
 
@@ -39,20 +40,23 @@ class Commit:
     """Whether another program changed rows with it."""
     replaces: bool
     """Whether Tidemark replaced all rows with it."""
+    torn: bool = False
+    """Whether its last line is not whole: it is being written, or a power cut tore it."""
 
 
 def read_commit(folder: Path, version: int) -> Commit | None:
     """A commit of the table in a folder; None if its file is gone, or not there yet."""
     with suppress(FileNotFoundError, NotADirectoryError), _file(folder, version).open("rb") as file:
         info: Mapping[str, Any] = {}
-        changes = False
+        changes, action = False, dict[str, dict[str, Any]]()
         for line in file:
             action = _action(line)
             info = action.get("commitInfo", info)
             changes = changes or any(action.get(name, {}).get("dataChange") for name in ("add", "remove"))
             if info and (changes or _program(info).startswith(_OURS)):
                 break
-        return _commit(version, info, os.fstat(file.fileno()).st_mtime, changes=changes)
+        commit = _commit(version, info, os.fstat(file.fileno()).st_mtime, changes=changes)
+        return replace(commit, torn=not action)
     return None
 
 
@@ -67,13 +71,15 @@ def commits_after(folder: Path, version: int) -> Iterator[Commit]:
     """The commits after a version, oldest first. version: -1 for a log that was not read before.
 
     If the log is another one now, which ends before that version, its commits are read as those of a new log. A log keeps its
-    newest commit, so it is listed only if the version is gone.
+    newest commit, so it is listed only if the version is gone. A torn commit at the end of the log is not there yet.
     """
     if version < 0 or not _file(folder, version).exists():
         oldest, newest = _ends(folder)
         known = 0 <= version < newest
         version = max(version if known else newest - _MOST_OLD, oldest - 1)
     while (commit := read_commit(folder, version + 1)) is not None:
+        if commit.torn and not _file(folder, version + 2).exists():
+            break
         yield commit
         version += 1
 
@@ -84,12 +90,17 @@ def _commit(version: int, info: Mapping[str, Any], written_s: float, *, changes:
     at_ms, parameters = info.get("timestamp"), info.get("operationParameters")
     return Commit(
         version,
-        str(info.get("operation", "?")),
-        user or _program(info),
+        _text(info.get("operation", "?")),
+        _text(user or _program(info)),
         at_ms / 1000 if isinstance(at_ms, int) and 0 <= at_ms < _LATEST_MS else written_s,
         foreign=changes and not ours,
         replaces=ours and isinstance(parameters, Mapping) and parameters.get("mode") == "Overwrite",
     )
+
+
+def _text(value: object) -> str:
+    """A text of another program as one that fits into an event."""
+    return str(value).encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
 
 
 def _program(info: Mapping[str, Any]) -> str:
@@ -107,7 +118,7 @@ def _ends(folder: Path) -> tuple[int, int]:
 
 def _action(line: bytes) -> dict[str, dict[str, Any]]:
     """A line of a commit; empty if a power cut tore it."""
-    with suppress(ValueError):
+    with suppress(ValueError, RecursionError):
         found = json.loads(line)
         if isinstance(found, dict):
             return {name: content for name, content in found.items() if isinstance(content, dict)}

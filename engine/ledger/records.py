@@ -116,8 +116,8 @@ EpochRecord = TypedDict(
             list[str]
         ],  # the tables whose parts are left, once all others have been applied (`store.prune`)
         "binlog_off": NotRequired[
-            str | None
-        ],  # when the source wrote no binlog, as UTC text; None once all tables are resnapshotted
+            dict[str, str]
+        ],  # by identity, the servers whose binlog has a gap that no resnapshot from them has filled, and its time
         "lineage": NotRequired[str],  # the destination starts a new count of epochs here
     },
 )

@@ -120,8 +120,8 @@ class State:
     """The newest terms, each a number and the run that took it. The last one owns the pipeline."""
     lineage: str = ""
     floor: int = -1
-    binlog_off: str | None = None
-    """When the source wrote no binlog, as UTC text, after the committed position; None if it always did, as far as known."""
+    binlog_off: Mapping[str, str] = field(default_factory=dict)
+    """By identity, the servers that wrote no binlog for a while, and when, as UTC text; until a resnapshot from that server."""
 
     @property
     def owner(self) -> Owner:
@@ -170,8 +170,7 @@ def apply(state: State | None, record: EpochRecord) -> State:
     if state is None:
         state = State(0, record["ledger"], record["identity"], record["to"], 0)
     tables = dict(state.tables)
-    moved = record.get("identity", state.identity) != state.identity
-    if moved:
+    if record.get("identity", state.identity) != state.identity:
         tables = {
             name: replace(table, since=None) for name, table in tables.items()
         }  # positions of the previous server
@@ -205,7 +204,7 @@ def apply(state: State | None, record: EpochRecord) -> State:
         terms=terms,
         lineage=lineage,
         floor=floor,
-        binlog_off=None if moved else record.get("binlog_off", state.binlog_off),
+        binlog_off=record.get("binlog_off", state.binlog_off),
     )
 
 
@@ -318,7 +317,7 @@ def state_from_dict(record: Description) -> State:
     """The inverse of `state_to_dict`."""
     tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
     terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
-    return State(**{**record, **tables, "terms": terms})
+    return State(**{**record, **tables, "terms": terms, "binlog_off": record.get("binlog_off") or {}})
 
 
 def _tables_from_dict(record: Description) -> dict[str, TableState]:

@@ -17,7 +17,7 @@ from engine.events import FailedOver
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following
 from engine.source.ancestry import contains_within, has_gtids, lost_on_other_server
-from engine.source.connect import Connection, Endpoint, Server, query
+from engine.source.connect import Connection, Endpoint, Server, binlog_off, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 
@@ -27,7 +27,13 @@ _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_p
 def failed_over(
     state: State, connection: Connection, endpoint: Endpoint, server: Server, first_server_id: int, run: str
 ) -> EpochRecord:
-    """The epoch that moves the ledger to another server. Raises SourceLostError without proof that the history is the same."""
+    """The epoch that moves the ledger to another server. Raises SourceLostError without proof that the history is the same.
+
+    It is a BinlogOffError if the server was the source before, and wrote no binlog for a while: it may have rows of that time that
+    the server in between never had.
+    """
+    if (at := state.binlog_off.get(server.identity)) is not None:
+        raise binlog_off(at)
     position = position_from_dict(state.position)
     place = _place(state, position, connection, endpoint, server, first_server_id)
     to = replace(place, gtids=position.gtids).as_dict()

@@ -6,9 +6,9 @@ create the first epoch, recover the destination, run epochs, publish the rest, w
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -139,6 +139,7 @@ class _Run:
         self._control.source, self._away.answers = self._away, self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
         self._startup = Startup(self._control.activity)
+        self._through = partial(self._retry_disk_full, "ledger")
         self._hidden = Known(self._notifier.standing())
 
     def execute(self) -> None:
@@ -187,7 +188,7 @@ class _Run:
             stack.callback(self._stop_spark, session_future)
             ledger = Ledger(self._directory.ledger)
             preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
-            binlog_gap.require(preflight, ledger, self._journal.run)
+            binlog_gap.require(preflight, ledger, self._journal.run, self._through)
             self._hidden.begin(preflight.cascades)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
@@ -254,7 +255,8 @@ class _Run:
             assert ledger.state is not None
             began = ledger.state.epoch
             try:
-                return self._epochs(source, session, ledger, publisher)
+                with self._noting_gap(ledger):
+                    return self._epochs(source, session, ledger, publisher)
             except SourceChangedError as error:
                 failovers = failover.in_a_row(failovers, began, ledger.state.epoch)
                 if failovers > _MAX_FAILOVERS:
@@ -262,10 +264,9 @@ class _Run:
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
             except SourceLostError as error:  # purged meanwhile, or changes are missing in the binlog
                 if isinstance(error, BinlogOffError):
-                    binlog_gap.note(ledger, self._journal.run, self._possession.guard)
+                    self._note_gap(ledger)
                     self._away.binlog_off = None
-                with closing(open_connection(source.endpoint)) as connection:
-                    self._beginning.resnapshot_everything(ledger, connection, source.endpoint, source.server, error)
+                self._resnapshot_everything(source, ledger, error)
                 publisher.submit(ledger.epoch(ledger.state.epoch))
                 continue
             except SparkLostError as error:  # running reads start again
@@ -280,7 +281,28 @@ class _Run:
             reconnected = self._reconnected(ledger, publisher)
             if reconnected is None:
                 return False
-            source = reconnected
+            source, self._away.binlog_off = reconnected, None
+
+    def _resnapshot_everything(self, source: Source, ledger: Ledger, lost: SourceLostError) -> None:
+        """As `Beginning.resnapshot_everything`; raises `lost` if the source cannot be reached, as while it is restarted."""
+        try:
+            connection = open_connection(source.endpoint)
+        except TransientError:
+            raise lost from None
+        with closing(connection):
+            self._beginning.resnapshot_everything(ledger, connection, source.endpoint, source.server, lost)
+
+    @contextmanager
+    def _noting_gap(self, ledger: Ledger) -> Iterator[None]:
+        """Note what only the monitor has seen, however the epochs end: before the ledger has another server."""
+        try:
+            yield
+        finally:
+            if self._away.binlog_off is not None:
+                self._note_gap(ledger)
+
+    def _note_gap(self, ledger: Ledger) -> None:
+        binlog_gap.note(ledger, self._journal.run, self._through, self._possession.guard)
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """`Coordinator.run` with one server and one session, and the threads that look after it."""
@@ -321,7 +343,7 @@ class _Run:
     def _reopen_source(self, ledger: Ledger, publisher: Publisher) -> Source:
         endpoint = endpoint_of(self._spec.source)
         preflight = self._preflight(endpoint, ledger.state)
-        binlog_gap.require(preflight, ledger, self._journal.run)
+        binlog_gap.require(preflight, ledger, self._journal.run, self._through)
         before = ledger.state.epoch if ledger.state else -1
         source = self._beginning.begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert ledger.state is not None

@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.decode.schema import Table
 from engine.decode.types import fault
-from engine.errors import PreflightError, SourceLostError, TableStoppedError, TidemarkError
+from engine.errors import BinlogOffError, PreflightError, SourceLostError, TableStoppedError, TidemarkError
 from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, uncaptured
@@ -72,6 +72,7 @@ class Preflight:
 
     @property
     def has_binlog(self) -> bool:
+        """Whether the server writes a binlog."""
         return not any(check.name == LOG_BIN and check.outcome == "fail" for check in self.checks)
 
     def require(self) -> None:
@@ -182,6 +183,20 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
         )
         return Check(name, "ok" if good else "fail", expected, actual, why, "" if good else fix)
 
+    return check
+
+
+def _log_bin(context: Context) -> Check:
+    """The variable remains ON when the server closes its binlog after an error (`binlog_error_action = IGNORE_ERROR`)."""
+    check = _variable(LOG_BIN, "ON", "Changes are read from the binlog.", restart=True)(context)
+    try:
+        current(context.connection, context.server)
+    except BinlogOffError:
+        if check.outcome == "ok":
+            fix = "Restart the server: it closed its binlog after an error, which its error log names."
+            return replace(check, outcome="fail", actual="ON, but the binlog is closed", fix=fix)
+    except TidemarkError:  # the check of the grant says why
+        pass
     return check
 
 
@@ -389,7 +404,7 @@ _LOCAL = ("127.0.0.1", "::1", "localhost")
 _IMAGES = "Changes are read from complete row images."
 _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _version,
-    _variable(LOG_BIN, "ON", "Changes are read from the binlog.", restart=True),
+    _log_bin,
     _variable("binlog_format", "ROW", _IMAGES),
     _variable("binlog_row_image", "FULL", _IMAGES),
     _metadata,

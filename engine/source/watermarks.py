@@ -33,7 +33,7 @@ from typing import Literal
 from engine import clock
 from engine.decode.schema import Table
 from engine.errors import SourceLostError, TidemarkError, TransientError
-from engine.source.connect import Connection, Server, query
+from engine.source.connect import Connection, Server, binlog_off, query
 from engine.source.positions import Position, current
 
 WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
@@ -147,6 +147,8 @@ class Watermarks:
         query(self._connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         self._released = False
         status = {row["Variable_name"].lower(): row["Value"] for row in query(self._connection, _SNAPSHOT_STATUS)}
+        if not status["binlog_snapshot_file"]:
+            raise binlog_off()
         return Position(status["binlog_snapshot_file"], int(status["binlog_snapshot_position"]))
 
     def _log_status(self) -> Position:

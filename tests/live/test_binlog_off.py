@@ -1,8 +1,15 @@
 """A source that writes no binlog for a while: no run skips the gap before a resnapshot."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from pathlib import Path
 
+import pymysql
+import pytest
+
+from engine.errors import BinlogOffError
+from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.watermarks import Watermarks
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
@@ -102,3 +109,35 @@ def test_a_start_that_finds_no_binlog_notes_it(
     assert pipeline.command("redump", "--all", "--reason", "the binlog was off").returncode == 0
     pipeline.run("caught-up")
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+@on("mysql")
+def test_a_start_notes_a_binlog_that_the_server_closed_after_an_error(
+    flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
+) -> None:
+    """The variable log_bin remains ON."""
+    server = private_server(flavor)
+    pipeline = _streaming(server, new_pipeline)
+    pipeline.run("caught-up")
+    server.execute("SET GLOBAL binlog_error_action = 'IGNORE_ERROR'")
+    base = server.execute("SHOW BINARY LOGS")[0][0].rpartition(".")[0]
+    last = Path(server.execute("SELECT @@datadir")[0][0]) / f"{base}.2147483647"  # no file may follow it
+    last.touch()
+    with pytest.raises(pymysql.Error, match="unique log-filename"):
+        server.execute("FLUSH BINARY LOGS")
+    assert server.execute("SELECT @@log_bin") == ((1,),)
+    server.execute("INSERT INTO d.t VALUES (3, 3)")
+    _refused(pipeline, "The source writes no binlog")
+    last.unlink()
+    server.restart()
+    _refused(pipeline, "The source wrote no binlog at 20")
+
+
+@on("mariadb")
+def test_there_are_no_watermarks_without_a_binlog(flavor: str, private_server: ServerFactory) -> None:
+    """Not even from a snapshot, whose position is empty then."""
+    server = private_server(flavor)
+    with binlog_off(server), closing(open_connection(Endpoint(server.host, server.port, "root", ""))) as connection:
+        watermarks = Watermarks(connection, describe(connection), "snapshot", 0.0)
+        with pytest.raises(BinlogOffError):
+            watermarks.low()

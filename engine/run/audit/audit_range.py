@@ -32,6 +32,9 @@ from engine.source.positions import FIRST_OFFSET, Position, file_number, positio
 _TOUCHES = ("planned", "split", "chunks", "altered", "resnapshot", "removed", "dropped", "copied", "stopped")
 """Fields of an epoch's record after which a table may have other columns, or a copy that is not complete."""
 BORDER_BYTES = 1 << 20
+_MOST_BORDERS = 100_000
+_ANY = Position("x.0", 0)
+"""Before all others."""
 _LINES = re.compile(rb'"event": ?"(?:epoch\.committed|table\.state|source\.event|source\.failover)"')
 
 
@@ -90,29 +93,35 @@ def known_of(directory: Directory) -> Known:
 
 
 class Borders:
-    """Positions between two transactions that a journal has: each epoch ends at one. About one per `BORDER_BYTES` is kept."""
+    """Positions between two transactions that a journal has: each epoch ends at one.
+
+    About one per `BORDER_BYTES` is kept, fewer of a long journal.
+    """
 
     def __init__(self) -> None:
         self.positions: list[Position] = []
-        self._last: Position | None = None
+        self._end = ""
 
     def passing(self, events: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
         """Yield the events of a journal, after noting their positions."""
         for entry in events:
             if entry["event"] == "epoch.committed":
-                self._note(_position(entry["to_position"]))
+                if (
+                    entry["from_position"] != self._end
+                ):  # the server was reset, or lines were lost, perhaps of a failover
+                    self.positions.clear()
+                self._end = entry["to_position"]
+                self._note(_position(self._end))
             elif entry["event"] == "source.failover":
                 self.positions.clear()
             yield entry
 
     def _note(self, position: Position) -> None:
-        if (
-            self._last is not None and position.order < self._last.order
-        ):  # the server was reset: the files are other ones
-            self.positions.clear()
-        self._last, newest = position, self.positions[-1] if self.positions else None
+        newest = self.positions[-1] if self.positions else None
         if newest is None or newest.file != position.file or position.offset - newest.offset >= BORDER_BYTES:
             self.positions.append(position)
+        if len(self.positions) > _MOST_BORDERS:
+            del self.positions[::2]
 
 
 def border(borders: Sequence[Position], position: Position) -> Position | None:
@@ -135,28 +144,37 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
 
     It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that began
     before the journal does not count, unless a run said that it streams.
+
+    A power cut or a kill may have lost lines, among them a failover's: then an epoch does not begin where the last one ended, and
+    nothing before its end counts.
     """
-    since: dict[str, Since | None] = {}
-    after: dict[str, Position | None] = {}
-    seq = 0
+    since: dict[str, Since] = {}
+    waiting: dict[str, Position | None] = {}  # for the next epoch; where the table was altered, None if that is unknown
+    seq, last = 0, ""
     for entry in events:
+        table = entry.get("table", "")
         if entry["event"] == "epoch.committed":
+            if last not in ("", entry["from_position"]):
+                waiting, since = dict.fromkeys((*since, *waiting)), {}
+            last = entry["to_position"]
             begin = Since(_position(entry["from_position"]), seq)
-            end = Since(_position(entry["to_position"]), seq := int(entry.get("next_seq", 0)))
-            for name in [name for name, place in since.items() if place is None]:
-                altered = after.pop(name, begin.position)  # journaled before the epoch that ends with the statement
+            end = Since(_position(last), seq := int(entry.get("next_seq", 0)))
+            for name, altered in waiting.items():  # journaled before the epoch that ends with the statement
                 since[name] = end if altered is None or begin.position.order < altered.order else begin
+            waiting.clear()
         elif entry["event"] == "source.failover":
-            since = dict.fromkeys(since)
-            after.clear()
+            waiting, since = dict.fromkeys((*since, *waiting), _ANY), {}
+            last = entry["to_position"] if last == entry["from_position"] else last
         elif entry["event"] == "table.state" and entry["state"] != "streaming":
-            since.pop(entry["table"], None)
+            since.pop(table, None)
+            waiting.pop(table, None)
         elif entry["event"] == "table.state":
-            since.setdefault(entry["table"], None)
-        elif entry["table"] in since:
-            since[entry["table"]] = None
-            after[entry["table"]] = _position(entry["position"]) if entry.get("position") else None
-    return {name: place for name, place in since.items() if place is not None}
+            if table not in since:
+                waiting.setdefault(table, _ANY)
+        elif table in since or table in waiting:
+            since.pop(table, None)
+            waiting[table] = _position(entry["position"]) if entry.get("position") else None
+    return since
 
 
 def _position(text: str) -> Position:

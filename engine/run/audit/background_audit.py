@@ -7,7 +7,8 @@ rest that grows from one minute to ten. One that failed is reported as a failing
 after ten minutes. So is one that loses its source over and over while the pipeline has it.
 
 A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or nothing can be
-proved any more: the server has purged it, another server has taken over, or the table is not captured any more.
+proved any more: the server has purged it, another server has taken over, or the table was resnapshotted (perhaps because the server
+was reset, and its binlog is another one) or is not captured any more.
 """
 
 import json
@@ -113,7 +114,7 @@ class BackgroundAudit:
 
     def _audit(self) -> bool:
         """Audit once. False if it must be ended before. Raises TidemarkError if it fails, OSError if it cannot be started."""
-        differing = self._audit_again(read_audit(self._directory))
+        state, differing = self._state(), self._audit_again(read_audit(self._directory))
         result = None if differing is None else self._result("--sample")
         if differing is None or result is None:
             return False
@@ -130,6 +131,7 @@ class BackgroundAudit:
             "start": found.start,
             "end": found.end,
             "differing": differing,
+            "generations": {name: state.tables[name].generation for name in differing if name in state.tables},
             "server": result["source"],
         }
         save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
@@ -155,7 +157,7 @@ class BackgroundAudit:
         return left
 
     def _provable(self, last: LastAudit) -> dict[str, Sequence[str]]:
-        """The parts that differed and are still in the binlog, of tables that are still captured. Raises TidemarkError."""
+        """The parts that differed and are still in the binlog, of tables that were not resnapshotted. Raises TidemarkError."""
         state = self._state()
         if last["server"] not in ("", state.identity):
             return {}
@@ -163,7 +165,9 @@ class BackgroundAudit:
         return {
             name: (start, end)
             for name, (start, end) in last["differing"].items()
-            if name in state.tables and not check_available(_position(start), files)
+            if name in state.tables
+            and last["generations"].get(name, state.tables[name].generation) == state.tables[name].generation
+            and not check_available(_position(start), files)
         }
 
     def _result(self, *arguments: str) -> dict[str, Any] | None:

@@ -40,6 +40,7 @@ _AT_ONCE = 200
 """The most mirrors at rest that are looked at before the merged ones have their turn again."""
 _SHARE = 0.05
 """The largest share of the time in which it looks."""
+_LONGEST_REST_S = 600.0
 _NAMED = 10
 """The most commits that an event names."""
 
@@ -76,6 +77,8 @@ class Watched:
         elif copied and known:
             del self.logs["foreign"][table]
             yield MirrorWritten(table=table, commits=0, cleared_by="resnapshot")
+        elif known and known["version"] < 0 <= read:  # lost: a verification before now proves nothing
+            self.logs["foreign"][table] = {**known, "version": read}
 
     def proved(self, summaries: Mapping[str, Summary]) -> Iterator[MirrorWritten]:
         """Forget what other programs have changed in mirrors that were verified since. Yields an event for each."""
@@ -103,6 +106,7 @@ class MirrorMonitor:
         self._watched = Watched(read_mirror_logs(directory), _alerted(directory))
         self._merged, self._removed, self._turn = deque[str](), deque[str](), deque[str]()
         self._began_s, self._summaries_s = -INTERVAL_S, -1.0
+        self._unread, self._reported = set[str](), False
         self._closing = threading.Event()
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="mirrors", daemon=True)
@@ -128,10 +132,11 @@ class MirrorMonitor:
             began_s = clock.monotonic_s()
             try:
                 self._look(began_s)
-                self._helpers.succeeded("mirrors")
+                if not self._unread:  # those are looked at again in their next turn
+                    self._helpers.succeeded("mirrors")
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("mirrors", error)
-            rest_s = (clock.monotonic_s() - began_s) * (1 / _SHARE - 1)
+            rest_s = rest_after_s(clock.monotonic_s() - began_s)
         with suppress(OSError):  # the next run reads these commits again
             self._save()
 
@@ -143,6 +148,7 @@ class MirrorMonitor:
             self._turn, self._began_s = deque(tables), now_s
             self._watched.forget({*self._watched.logs["versions"], *self._watched.logs["foreign"]} - tables.keys())
             self._save()
+            self._unread &= tables.keys()
         failed: OSError | None = None
         for name in dict.fromkeys((*_taken(self._merged), *_taken(self._turn, _AT_ONCE))):
             table = tables[name].table if name in tables else {}
@@ -150,24 +156,35 @@ class MirrorMonitor:
                 folder = mirror_folder(self._root, table["database"], table["name"])
                 try:
                     self._report(self._watched.look(name, folder))
+                    self._unread.discard(name)
                 except OSError as error:  # the other program may write files that this one may not read
                     failed = error
+                    self._unread.add(name)
         if self._watched.logs["foreign"] and (changed_s := summaries_changed(self._directory)) != self._summaries_s:
-            self._report(self._watched.proved(read_summaries(self._directory)))
+            summaries = read_summaries(self._directory)
+            current = {n: s for n, s in summaries.items() if n in tables and s["generation"] == tables[n].generation}
+            self._report(self._watched.proved(current))
             self._summaries_s = changed_s
+        # After the events: if the runner is killed between, the next one reads the same commits again.
+        if self._reported:
+            self._reported = False
+            self._save()
         if failed is not None:
             raise failed
 
     def _report(self, news: Iterator[MirrorWritten]) -> None:
-        # The events first: if the runner is killed before they are saved, the next one reads the same commits again.
         if [self._journal.write(event) for event in news]:
-            self._summaries_s = -1.0  # the mirror may be verified already
-            self._save()
+            self._summaries_s, self._reported = -1.0, True  # the mirror may be verified already
 
     def _save(self) -> None:
         if self._watched.unsaved:
             save_mirror_logs(self._directory, self._watched.logs)
             self._watched.unsaved = False
+
+
+def rest_after_s(took_s: float) -> float:
+    """The seconds to rest after a look. A file system that hung for hours does not keep it from looking for days."""
+    return min(took_s * (1 / _SHARE - 1), _LONGEST_REST_S)
 
 
 def _alerted(directory: Directory) -> list[str]:

@@ -196,8 +196,8 @@ def check_source(state: State, connection: Connection, endpoint: Endpoint, serve
     first: the first of the pipeline's server ids.
     """
     check_identity(state.identity, server)
-    if state.binlog_off is not None:
-        raise binlog_off(state.binlog_off)
+    if (at := state.binlog_off.get(server.identity)) is not None:
+        raise binlog_off(at)
     check_same(connection, endpoint, server, position_from_dict(state.position), first)
 
 

@@ -25,8 +25,8 @@ def resnapshot_all(
     # Before the catalogue is read, so that a schema change in between lies after the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
     tables = _resnapshots(spec, state, connection, state.tables)
-    facts = {"binlog_off": None} if state.binlog_off else {}
-    return following(state, run, tables, identity=server.identity, to=position.as_dict(), **facts)
+    gaps = {identity: at for identity, at in state.binlog_off.items() if identity != server.identity}
+    return following(state, run, tables, identity=server.identity, to=position.as_dict(), binlog_off=gaps)
 
 
 def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:

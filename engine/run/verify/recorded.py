@@ -64,7 +64,7 @@ def merged(
         "at": oldest["at"] if oldest is not None and complete else "",
         "last": result.at,
         "position": oldest["position"] if oldest is not None else result.position,
-        "version": oldest["version"] if oldest is not None else result.version,
+        "version": min((part["version"] for part in parts if part["version"] is not None), default=result.version),
         "level": "counts" if any(part.get("level") == "counts" for part in parts) else "rows",
         "rows": sum(part["rows"] for part in parts),
         "differences": total,

@@ -60,6 +60,7 @@ def test_the_last_audit_is_a_sentence() -> None:
         "start": "",
         "end": "",
         "differing": {},
+        "generations": {},
         "server": "",
     }
     assert audits(Verify(), None, NOW) == "Change logs are audited only on request (`verify.audit`)."

@@ -91,10 +91,36 @@ def test_the_author_is_named_as_far_as_the_commit_says(lake: Lake) -> None:
     path.write_text("\n".join(line for line in lines if "commitInfo" not in line))
     unnamed = read_commit(folder, version)
     assert unnamed == Commit(version, "?", "an unknown program", path.stat().st_mtime, foreign=True, replaces=False)
-    path.write_text("")
-    torn = read_commit(folder, version)
-    assert torn is not None
-    assert not torn.foreign
+
+
+def test_a_commit_that_is_not_whole_is_read_when_it_is(lake: Lake) -> None:
+    """Another program may be writing it, or a power cut tore it and it will be set aside; not if later ones rest on it."""
+    folder = lake.delta.mirror
+    DeltaTable(str(folder)).delete("id = 1")
+    version = DeltaTable(str(folder)).version()
+    path = folder / "_delta_log" / f"{version:020d}.json"
+    whole = sorted(path.read_text().splitlines(keepends=True), key=lambda line: "commitInfo" not in line)
+    for text in ("", whole[0][:-20], whole[0] + whole[1][:20]):
+        path.write_text(text)
+        assert not list(commits_after(folder, version - 1))
+        torn = read_commit(folder, version)
+        assert torn is not None
+        assert (torn.torn, torn.foreign) == (True, False)
+    (path.parent / f"{version + 1:020d}.json").write_text("".join(whole))
+    assert [(one.version, one.foreign) for one in commits_after(folder, version - 1)] == [
+        (version, False),
+        (version + 1, True),
+    ]
+
+
+def test_what_a_commit_says_fits_into_an_event(tmp_path: Path) -> None:
+    """Its texts may be long, or none; its lines may have any depth."""
+    (tmp_path / "_delta_log").mkdir()
+    info = json.dumps({"commitInfo": {"userName": "\ud800" + 1000 * "x", "operation": None}})
+    add = json.dumps({"add": {"dataChange": True}})
+    (tmp_path / "_delta_log" / f"{0:020d}.json").write_text("\n".join([100_000 * "[", add, info]))
+    (found,) = commits_after(tmp_path, -1)
+    assert (found.foreign, found.author, found.operation) == (True, "?" + 199 * "x", "None")
 
 
 def test_only_new_commits_are_read(tmp_path: Path) -> None:

@@ -397,12 +397,12 @@ def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
     assert projections == [{"rules": "a"}, {"rules": "b"}, None]
 
 
-@pytest.mark.parametrize("way", [{"binlog_off": None}, {"identity": "another"}])
-def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any]) -> None:
-    """Until all tables are resnapshotted, or another server takes over. A full state keeps it."""
+@pytest.mark.parametrize(("way", "left"), [({"binlog_off": {}}, {}), ({"identity": "another"}, {"i": "2026-01-31"})])
+def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any], left: dict[str, str]) -> None:
+    """Until all tables are resnapshotted from that server. A full state keeps it."""
     common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "tables": {}}
     state, seen = None, []
-    for epoch, facts in enumerate([{"ledger": "L", "identity": "i"}, {"binlog_off": "2026-01-31"}, {}, way]):
+    for epoch, facts in enumerate([{"ledger": "L", "identity": "i"}, {"binlog_off": {"i": "2026-01-31"}}, {}, way]):
         state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch} | facts)))
         seen.append(state.binlog_off)
-    assert seen == [None, "2026-01-31", "2026-01-31", None]
+    assert seen == [{}, {"i": "2026-01-31"}, {"i": "2026-01-31"}, left]

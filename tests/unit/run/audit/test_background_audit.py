@@ -28,6 +28,7 @@ LAST: LastAudit = {
     "start": "b.000001:4",
     "end": "b.000002:9",
     "differing": {"d.t": ("b.000001:4", "b.000001:9")},
+    "generations": {"d.t": 0},
     "server": "s",
 }
 
@@ -185,17 +186,18 @@ def test_a_part_that_differs_is_kept_through_errors(tmp_path: Path, monkeypatch:
     [
         State(0, "l", "s", {}, 0, {}),
         State(0, "l", "another", {}, 0, {"d.t": TableState({}, {})}),
+        State(0, "l", "s", {}, 0, {"d.t": TableState({}, {}, generation=1)}),
         State(0, "l", "s", {}, 0, {"d.t": TableState({}, {})}),
     ],
-    ids=["removed", "failed over", "purged"],
+    ids=["removed", "failed over", "resnapshotted", "purged"],
 )
 def test_a_part_that_cannot_be_audited_any_more_is_forgotten(
     state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its table is not captured, its server is another one, or the server has purged it."""
+    """Its table is not captured or was resnapshotted, its server is another one, or the server has purged it."""
     audits = Audits(tmp_path, monkeypatch, EQUAL)
     audits.state = state
-    if state.identity == "s" and state.tables:
+    if state == State(0, "l", "s", {}, 0, {"d.t": TableState({}, {})}):
         monkeypatch.setattr(background_audit, "binary_logs", lambda _: {"b.000002": 10})
     save_audit(audits.directory, LAST)
     audits.rests()

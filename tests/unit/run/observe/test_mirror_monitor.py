@@ -1,6 +1,7 @@
 """Which commits of other programs are noticed, and until when."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -15,6 +16,7 @@ from engine.directory import Directory
 from engine.events import SinkApplied, TableStateChanged
 from engine.journal import Journal
 from engine.ledger.state import State, TableState
+from engine.run import helpers
 from engine.run.helpers import Helpers
 from engine.run.observe import mirror_monitor
 from engine.run.observe.mirror_monitor import MirrorMonitor, Watched
@@ -125,14 +127,16 @@ def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> No
 
 
 def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: Lake) -> None:
-    """Its commit is found among the newest, or was long ago."""
+    """Its commit is found among the newest, or was long ago. Then only a verification of the present version proves anything."""
     for changes in (True, False):
         looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
-        version = written(lake, 1) if changes else 0
         if not changes:
             lake = Lake(lake.folder / "more", "copy_on_write")
+            lake.copy({1: 1})
+        version = written(lake, 1) if changes else DeltaTable(str(lake.delta.mirror)).version()
         assert not list(looks.proved({"d.t": {**SUMMARY, "version": 99}})), "its log was not read yet"
         assert news(looks, lake) == ([(1, [version], None)] if changes else [])
+        assert not list(looks.proved({"d.t": {**SUMMARY, "version": version - 1}}))
         (event,) = looks.proved({"d.t": {**SUMMARY, "version": version}})
         assert (event.commits, event.cleared_by) == (0, "verification")
     looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
@@ -148,8 +152,7 @@ class World:
         self.directory, self.lake = Directory(folder / "shop"), lake
         self.journal = Journal(self.directory.journal("r"), "r")
         state = State(0, "l", "", {}, 0, {"d.t": TableState(INT.as_dict(), {})})
-        helpers = Helpers(self.journal)
-        self.monitor = MirrorMonitor(lake.folder, self.directory, self.journal, helpers, lambda: state)
+        self.monitor = MirrorMonitor(lake.folder, self.directory, self.journal, Helpers(self.journal), lambda: state)
 
     def close(self) -> None:
         """End the monitor."""
@@ -236,10 +239,47 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
         return commits_after(folder, version)
 
     monkeypatch.setattr(mirror_monitor, "commits_after", after)
+    monkeypatch.setattr(helpers, "CALM_S", 0.2)
     written(lake, 1)
     with closing(World(tmp_path, lake)) as world:
         wait(lambda: world.events("error"))
         assert "Permission denied" in world.events("error")[0]["message"]
         assert not world.events()
+        time.sleep(4)
+        assert not world.events("helper.recovered"), "it was not read yet"
+        assert len(world.events("error")) == 1
         refused.clear()
         wait(world.events)
+        wait(lambda: world.events("helper.recovered"))
+
+
+def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that changes all mirrors does not cause a sync for each of them."""
+    saves = list[int]()
+    monkeypatch.setattr(mirror_monitor, "save_mirror_logs", lambda _, logs: saves.append(len(logs["foreign"])))
+    written(lake, 1)
+    tables = {}
+    for n in range(50):
+        shutil.copytree(lake.delta.mirror, lake.delta.mirror.parent / f"t{n}")
+        tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
+    journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
+    state = State(0, "l", "", {}, 0, tables)
+    with closing(MirrorMonitor(lake.folder, Directory(tmp_path / "shop"), journal, Helpers(journal), lambda: state)):
+        wait(lambda: saves and saves[-1] == 50)
+    assert len(saves) < 5
+
+
+def test_it_rests_after_a_slow_look_but_not_for_hours() -> None:
+    """A file system may hang for an hour."""
+    assert [round(mirror_monitor.rest_after_s(took_s), 3) for took_s in (0.01, 2.0, 3600.0)] == [0.19, 38.0, 600.0]
+
+
+def test_a_verification_of_an_earlier_copy_proves_nothing(tmp_path: Path, lake: Lake) -> None:
+    """The mirror's folder was lost since, so its versions began again."""
+    with closing(World(tmp_path, lake)) as world:
+        version = written(lake, 1)
+        save(world.directory, {"d.t": {**SUMMARY, "version": 99, "generation": -1}}, [])
+        wait(world.events)
+        time.sleep(1.5)
+        assert world.logs()["foreign"] == {"d.t": {"commits": 1, "version": version}}
+        assert len(world.events()) == 1

@@ -38,6 +38,15 @@ def test_a_table_is_as_old_as_its_oldest_part() -> None:
     assert [part["at"] for part in details["parts"]] == [later.at, WHOLE.at]
 
 
+def test_a_clock_that_was_set_back_does_not_make_an_old_part_prove_anything() -> None:
+    """The summary has the oldest version of all parts, whatever the times of their comparisons."""
+    summary, details = merged(None, NONE, WHOLE, 0)
+    back = replace(WHOLE, parts=PARTS[:1], whole=False, at="2025-12-31T22:00:00Z", version=8)
+    summary, _ = merged(summary, details, back, 0)
+    assert (summary["at"], summary["version"]) == (back.at, WHOLE.version)
+    assert not has_proved(summary, 6)
+
+
 def test_a_part_does_not_verify_a_table() -> None:
     """A table is stale until all of it was compared."""
     summary, _ = merged(None, NONE, replace(WHOLE, parts=PARTS[:1], whole=False), 0)
