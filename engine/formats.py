@@ -24,8 +24,8 @@ from typing import Any
 from engine.errors import NewerFormatError
 
 VERSIONS: Mapping[str, int] = {
-    "epoch": 2,
-    "state": 2,
+    "epoch": 3,
+    "state": 3,
     "controls": 1,
     "parked": 1,
     "alerts": 2,

@@ -317,7 +317,7 @@ def state_from_dict(record: Description) -> State:
     """The inverse of `state_to_dict`."""
     tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
     terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
-    return State(**{**record, **tables, "terms": terms, "binlog_off": record.get("binlog_off") or {}})
+    return State(**{**record, **tables, "terms": terms, "binlog_off": record.get("binlog_off", {})})
 
 
 def _tables_from_dict(record: Description) -> dict[str, TableState]:
