@@ -31,7 +31,7 @@ from tests.support.depth import SOAK, depth
 from tests.support.mounts import Small, mounted
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
-SEEDS = depth(2, 100)
+SEEDS = depth(1, 100)
 _ROUNDS = 6
 _DISK_BYTES = 1 << 30
 
