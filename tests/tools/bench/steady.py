@@ -177,7 +177,7 @@ def _measured(server: Server, pipeline: Pipeline, options: argparse.Namespace) -
     table_bytes = sum(_sizes(pipeline.mirror(TABLE)))
     before = len(pipeline.events())
     with Samples(pipeline.mirror(TABLE), runner.pid) as samples, Client(server, options.key, options.rows) as client:
-        time.sleep(30)  # until merges and epochs have their pace
+        time.sleep(min(30.0, options.minutes * 60))  # until merges and epochs have their pace
         begin_s = time.time()
         time.sleep(options.minutes * 60)
         end_s = time.time()
