@@ -41,8 +41,8 @@ def keep_address() -> None:
         before, values = state.pop(name, None), asked.get(name, [])
         # One value may be that of the page before, which stays behind: its table is not the one to redump. *Back* and *Forward*
         # send the address alone.
-        told = len(values) > 1 or values[:1] != [before] or run.is_history_navigation
-        if name not in st.query_params and values and told:
+        sent = len(values) > 1 or values[:1] != [before] or run.is_history_navigation
+        if name not in st.query_params and values and sent:
             st.query_params[name] = values[-1]
     _seed()
 

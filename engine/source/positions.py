@@ -43,9 +43,21 @@ def position_from_dict(record: dict[str, Any]) -> Position:
     return Position(record["file"], int(record["offset"]), record.get("gtids"), record.get("born"))
 
 
+def position_from_text(text: str) -> Position:
+    """The inverse of `str(Position)`. Raises ValueError for any other text."""
+    file, _, offset = text.rpartition(":")
+    return Position(file, int(offset))
+
+
 def file_number(file: str) -> int:
     """The number at the end of a binlog file's name."""
     return int(file.rpartition(".")[2])
+
+
+def file_of(number: int, like: str) -> str:
+    """The name of the binlog file with a number. like: the name of another file of the same binlog."""
+    prefix, _, digits = like.rpartition(".")
+    return f"{prefix}.{number:0{len(digits)}d}"
 
 
 def latest(a: Position, b: Position) -> Position:

@@ -90,7 +90,7 @@ def test_a_paused_run_ends_too(flavor: str, private_server: ServerFactory, new_p
 def test_a_start_that_finds_no_binlog_notes_it(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """Though nothing ran when it was switched off. A pipeline that never ran is only told what it needs.
+    """Though nothing ran when it was switched off. A pipeline that never ran notes nothing.
 
     A resnapshot repairs it, also after a reset of the binlog.
     """

@@ -36,7 +36,7 @@ from engine.run.audit.audit_table import AuditedTable, first_change
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import Position, binlog_files, current
+from engine.source.positions import Position, binlog_files, current, file_of
 
 GROUP = 32
 """Tables that are compared in one pass over the binlog: each holds a batch of images, and may hold a file open."""
@@ -135,8 +135,7 @@ def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Posi
         return part
     for order in first_change(spec.sink.path, part):
         number, offset = unpacked(order)
-        prefix, _, digits = part.end.file.rpartition(".")
-        position = min(Position(f"{prefix}.{number:0{len(digits)}d}", offset), part.end, key=lambda one: one.order)
+        position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
             position = next_between(position)
         return later(part, position, "earlier changes may have been deleted (sink.changes_retention)")

@@ -27,7 +27,7 @@ from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.settings import Spec
 from engine.sink.delta import DeltaTables
-from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict
+from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict, position_from_text
 
 _TOUCHES = ("planned", "split", "chunks", "altered", "resnapshot", "removed", "dropped", "copied", "stopped")
 """Fields of an epoch's record after which a table may have other columns, or a copy that is not complete."""
@@ -106,12 +106,11 @@ class Borders:
         """Yield the events of a journal, after noting their positions."""
         for entry in events:
             if entry["event"] == "epoch.committed":
-                if (
-                    entry["from_position"] != self._end
-                ):  # the server was reset, or lines were lost, perhaps of a failover
+                # The server was reset, or lines were lost, perhaps of a failover.
+                if entry["from_position"] != self._end:
                     self.positions.clear()
                 self._end = entry["to_position"]
-                self._note(_position(self._end))
+                self._note(position_from_text(self._end))
             elif entry["event"] == "source.failover":
                 self.positions.clear()
             yield entry
@@ -157,8 +156,8 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
             if last not in ("", entry["from_position"]):
                 waiting, since = dict.fromkeys((*since, *waiting)), {}
             last = entry["to_position"]
-            begin = Since(_position(entry["from_position"]), seq)
-            end = Since(_position(last), seq := int(entry.get("next_seq", 0)))
+            begin = Since(position_from_text(entry["from_position"]), seq)
+            end = Since(position_from_text(last), seq := int(entry.get("next_seq", 0)))
             for name, altered in waiting.items():  # journaled before the epoch that ends with the statement
                 since[name] = end if altered is None or begin.position.order < altered.order else begin
             waiting.clear()
@@ -173,13 +172,8 @@ def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
                 waiting.setdefault(table, _ANY)
         elif table in since or table in waiting:
             since.pop(table, None)
-            waiting[table] = _position(entry["position"]) if entry.get("position") else None
+            waiting[table] = position_from_text(entry["position"]) if entry.get("position") else None
     return since
-
-
-def _position(text: str) -> Position:
-    file, _, offset = text.rpartition(":")
-    return Position(file, int(offset))
 
 
 def parsed(text: str, option: str) -> Position:

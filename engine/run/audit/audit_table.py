@@ -18,6 +18,7 @@ from engine.run.audit.audit_range import Stretch
 from engine.run.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
 from engine.run.audit.audit_source import Frames, Name, Rows
 from engine.run.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
+from engine.source.positions import file_of
 
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
 """Images of one table that are compared at once, and their bytes."""
@@ -204,8 +205,7 @@ class AuditedTable:
 
     def _position(self, order: int) -> str:
         number, offset = unpacked(order)
-        prefix, _, digits = self.stretch.end.file.rpartition(".")
-        return f"{self._frames.names.get(number, f'{prefix}.{number:0{len(digits)}d}')}:{offset}"
+        return f"{self._frames.names.get(number) or file_of(number, self.stretch.end.file)}:{offset}"
 
     def result(self, unsure: Mapping[Name, str]) -> TableAudit:
         """The result, after the end of the stretch. Closes the change log.

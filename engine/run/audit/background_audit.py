@@ -40,7 +40,7 @@ from engine.run.audit.audit_range import check_available
 from engine.run.helpers import Helpers
 from engine.settings import Spec
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import Position
+from engine.source.positions import position_from_text
 from engine.verification_events import ChangeLogsAudited
 from engine.verifications import LastAudit, read_audit, save_audit
 
@@ -167,7 +167,7 @@ class BackgroundAudit:
             for name, (start, end) in last["differing"].items()
             if name in state.tables
             and last["generations"].get(name, state.tables[name].generation) == state.tables[name].generation
-            and not check_available(_position(start), files)
+            and not check_available(position_from_text(start), files)
         }
 
     def _result(self, *arguments: str) -> dict[str, Any] | None:
@@ -217,13 +217,8 @@ def event_of(result: Mapping[str, Any], again: str | None = None) -> ChangeLogsA
     )
 
 
-def _position(text: str) -> Position:
-    file, _, offset = text.rpartition(":")
-    return Position(file, int(offset))
-
-
 def _order(text: str) -> tuple[int, int]:
-    return _position(text).order
+    return position_from_text(text).order
 
 
 def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> dict[str, Any]:

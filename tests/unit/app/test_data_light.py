@@ -9,24 +9,8 @@ from app.parts import data_light, home
 from engine import verifications
 from engine.directory import Directory
 from engine.verifications import Summary, save, save_mirror_logs
+from tests.support.verified import VERIFIED
 from tests.unit.app.support import NOW
-
-SUMMARY: Summary = {
-    "verdict": "verified",
-    "why": "",
-    "at": "2026-01-31T15:00:00Z",
-    "last": "2026-01-31T15:00:00Z",
-    "position": None,
-    "version": None,
-    "level": "counts",
-    "rows": 1,
-    "differences": 0,
-    "by_kind": {},
-    "parts": 1,
-    "compared": 1,
-    "generation": 0,
-    "seconds": 0.1,
-}
 
 
 def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +29,7 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
 
     assert [headline(NOW + timedelta(seconds=n)) for n in (0, 1, 60)] == ["Not verified yet"] * 3
     assert len(read) == 1
-    save(where, {"d.t": SUMMARY}, [])
+    save(where, {"d.t": VERIFIED}, [])
     assert [headline(NOW), headline(NOW + timedelta(days=13))] == ["Verified", "Verified"]
     assert len(read) == 3
     assert headline(NOW + timedelta(days=15)) == "Not verified", "older than twice the period"
@@ -61,7 +45,7 @@ def test_a_mirror_that_another_program_changed_shows_at_once(tmp_path: Path, mon
     """Until it is verified at that version, also while no runner is alive."""
     where = Directory(tmp_path)
     monkeypatch.setattr(home, "ask", lambda *_: ["d.t"])
-    known: Summary = {**SUMMARY, "level": "rows", "version": 3}
+    known: Summary = {**VERIFIED, "level": "rows", "version": 3}
 
     def headline() -> str:
         return data_light.table_layer(where, "d.t", NOW, current=True).headline
@@ -80,5 +64,5 @@ def test_a_table_that_differs_stays_when_the_journals_have_forgotten_it(
     """They are kept for 90 days, and name a table's state only when it changes."""
     where = Directory(tmp_path)
     monkeypatch.setattr(home, "ask", lambda _query, _pipeline, also: [*also])
-    save(where, {"d.t": {**SUMMARY, "verdict": "diverged", "differences": 2}}, [])
+    save(where, {"d.t": {**VERIFIED, "verdict": "diverged", "differences": 2}}, [])
     assert [one.table for one in data_light.tables_of(where, NOW)] == ["d.t"]

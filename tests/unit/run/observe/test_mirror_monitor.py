@@ -20,25 +20,10 @@ from engine.run import helpers
 from engine.run.helpers import Helpers
 from engine.run.observe import mirror_monitor
 from engine.run.observe.mirror_monitor import MirrorMonitor, Watched
-from engine.verifications import MirrorLogs, Summary, read_mirror_logs, save
+from engine.verifications import MirrorLogs, read_mirror_logs, save
+from tests.support.verified import VERIFIED
 from tests.unit.sink.lake import INT, Lake
 
-SUMMARY: Summary = {
-    "verdict": "verified",
-    "why": "",
-    "at": "2026-01-31T15:00:00Z",
-    "last": "2026-01-31T15:00:00Z",
-    "position": None,
-    "version": 0,
-    "level": "rows",
-    "rows": 1,
-    "differences": 0,
-    "by_kind": {},
-    "parts": 1,
-    "compared": 1,
-    "generation": 0,
-    "seconds": 0.1,
-}
 News = list[tuple[int, list[int], str | None]]
 
 
@@ -120,8 +105,8 @@ def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> No
     """An earlier one does not."""
     looks, version = watched(), written(lake, 1)
     list(looks.look("d.t", lake.delta.mirror))
-    assert list(looks.proved({"d.t": {**SUMMARY, "version": version - 1}})) == list(looks.proved({})) == []
-    (event,) = looks.proved({"d.t": {**SUMMARY, "version": version}})
+    assert list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}})) == list(looks.proved({})) == []
+    (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
     assert (event.table, event.commits, event.cleared_by) == ("d.t", 0, "verification")
     assert not looks.logs["foreign"]
 
@@ -134,10 +119,10 @@ def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: L
             lake = Lake(lake.folder / "more", "copy_on_write")
             lake.copy({1: 1})
         version = written(lake, 1) if changes else DeltaTable(str(lake.delta.mirror)).version()
-        assert not list(looks.proved({"d.t": {**SUMMARY, "version": 99}})), "its log was not read yet"
+        assert not list(looks.proved({"d.t": {**VERIFIED, "version": 99}})), "its log was not read yet"
         assert news(looks, lake) == ([(1, [version], None)] if changes else [])
-        assert not list(looks.proved({"d.t": {**SUMMARY, "version": version - 1}}))
-        (event,) = looks.proved({"d.t": {**SUMMARY, "version": version}})
+        assert not list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}}))
+        (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
         assert (event.commits, event.cleared_by) == (0, "verification")
     looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
     looks.forget(["d.t"])
@@ -217,7 +202,7 @@ def test_mirrors_at_rest_have_their_turn(tmp_path: Path, lake: Lake, monkeypatch
         assert [event["commits"] for event in world.events()] == [1]
         assert world.logs()["foreign"] == {"d.t": {"commits": 1, "version": first}}
     with closing(World(tmp_path, lake)) as world:
-        save(world.directory, {"d.t": {**SUMMARY, "version": first}}, [])
+        save(world.directory, {"d.t": {**VERIFIED, "version": first}}, [])
         wait(lambda: len(world.events()) == 2)
         assert (world.events()[1]["commits"], world.events()[1]["cleared_by"]) == (0, "verification")
         written(lake, 2)
@@ -278,7 +263,7 @@ def test_a_verification_of_an_earlier_copy_proves_nothing(tmp_path: Path, lake: 
     """The mirror's folder was lost since, so its versions began again."""
     with closing(World(tmp_path, lake)) as world:
         version = written(lake, 1)
-        save(world.directory, {"d.t": {**SUMMARY, "version": 99, "generation": -1}}, [])
+        save(world.directory, {"d.t": {**VERIFIED, "version": 99, "generation": -1}}, [])
         wait(world.events)
         time.sleep(1.5)
         assert world.logs()["foreign"] == {"d.t": {"commits": 1, "version": version}}
