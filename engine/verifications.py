@@ -245,11 +245,16 @@ def stale_at_s(at: str, period_s: float) -> float:
     return clock.parse_utc(at).timestamp() + 2 * period_s
 
 
-def has_proved(summary: Summary | None, version: int) -> bool:
-    """Whether all rows of a mirror were compared at this version or later ones, and none differs."""
-    if summary is None or not summary["at"] or summary["differences"] or summary["level"] != "rows":
+def was_compared(summary: Summary | None, version: int) -> bool:
+    """Whether all rows of a mirror were compared at this version or later ones."""
+    if summary is None or not summary["at"] or summary["level"] != "rows":
         return False
     return summary["version"] is not None and summary["version"] >= version
+
+
+def has_proved(summary: Summary | None, version: int) -> bool:
+    """Whether all rows of a mirror were compared at this version or later ones, and none differs."""
+    return summary is not None and not summary["differences"] and was_compared(summary, version)
 
 
 def state_of(

@@ -339,7 +339,7 @@ def _event(name: str, chosen: str) -> datetime | None:
         if found is None:
             left.markdown(f"**There is no event {words.escape(chosen)} here.** Its journal may have been deleted.")
         else:
-            line = event_feed.feed_lines([found])[0]
+            line = event_feed.line_of(found, _enders(name, found))
             table = f" · {words.escape(line.table)}" if line.table else ""
             when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
             left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
@@ -348,6 +348,12 @@ def _event(name: str, chosen: str) -> datetime | None:
             with st.expander("Journal line", icon=":material/data_object:"):
                 st.json(found.body)
     return None if found is None else found.ts + timedelta(minutes=1)
+
+
+def _enders(name: str, found: event_queries.Event) -> list[event_queries.Event]:
+    """The later events that may have ended what an event is about."""
+    names = event_feed.enders(found)
+    return event_queries.events(home.fresh(), name, names, table=found.table, since=found.ts) if names else []
 
 
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)

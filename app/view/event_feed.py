@@ -75,6 +75,19 @@ def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
     return [line for line, _ in _lines_of(events)]
 
 
+def enders(event: Event) -> list[str]:
+    """The names of the events that may end what this one is about; none if nothing does."""
+    matter = _matter(event.event, _body(event))
+    return _ENDERS[matter[0]] if matter else []
+
+
+def line_of(event: Event, later: Sequence[Event]) -> FeedLine:
+    """One event as it is now: nobody must act if a later event has ended what it is about (`enders`)."""
+    own = (event.run, event.seq)
+    others = [one for one in later if (one.run, one.seq) != own]
+    return next(line for line, events in _lines_of([event, *others]) if own in events)
+
+
 def search(newest: Sequence[Event], matching: Sequence[Event], text: str) -> list[FeedLine]:
     """The lines that show `text`, or that have an event whose data contain it, newest first.
 
@@ -127,6 +140,16 @@ def _matter(event: str, body: Mapping[str, Any]) -> tuple[str, ...] | None:
         case "run.ended" | "error":
             return ("run",)
     return None
+
+
+_ENDERS = {
+    "alert": ["alert.cleared"],
+    "source": ["source.back", "run.started", "run.ended"],
+    "run": ["run.started"],
+    "table": ["table.state"],
+    "verified": ["table.verified", "table.state"],
+}
+"""By the first word of a matter, the events that may end it (`_ends`)."""
 
 
 def _ends(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -38,8 +38,9 @@ class Answer:
 _EVENTS = """
 WITH chosen AS (
     SELECT ts, run, seq, event, tbl, body FROM event
-    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND event IN (SELECT unnest($names))
-          AND ($until IS NULL OR ts < $until)
+    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND ($seq IS NULL OR seq = $seq)
+          AND ($seq IS NOT NULL OR event IN (SELECT unnest($names)))
+          AND ($since IS NULL OR ts >= $since) AND ($until IS NULL OR ts < $until)
           AND ($text = '' OR contains(lower(body), lower($text)))
           AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
     ORDER BY ts DESC, seq DESC LIMIT $limit),
@@ -67,14 +68,24 @@ FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
 """
 
-_ONE = "SELECT ts, run, seq, event, tbl, body FROM event WHERE pipeline = $pipeline AND run = $run AND seq = $seq"
-
 _ANSWERS = """
 SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE)
 FROM event WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done')
       AND list_contains($ids, body->>'$.id')
 ORDER BY ts, seq
 """
+
+
+_EVERY: dict[str, object] = {
+    "names": [],
+    "text": "",
+    "run": None,
+    "seq": None,
+    "table": None,
+    "since": None,
+    "until": None,
+    "limit": 1,
+}
 
 
 def events(
@@ -85,12 +96,13 @@ def events(
     text: str = "",
     run: str | None = None,
     table: str | None = None,
+    since: datetime | None = None,
     until: datetime | None = None,
     limit: int = 500,
 ) -> list[Event]:
     """Events of these names whose line contains `text`, newest first.
 
-    table: only those of it, and errors that mention it. until: only those before.
+    table: only those of it, and errors that mention it. since: only those then or later. until: only those before.
     """
     parameters = {
         "pipeline": pipeline,
@@ -98,15 +110,16 @@ def events(
         "text": text,
         "run": run,
         "table": table,
+        "since": since and naive(since),
         "until": until and naive(until),
         "limit": limit,
     }
-    return fetch(cursor, Event, _EVENTS, parameters)
+    return fetch(cursor, Event, _EVENTS, {**_EVERY, **parameters})
 
 
 def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> Event | None:
     """One event; None if the index does not have it."""
-    return fetch_one(cursor, Event, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
+    return fetch_one(cursor, Event, _EVENTS, {**_EVERY, "pipeline": pipeline, "run": run, "seq": seq})
 
 
 def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:

@@ -12,13 +12,13 @@ from tests.servers import Server
 QUIET = '[verify]\nperiod = "off"\n'
 
 
-def copied(server: Server, database: str, new_pipeline: PipelineFactory, *tables: str) -> Pipeline:
+def copied(server: Server, database: str, new_pipeline: PipelineFactory, *tables: str, more: str = QUIET) -> Pipeline:
     """A pipeline that has copied and verified tables of twenty rows, without a runner."""
     for name in tables:
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
         rows = ", ".join(f"({n}, {n})" for n in range(20))
         server.execute(f"INSERT INTO `{database}`.{name} VALUES {rows}")
-    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more=QUIET)
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more=more)
     pipeline.run("caught-up")
     succeed(pipeline, "verify")
     return pipeline
@@ -73,6 +73,11 @@ def states(pipeline: Pipeline) -> dict[str, tuple[str, str]]:
     }
 
 
+def versions_compared(pipeline: Pipeline) -> list[int]:
+    """The versions at which mirrors were compared, in the order of the comparisons."""
+    return [one["summary"]["version"] for one in pipeline.events("table.verified")]
+
+
 def test_a_mirror_that_another_program_changes_is_noticed_until_it_is_verified(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
@@ -125,3 +130,15 @@ def test_a_mirror_that_another_program_changes_is_noticed_until_it_is_verified(
     for name in versions:
         assert_equal(source_table(server, database, name), pipeline.mirror(name), ["id"])
     assert not [event for event in pipeline.events("error") if event.get("helper") == "mirrors"]
+
+
+def test_such_a_mirror_does_not_wait_for_its_turn(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
+    """The runner, which has just verified all rows and rests for days, compares them again."""
+    pipeline = copied(server, database, new_pipeline, "changed", more="")
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: versions_compared(pipeline), runner, 60)
+    version = change(pipeline, "changed", 5)
+    server.execute(f"UPDATE `{database}`.changed SET v = 7 WHERE id = 19")  # a mirror that is merged is looked at soon
+    pipeline.wait_for(lambda: versions_compared(pipeline)[-1] >= version, runner, 60)
+    pipeline.finish(runner)
+    assert states(pipeline) == {"changed": ("diverged", "")}

@@ -2,7 +2,8 @@
 
 It takes the table whose comparison is the oldest, and of it the parts that were compared longest ago, as many as have some ten
 thousand rows. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows together take about
-`verify.period`. It reads under the copy's throttle, and not while the pipeline is paused, copies tables, or waits for its source.
+`verify.period`. A table whose mirror another program has changed does not wait for its turn. The verifier reads under the copy's
+throttle, and not while the pipeline is paused, copies tables, or waits for its source.
 
 It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics know it.
 """
@@ -10,11 +11,12 @@ It also writes to the journal what other processes have verified (`verify`, the 
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from engine import clock
 from engine.directory import Directory, read_alerts
 from engine.journal import Journal
-from engine.ledger.state import State
+from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.run.helpers import Helpers
 from engine.run.redump.requests import bound_from
@@ -25,7 +27,19 @@ from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verifier import Verifier
 from engine.settings import Spec
 from engine.verification_events import TableVerified
-from engine.verifications import PartState, Summary, no_details, read_details, read_summaries, save, summaries_changed
+from engine.verifications import (
+    ForeignChanges,
+    PartState,
+    Summary,
+    mirror_logs_changed,
+    no_details,
+    read_details,
+    read_mirror_logs,
+    read_summaries,
+    save,
+    summaries_changed,
+    was_compared,
+)
 from engine.verify_settings import OFF, Verify
 
 _LOOK_S = 2.0
@@ -33,12 +47,20 @@ _UNIT_ROWS = 50_000
 """Rows of a part of a table that are compared at once."""
 _UNITS = 100
 """A table has at most about as many units: its parts are saved after each."""
-_FIRST_ROWS_PER_S = 5_000.0
-"""The pace at which tables are compared for the first time."""
+_SOON_ROWS_PER_S = 5_000.0
+"""The pace at which tables are compared that were never compared, or that do not wait for their turn."""
 _TABLE_ROWS = 1_000
 """A comparison costs as much as so many rows, besides its rows."""
 _AHEAD = 1.2
 """How much faster than the period asks for, because of interruptions."""
+
+
+class Rests(NamedTuple):
+    """How long to rest after a comparison."""
+
+    long_s: float
+    short_s: float
+    """If a table does not wait for its turn."""
 
 
 class ContinuousVerifier:
@@ -49,7 +71,9 @@ class ContinuousVerifier:
     ) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
         self._may_read = may_read
-        self._changed = 0.0
+        self._changed, self._logs_changed = 0.0, 0.0
+        self._summaries, self._foreign = dict[str, Summary](), dict[str, ForeignChanges]()
+        self._hurried = False
         self._known = known_at_start(directory)
         self._committed = Committed(directory.ledger)
         self._closing = threading.Event()
@@ -63,18 +87,18 @@ class ContinuousVerifier:
 
     def _work(self) -> None:
         verifier: Verifier | None = None
-        rest_s, ended_s = 0.0, clock.monotonic_s()
+        rests, ended_s = Rests(0.0, 0.0), clock.monotonic_s()
         while not self._closing.wait(_LOOK_S):
             try:
                 self._report()
-                rested = clock.monotonic_s() - ended_s >= rest_s
+                rested = clock.monotonic_s() - ended_s >= (rests.short_s if self._waiting() else rests.long_s)
                 if self._spec.verify.period != OFF and rested and self._may_read():
                     verifier = verifier or Verifier(self._spec, self._directory, self._must_stop, self._committed)
-                    rest_s, ended_s = self._compare(verifier), clock.monotonic_s()
+                    rests, ended_s = self._compare(verifier), clock.monotonic_s()
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("verifier", error)
                 verifier = self._closed(verifier)
-                rest_s, ended_s = 60.0, clock.monotonic_s()
+                rests, ended_s = Rests(60.0, 60.0), clock.monotonic_s()
             else:
                 self._helpers.succeeded("verifier")
         self._closed(verifier)
@@ -88,24 +112,36 @@ class ContinuousVerifier:
         if verifier is not None:
             verifier.close()
 
-    def _compare(self, verifier: Verifier) -> float:
-        """Compare what is due. Returns the seconds to rest."""
+    def _waiting(self) -> list[str]:
+        """The tables that do not wait for their turn."""
+        return written(self._committed.state(), self._summaries, self._foreign) if self._foreign else []
+
+    def _compare(self, verifier: Verifier) -> Rests:
+        """Compare what is due."""
         state, summaries = verifier.committed.state(), read_summaries(self._directory)
         forget_replaced(self._directory, state, summaries)
-        name = oldest(state, summaries) if self._spec.source.copies else None
+        name = self._next(state, summaries) if self._spec.source.copies else None
         if name is None:
-            return 30.0
+            return Rests(30.0, 30.0)
         ranges = self._ranges(verifier, name, state, summaries.get(name))
         began_s = clock.monotonic_s()
         scope = Scope(tables=(name,), chunks=tuple(one.chunk for one in ranges if one.chunk is not None), ranges=ranges)
         recorder = Recorder(self._directory)
         result = verifier.table(name, scope, "rows")
         if self._closing.is_set() or (result.verdict == "lagging" and self._must_stop()):
-            return 0.0  # it was abandoned, and says nothing about the table
+            return Rests(0.0, 0.0)  # it was abandoned, and says nothing about the table
         verifier.record(recorder, result, scope)
         recorder.flush()
         first = name not in summaries or not summaries[name]["at"]
-        return rest_s(self._spec.verify, state, result.rows, clock.monotonic_s() - began_s, first=first)
+        took_s = clock.monotonic_s() - began_s
+        long_s, short_s = (rest_s(self._spec.verify, state, result.rows, took_s, soon=soon) for soon in (first, True))
+        return Rests(long_s, short_s)
+
+    def _next(self, state: State, summaries: Mapping[str, Summary]) -> str | None:
+        """The table to compare. Every other turn is the oldest's: a program that always writes must not hold up other tables."""
+        hurried = [] if self._hurried else written(state, summaries, self._foreign)
+        self._hurried = bool(hurried)
+        return hurried[0] if hurried else oldest(state, summaries)
 
     def _ranges(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[NumberedRange, ...]:
         """The chunks of a table that were compared longest ago; none if it is compared as a whole."""
@@ -116,13 +152,15 @@ class ContinuousVerifier:
         return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan))
 
     def _report(self) -> None:
-        """Journal the results that are new."""
-        changed = summaries_changed(self._directory)
+        """Read what is new, and journal new results."""
+        logs_changed, changed = mirror_logs_changed(self._directory), summaries_changed(self._directory)
+        if logs_changed != self._logs_changed:
+            self._logs_changed, self._foreign = logs_changed, read_mirror_logs(self._directory)["foreign"]
         if changed == self._changed:
             return
         tables = self._committed.state().tables
-        self._changed = changed
-        for name, one in read_summaries(self._directory).items():
+        self._changed, self._summaries = changed, read_summaries(self._directory)
+        for name, one in self._summaries.items():
             current = name in tables and tables[name].generation == one["generation"]
             if current and self._known.get(name) != one["last"]:
                 self._known[name] = one["last"]
@@ -184,14 +222,36 @@ def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
         # One that could not be compared waits for its turn, or no other table would ever be compared.
         return one["last"] if one["verdict"] in ("lagging", "unverifiable") else one["at"]
 
-    tables = [name for name, t in state.tables.items() if t.copied and not t.stopped and t.table.get("key")]
-    return min(tables, key=age, default=None)
+    return min((name for name, table in state.tables.items() if _comparable(table)), key=age, default=None)
 
 
-def rest_s(verify: Verify, state: State, rows: int, took_s: float, *, first: bool) -> float:
-    """The seconds to rest after a comparison of so many rows. first: whether the table was never compared as a whole."""
+def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str, ForeignChanges]) -> list[str]:
+    """The tables whose mirrors another program has changed since they were compared, the one compared longest ago first."""
+
+    def waits(name: str) -> bool:
+        one = summaries.get(name)
+        if (
+            name not in state.tables
+            or not _comparable(state.tables[name])
+            or was_compared(one, foreign[name]["version"])
+        ):
+            return False
+        return one is None or one["verdict"] != "unverifiable"
+
+    return sorted(filter(waits, foreign), key=lambda name: summaries[name]["last"] if name in summaries else "")
+
+
+def _comparable(table: TableState) -> bool:
+    return table.copied and not table.stopped and bool(table.table.get("key"))
+
+
+def rest_s(verify: Verify, state: State, rows: int, took_s: float, *, soon: bool) -> float:
+    """The seconds to rest after a comparison of so many rows.
+
+    soon: whether that table was never compared as a whole, or another one does not wait for its turn.
+    """
     tables = state.tables.values()
     work = sum(table.rows_read + _TABLE_ROWS for table in tables)
     rate = work / verify.period_s * _AHEAD
-    pause_s = (rows + _TABLE_ROWS) / max(rate, _FIRST_ROWS_PER_S if first else 0.0)
+    pause_s = (rows + _TABLE_ROWS) / max(rate, _SOON_ROWS_PER_S if soon else 0.0)
     return max(took_s * (1 / verify.share - 1), pause_s - took_s)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.event_feed import KINDS, USUAL, feed_lines, names, search
+from app.view.event_feed import KINDS, USUAL, enders, feed_lines, line_of, names, search
 from engine.events import EVENTS, fields_of
 from engine.history.event_queries import Event
 from tests.unit.app.support import ago
@@ -161,6 +161,9 @@ def test_nobody_acts_on_what_is_over() -> None:
     for one, end, who in cases:
         assert [line.who for line in feed_lines([one])] == [who]
         assert [line.who for line in feed_lines([one, replace(end, ts=ago(-1))])] == ["", ""], one
+        assert end.event in enders(one)
+        opened = line_of(one, [one, replace(end, ts=ago(-1))])
+        assert (opened.seq, opened.who, opened.advice) == (one.seq, "", "")
         elsewhere = json.dumps({"table": "d.other"})
         if one.table:
             assert feed_lines([one, replace(end, ts=ago(-1), body=elsewhere)])[-1].who == who

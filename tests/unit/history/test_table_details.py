@@ -141,3 +141,14 @@ def test_events_of_a_table_include_errors_that_mention_it(run: Simulation) -> No
     later(run, "error", error="TransientError", message="a timeout")
     lines = event_queries.events(indexed(run), "shop", ["error", "chunk.failed"], table=TABLE)
     assert [(one.event, one.table) for one in lines] == [("error", None), ("chunk.failed", TABLE)]
+
+
+def test_an_event_on_its_own_is_over_like_in_the_list(run: Simulation) -> None:
+    """A failed chunk that was read since needs nobody."""
+    later(run, "chunk.failed", table=TABLE, chunks=[1], error="E", message="m")
+    for over in (False, True):
+        cursor = indexed(run)
+        (listed,) = event_queries.events(cursor, "shop", ["chunk.failed"], table=TABLE)
+        assert listed.resolved == over
+        assert event_queries.one(cursor, "shop", listed.run, listed.seq) == listed
+        later(run, "chunk.finished", table=TABLE, chunk=1, rows=1)

@@ -115,7 +115,7 @@ def test_series_end_where_the_chart_ends(tmp_path: Path) -> None:
 
 
 def test_one_event_is_found_by_its_name(tmp_path: Path) -> None:
-    """And the feed can end before a time."""
+    """And the feed can begin at a time and end before one."""
     cursor = indexed(night(tmp_path))
     found = event_queries.one(cursor, "shop", "20261121-053000-a1b2", 1)
     assert found is not None
@@ -123,3 +123,5 @@ def test_one_event_is_found_by_its_name(tmp_path: Path) -> None:
     assert event_queries.one(cursor, "shop", "nobody", 1) is None
     states = event_queries.events(cursor, "shop", ["run.state"], until=at(20))
     assert len(states) == 1
+    assert event_queries.events(cursor, "shop", ["run.state"], since=states[0].ts, until=at(20)) == states
+    assert states[0] not in event_queries.events(cursor, "shop", ["run.state"], since=at(20))

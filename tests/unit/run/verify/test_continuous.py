@@ -9,11 +9,11 @@ from engine.directory import Directory, list_text
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
-from engine.run.verify.continuous import due_ranges, forget_replaced, known_at_start, oldest, rest_s
+from engine.run.verify.continuous import due_ranges, forget_replaced, known_at_start, oldest, rest_s, written
 from engine.run.verify.recorded import forgotten, merged, planned
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verdicts import Difference, PartResult, TableResult
-from engine.verifications import Details, Summary, read_details, read_summaries, save
+from engine.verifications import Details, ForeignChanges, Summary, read_details, read_summaries, save
 from engine.verify_settings import Verify
 
 COPIED = TableState({"key": ["id"]}, {}, Coverage(runs=(Range(),)), rows_read=10_000)
@@ -45,6 +45,20 @@ def test_the_oldest_comes_first() -> None:
     assert oldest(state(), {}) is None
 
 
+def test_written_mirrors_come_first() -> None:
+    """Until all their rows were compared since, whether they differ or not; the one compared longest ago first."""
+    tables = state(a=COPIED, b=COPIED, c=replace(COPIED, coverage=Coverage()))
+    changed: ForeignChanges = {"commits": 1, "version": 7}
+    before: Summary = {**verified("2026-01-02"), "version": 6}
+    at_it: Summary = {**before, "version": 7}
+    assert written(tables, {"b": before}, dict.fromkeys("abc", changed)) == ["a", "b"]
+    assert written(tables, {"a": before, "b": before}, {"b": changed, "gone": changed}) == ["b"]
+    for done in (at_it, {**at_it, "differences": 3}, {**before, "verdict": "unverifiable"}):
+        assert written(tables, {"a": done}, {"a": changed}) == [], done  # type: ignore[dict-item]
+    for waits in ({**at_it, "level": "counts"}, {**at_it, "at": ""}, {**before, "verdict": "lagging"}):
+        assert written(tables, {"a": waits}, {"a": changed}) == ["a"], waits  # type: ignore[dict-item]
+
+
 def test_parts_are_planned_before_they_are_compared() -> None:
     """So that a large table is compared part by part, and counts as verified once all were."""
     summary, details = planned(None, NONE, RANGES, 0)
@@ -64,7 +78,7 @@ def test_parts_are_planned_before_they_are_compared() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "took_s", "first", "expected"),
+    ("rows", "took_s", "soon", "expected"),
     [
         (10_000, 1.0, False, 86_400 / 2 / 1.2 - 1),  # half of the work in half of the period, and a bit faster
         (10_000, 1.0, True, 19.0),  # at most the share
@@ -72,9 +86,9 @@ def test_parts_are_planned_before_they_are_compared() -> None:
         (0, 0.0, False, 1000 / 22_000 * 86_400 / 1.2),  # an empty table takes some of the time too
     ],
 )
-def test_it_rests(rows: int, took_s: float, first: bool, expected: float) -> None:
+def test_it_rests(rows: int, took_s: float, soon: bool, expected: float) -> None:
     """Two tables of ten thousand rows within a day, in at most a twentieth of the time."""
-    found = rest_s(Verify(period="1d"), state(a=COPIED, b=COPIED), rows, took_s, first=first)
+    found = rest_s(Verify(period="1d"), state(a=COPIED, b=COPIED), rows, took_s, soon=soon)
     assert found == pytest.approx(expected)
 
 
