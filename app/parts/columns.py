@@ -48,6 +48,13 @@ def verify() -> ColumnConfig:
     )
 
 
+def chunk() -> ColumnConfig:
+    """A column of links to the details of chunks, in a tab of their own."""
+    return st.column_config.LinkColumn(
+        help="Opens the chunk", display_text=":material/open_in_new:", width=90, alignment="center"
+    )
+
+
 def event() -> ColumnConfig:
     """A column of links to events, in a tab of their own."""
     return st.column_config.LinkColumn(

@@ -62,6 +62,11 @@ def table_address(pipeline: str, table: str) -> str:
     return address("table", pipeline=pipeline, table=table)
 
 
+def chunk_address(pipeline: str, table: str, chunk: int) -> str:
+    """The URL of a chunk's details, relative to every other page."""
+    return address("live", pipeline=pipeline, section="Chunks", table=table, chunk=str(chunk))
+
+
 def link_to_table(pipeline: str, table: str) -> None:
     """A link to a table's page."""
     query = {"pipeline": pipeline, "table": table}

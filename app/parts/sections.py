@@ -5,15 +5,15 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, home, meaning, messages, places, selection, timeline_section
+from app.parts import columns, home, meaning, messages, places, selection, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
-from app.view import binlog, chunk_counts, curves, event_feed, factor, reader_timeline, words, zone
+from app.view import chunk_counts, curves, factor, reader_timeline, words, zone
 from app.view.progress import current_reads, rows_per_s, share
 from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
-from engine.history import chunk_queries, event_queries, runs, table_queries
+from engine.history import chunk_queries, runs, table_queries
 from engine.sentences import remedy
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
@@ -36,8 +36,6 @@ _TABLE_COLUMNS = {
     "Page": columns.page(),
 }
 _TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "Last change", "Chunking")
-_EVENTS = 1000
-_CHUNK = "chunk of the clicked window"
 
 
 def overview(where: Directory) -> None:
@@ -192,51 +190,6 @@ def timeline_end(now: datetime, last: datetime) -> datetime:
     return now if (now - last).total_seconds() < 15 else last
 
 
-def watermarks(name: str, names: list[str]) -> None:
-    """The watermark windows of chunks over the binlog, widest first."""
-    left, right = st.columns([2, 1], vertical_alignment="bottom")
-    with left:
-        table = selection.named("Table", "windows-table", "all tables", names)
-    selection.default("windows-shown", 20)
-    most = right.segmented_control(
-        "Windows shown",
-        [20, 40, 80],
-        key="windows-shown",
-        bind="query-params",
-        required=True,
-        help=meaning.of("watermark", "backfill"),
-    )
-    if table is not None:
-        places.link_to_table(name, table)
-    _windows(name, table, most or 20)
-
-
-@autorefresh(5 * INTERVAL_S)
-def _windows(name: str, table: str | None, most: int) -> None:
-    if chosen := st.session_state.pop(_CHUNK, None):
-        selection.open_chunk(*chosen)
-        st.rerun()
-    found = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
-    if not found:
-        messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
-        return
-    st.caption(
-        "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so that it is "
-        "exact at its high watermark. A window of width 0 is an exact snapshot."
-    )
-    st.markdown(words.escape(binlog.note(len(found), most, table)))
-    # The number of clicks is a part of the figure's key, because an autorefresh may bring the same click again.
-    of, click = f"windows {name}", controls.clicks(f"windows {name}")
-    key = f"windows-{click}"
-
-    def clicked() -> None:
-        points = st.session_state[key]["selection"]["points"]
-        if points and controls.first_time(of, click):
-            st.session_state[_CHUNK] = binlog.chunk_of(points[0])
-
-    plot(binlog.figure(found), key, f"Watermark windows, the widest {words.size(found[0].gap_bytes)}", clicked)
-
-
 @autorefresh(5 * INTERVAL_S)
 def plan(where: Directory) -> None:
     """How each table is split and why, and how many chunks are planned so far."""
@@ -301,115 +254,3 @@ def _bounds(where: Directory) -> tuple[float, float]:
     except TidemarkError:
         return 0.05, 1000.0
     return snapshot.even_factor_lower, snapshot.even_factor_upper
-
-
-def events(name: str) -> None:
-    """The event feed, newest first, or as it was up to the event that the address names."""
-    chosen = selection.event()
-    until = None if chosen is None else _event(name, chosen)
-    left, right = st.columns([2, 1], vertical_alignment="bottom")
-    selection.default("kinds", list(event_feed.USUAL))
-    kinds = left.pills(
-        "Kinds",
-        list(event_feed.KINDS),
-        selection_mode="multi",
-        key="kinds",
-        bind="query-params",
-        wrap=True,
-        help=meaning.of("chunk", "epoch", "redump", "resnapshot", "maintenance"),
-    )
-    text = right.text_input(
-        "Contains",
-        key="contains",
-        bind="query-params",
-        placeholder="A table, a chunk, part of a sentence",
-        icon=":material/search:",
-        help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, and the journal's data of all of them",
-    )
-    _events(name, tuple(kinds), text or "", until)
-
-
-def _event(name: str, chosen: str) -> datetime | None:
-    """One event, and the journal's line. Returns the end of the feed around it; None if there is no such event."""
-    run, _, seq = chosen.rpartition(":")
-    found = event_queries.one(home.fresh(), name, run, int(seq)) if seq.isdecimal() else None
-    with st.container(border=True):
-        left, right = st.columns([4, 1], vertical_alignment="center")
-        right.button("Show all events", icon=":material/close:", on_click=selection.close_event, key="close-event")
-        if found is None:
-            left.markdown(f"**There is no event {words.escape(chosen)} here.** Its journal may have been deleted.")
-        else:
-            line = event_feed.line_of(found, _enders(name, found))
-            table = f" · {words.escape(line.table)}" if line.table else ""
-            when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
-            left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
-            if line.advice:
-                left.markdown(f"**What to do** {words.escape(line.advice)}")
-            with st.expander("Journal line", icon=":material/data_object:"):
-                st.json(found.body)
-    return None if found is None else found.ts + timedelta(minutes=1)
-
-
-def _enders(name: str, found: event_queries.Event) -> list[event_queries.Event]:
-    """The later events that may have ended what an event is about."""
-    names = event_feed.enders(found)
-    return event_queries.events(home.fresh(), name, names, table=found.table, since=found.ts) if names else []
-
-
-@st.cache_data(ttl=30, max_entries=100, show_spinner=False)
-def _older(name: str, names: tuple[str, ...], text: str, until: datetime | None) -> list[event_queries.Event]:
-    """The events whose data contain a text. Kept, because a scan of a long history is slow; the newest events are asked too."""
-    return event_queries.events(home.fresh(), name, names, text=text, until=until, limit=_EVENTS)
-
-
-@autorefresh()
-def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None) -> None:
-    cursor = home.fresh()
-    names = event_feed.names(kinds)
-    lines = event_queries.events(cursor, name, names, until=until, limit=_EVENTS)
-    older = _older(name, tuple(names), text, until) if text else []
-    found = event_feed.search(lines, older, text)
-    if not found:
-        messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
-    else:
-        rows = [
-            {
-                "Time": one.ts,
-                "Kind": one.kind,
-                "Who acts": one.who,
-                "Table": one.table,
-                "Page": places.table_address(name, one.table) if one.table else "",
-                "Event": places.address("live", pipeline=name, section="Events", event=f"{one.run}:{one.seq}"),
-                "What": one.text,
-                "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
-            }
-            for one in found[:500]
-        ]
-        took = any(row["Took"] for row in rows)
-        st.dataframe(
-            pd.DataFrame(rows),
-            hide_index=True,
-            key="events",
-            height=560 if len(rows) > 14 else "auto",
-            column_order=[name for name in rows[0] if took or name != "Took"],
-            column_config={
-                **columns.time("Time", 145),
-                "Kind": st.column_config.TextColumn(width=75),
-                "Who acts": st.column_config.TextColumn(width=95),
-                "Table": st.column_config.TextColumn(width=120),
-                "Page": columns.page(),
-                "Event": columns.event(),
-                "Took": columns.figure(width=60),
-                "What": st.column_config.TextColumn(width=520 if took else 580),
-            },
-            placeholder=words.NOTHING,
-            alt="Events, newest first",
-        )
-    read = runs.journalled(cursor, name)
-    note = f"{words.plural(read.lines, 'journal line')} read"
-    if len(lines) == _EVENTS:
-        what = "searched as they are shown, and of older ones their data" if text else "shown"
-        note += f"; the newest {_EVENTS:,} of these kinds are {what}, so lines that began earlier are incomplete"
-    if read.malformed:
-        note += f", {words.plural(read.malformed, 'line')} could not be parsed, most recently: {read.malformed_text}"
-    st.caption(words.escape(note))

@@ -10,6 +10,7 @@ from app.parts import (
     controls,
     data_light,
     destination_section,
+    event_section,
     health_strip,
     home,
     membership,
@@ -19,6 +20,7 @@ from app.parts import (
     sections,
     selection,
     spoken,
+    watermark_section,
     welcome,
 )
 from app.parts.autorefresh import autorefresh
@@ -105,12 +107,14 @@ def body(where: Directory) -> None:
         "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
-        "Watermarks": lambda: sections.watermarks(name, [plan.table for plan in home.ask(table_queries.plans, name)]),
+        "Watermarks": lambda: watermark_section.show(
+            name, [plan.table for plan in home.ask(table_queries.plans, name)]
+        ),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
         "Tables": lambda: membership.section(where),
         "Destination": lambda: destination_section.section(where),
-        "Events": lambda: sections.events(name),
+        "Events": lambda: event_section.show(name),
         "Spec": lambda: spec_section(where),
     }
     for title, tab in tabs.items():

@@ -51,10 +51,7 @@ def figure(windows: Sequence[Window]) -> Figure:
         "text": [words.plural(w.changes, "change") for w, _, _ in known],
         "textposition": "outside",
         "cliponaxis": False,
-        "customdata": [
-            [w.low, w.high, "over several files" if w.gap_bytes is None else words.size(w.gap_bytes), w.table, w.chunk]
-            for w, _, _ in known
-        ],
+        "customdata": [[w.low, w.high, _gap(w), w.table, w.chunk] for w, _, _ in known],
         "hovertemplate": "%{y}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>gap %{customdata[2]}, %{text}<extra></extra>",
     }
     y_axis = {"autorange": "reversed", "automargin": True, "type": "category"}
@@ -64,6 +61,25 @@ def figure(windows: Sequence[Window]) -> Figure:
             70 + 22 * max(len(names), 2), showlegend=False, xaxis=_bytes_axis(starts, begins, ends), yaxis=y_axis
         ),
     }
+
+
+def rows(windows: Sequence[Window]) -> list[dict[str, Any]]:
+    """The windows as the rows of a table."""
+    return [
+        {
+            "Table": w.table,
+            "Chunk": w.chunk,
+            "Low watermark": w.low,
+            "High watermark": w.high,
+            "Gap": _gap(w),
+            "Changes": words.count(w.changes),
+        }
+        for w in windows
+    ]
+
+
+def _gap(window: Window) -> str:
+    return "over several files" if window.gap_bytes is None else words.size(window.gap_bytes)
 
 
 def chunk_of(point: Mapping[str, Any]) -> tuple[str, int] | None:

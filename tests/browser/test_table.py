@@ -113,6 +113,9 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
         rows.click(position=place)
     expect(opened.value).to_have_url(re.compile(r"/table\?pipeline=shop&table=shop\.%2Aodd%2A"))
     page.goto(f"{url}/live?pipeline=shop&section=Chunks&table=shop.customers")
+    expect(
+        page.locator("[data-test-script-state=notRunning]")
+    ).to_be_visible()  # see `app.parts.selection.keep_address`
     page.get_by_role("link", name="Table page").click()
     expect(page).to_have_url(re.compile(r"/table\?pipeline=shop&table=shop.customers$"))
     chosen = page.get_by_role("combobox", name="Table")
@@ -122,6 +125,7 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
     expect(page.get_by_role("group", name="Chunk map").get_by_role("button")).to_have_count(4)
     expect(page).to_have_url(re.compile(r"/live\?(.*&)?pipeline=shop&"))
     expect(chosen).to_have_value("shop.customers")
+    expect(page.locator("[data-test-script-state=notRunning]")).to_be_visible()
     page.get_by_role("link", name="Table page").click()
     drawn(page)
     page.get_by_role("link", name="Events of this table").click()

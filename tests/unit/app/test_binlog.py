@@ -1,6 +1,6 @@
 """Watermark windows on one axis of bytes."""
 
-from app.view.binlog import axis, chunk_of, figure, note, place
+from app.view.binlog import axis, chunk_of, figure, note, place, rows
 from engine.history.chunk_queries import Window
 
 
@@ -31,6 +31,15 @@ def test_a_click_on_a_bar_names_its_chunk() -> None:
     (bars,) = figure([Window("d.t", 3, "b.000001:8", "b.000001:50", 42, 2)])["data"]
     assert chunk_of({"customdata": bars["customdata"][0]}) == ("d.t", 3)
     assert chunk_of({}) is None
+
+
+def test_the_windows_are_a_table_too() -> None:
+    """With those whose positions cannot be drawn."""
+    (wide, unknown) = rows(
+        [Window("d.t", 3, "b.000001:8", "b.000002:50", None, 2), Window("d.t", 4, "?", "?", 0, 1200)]
+    )
+    assert list(wide.values()) == ["d.t", 3, "b.000001:8", "b.000002:50", "over several files", "2"]
+    assert (unknown["Chunk"], unknown["Gap"], unknown["Changes"]) == (4, "0 B", "1.2k")
 
 
 def test_the_note_says_whether_windows_are_left_out() -> None:
