@@ -1,6 +1,7 @@
 """Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
 
-In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.outage`).
+In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.outage`). When it has
+connected, it measures as often, until nothing is outstanding or two seconds are over.
 
 Lag in seconds uses the server's clock: now minus the commit time of the last transaction committed here. It is 0 when nothing is
 outstanding, because no traffic is not lag. `run.observe.retention` computes the retention left.
@@ -87,6 +88,7 @@ class LagMonitor:
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
+        self._due_s = self._soon_until_s = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
         self._thread.start()
@@ -99,17 +101,11 @@ class LagMonitor:
 
     def _watch(self) -> None:
         connection: Connection | None = None
-        due_s = 0.0
         while not self._closing.is_set():
             began, pause_s = clock.monotonic_s(), _PING_S
             try:
                 connection = self._pinged(connection)
-                if began >= due_s:
-                    due_s = began + INTERVAL_S
-                    with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
-                        measured = self.measure(connection)
-                    self._journal.write(measured)
-                    self._helpers.succeeded("monitor")
+                self._measure_if_due(connection, began)
                 self._away.back(MONITOR)
             except TidemarkError as error:
                 connection = None
@@ -127,10 +123,23 @@ class LagMonitor:
         if connection is not None:
             connection.close()
 
+    def _measure_if_due(self, connection: Connection, now_s: float) -> None:
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + INTERVAL_S
+        with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
+            measured = self.measure(connection)
+        self._journal.write(measured)
+        self._helpers.succeeded("monitor")
+        if measured.lag_bytes != 0 and now_s < self._soon_until_s:
+            self._due_s = now_s + _PING_S
+
     def _pinged(self, connection: "Connection | None") -> Connection:
         """A connection on which the source has just answered."""
         with self._question(PATIENCE_S):
-            connection = connection or open_connection(self._endpoint)
+            if connection is None:
+                connection = open_connection(self._endpoint)
+                self._soon_until_s = clock.monotonic_s() + INTERVAL_S
             query(connection, "SELECT 1")
         return connection
 
