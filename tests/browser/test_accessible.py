@@ -108,6 +108,16 @@ def test_a_change_of_the_state_is_announced(simulated: Console, open_page: OpenP
     expect(region).to_have_text("shop: running")
 
 
+def step(page: Page, key: str) -> None:
+    """Press an arrow key in a data frame, and wait until the focus has followed the selection."""
+    before = page.evaluate("document.activeElement.id")
+    page.keyboard.press(key)
+    page.wait_for_function(
+        "before => { const id = document.activeElement.id; return id !== before && id.startsWith('glide-cell') }",
+        arg=before,
+    )
+
+
 def test_the_link_of_a_row_is_opened_with_the_keyboard(simulated: Console, open_page: OpenPage) -> None:
     """In the event feed, as in every other table: with the arrow keys and Enter."""
     page = open_page(f"{simulated.url}/live?pipeline=crm&section=Events")
@@ -117,13 +127,11 @@ def test_the_link_of_a_row_is_opened_with_the_keyboard(simulated: Console, open_
     rows.locator("canvas").first.focus()
     focused = page.locator("td[role=gridcell]:focus")
     for key in ("ArrowDown", *["ArrowRight"] * 4):
-        page.keyboard.press(key)
-        page.wait_for_timeout(200)  # the focus follows the selection
+        step(page, key)
     for _ in range(20):
         if focused.inner_text().startswith("table?"):
             break
-        page.keyboard.press("ArrowDown")
-        page.wait_for_timeout(200)
+        step(page, "ArrowDown")
     with page.context.expect_page() as opened:
         page.keyboard.press("Enter")
     expect(opened.value).to_have_url(re.compile(r"/table\?pipeline=crm&table=crm\.contacts"))
