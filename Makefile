@@ -6,7 +6,7 @@ READY := .venv/.ready
 export PYTHONDONTWRITEBYTECODE :=
 
 # Pages have little time to answer, so most browser tests run before the tests that use Spark.
-ALONE := tests/browser -m "not slow"
+ALONE := tests/browser --ignore tests/browser/test_story.py -n 2 --dist worksteal
 TOGETHER := tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
