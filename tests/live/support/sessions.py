@@ -15,6 +15,7 @@ from tests.servers.spark import Cluster, ConnectServer, Daemon
 SESSIONS = ("local", "standalone", "connect")
 READERS = 2
 """The number of readers in every session here."""
+_PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,9 @@ class Session:
             return
         with _Loss(pipeline, self.victim) as loss:
             yield
+            deadline = time.monotonic() + _PATIENCE_S
+            while not loss.hit and time.monotonic() < deadline:  # on a busy machine the copy takes longer than the load
+                time.sleep(0.1)
             assert loss.hit, "no task was lost"
 
 
