@@ -22,10 +22,10 @@ export default function () {
     for (const kind of ["keydown", "pointerdown"]) document.addEventListener(kind, use, { once: true, capture: true })
     const take = tries => {
       if (used) return
-      const body = bodies().find(one => !before.includes(one))
+      const body = bodies().find(one => !before.includes(one)), at = document.activeElement
       // Buttons may be drawn before fields: one that confirms must not have the focus before the reason can be entered.
       const first = body?.querySelector("input, textarea") ?? (tries > 80 ? null : body?.querySelector("button"))
-      if (first !== document.activeElement) first?.focus({ preventScroll: true })
+      if (at !== first && !(body?.contains(at) && at.matches("input, textarea"))) first?.focus({ preventScroll: true })
       if (tries) setTimeout(take, 50, tries - 1)
     }
     take(100) // its fields may be replaced until it is in place, also after the first one has the focus
