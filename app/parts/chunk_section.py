@@ -39,7 +39,7 @@ def show(name: str) -> None:
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     with left:
-        table = selection.table(list(planned), usual=next(iter(planned)))
+        table = selection.table(list(planned), usual=next(iter(planned)), on_change=_close_chunk)
     if table is None:
         messages.nothing("Choose a table", "The table in the address is not captured by this pipeline.")
         return
@@ -90,6 +90,12 @@ def show(name: str) -> None:
             with st.popover("Link", icon=":material/link:", type="tertiary"):
                 st.code(places.address(st.context.url, pipeline=name, section="Chunks", table=table, chunk=str(chosen)))
         _facts(name, table, chosen, planned[table].chunk_key)
+
+
+def _close_chunk() -> None:
+    """Choose no chunk: the number was one of the table before."""
+    selection.close_chunk()
+    st.session_state.pop(_PICKED, None)
 
 
 def _open_tile(name: str, table: str) -> str:

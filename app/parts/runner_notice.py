@@ -3,6 +3,7 @@
 import streamlit as st
 
 from app.parts import controls, home, messages, places
+from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import Runner, away_line, startup_line, troubles
 from engine import clock
@@ -89,6 +90,14 @@ def brief(where: Directory, runner: Runner) -> None:
         text = f"No runner is alive ({runner.style.label}). {words.escape((runner.error or {}).get('message', ''))}"
         st.markdown(f":{runner.style.colour}[{runner.style.icon} {text}]", width="content")
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+
+
+@autorefresh()
+def notices(where: Directory) -> None:
+    """What a page about a part of the pipeline says of the runner: an outage of the source, and `brief`."""
+    runner = home.runner(where)
+    away(where, runner)
+    brief(where, runner)
 
 
 def _failed(where: Directory, runner: Runner) -> None:

@@ -4,7 +4,7 @@ An address that names no pipeline, or one that does not exist, opens none: an op
 tables may have the same names. Who comes from another page of the same tab keeps the pipeline.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
@@ -118,9 +118,12 @@ def unselected() -> None:
     messages.nothing("Choose a pipeline", why)
 
 
-def table(names: Sequence[str], *, usual: str | None) -> str | None:
-    """Select a table; None if the URL names one that is not there. usual: if the URL names none; None: the operator must choose."""
-    return _chosen("Table", _TABLE, names, usual)
+def table(names: Sequence[str], *, usual: str | None, on_change: Callable[[], None] | None = None) -> str | None:
+    """Select a table; None if the URL names one that is not there.
+
+    usual: if the URL names none; None: the operator must choose. on_change: called when another one is chosen.
+    """
+    return _chosen("Table", _TABLE, names, usual, on_change=on_change)
 
 
 def named(
@@ -215,6 +218,14 @@ def open_chunk(table: str, number: int) -> None:
     """Choose a chunk, and the section that shows it. The whole page must run again."""
     st.session_state[_TABLE], st.session_state["chunk"], st.session_state[_SECTION] = table, number, "Chunks"
     st.query_params["chunk"] = str(number)
+
+
+def close_chunk() -> None:
+    """Choose no chunk."""
+    if "chunk" not in st.session_state:  # its field was not drawn yet, and would take the value of the URL
+        st.query_params.pop("chunk", None)
+        _seed()
+    st.session_state["chunk"] = None
 
 
 def close_event() -> None:

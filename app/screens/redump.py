@@ -34,14 +34,6 @@ def _key(kind: str, of: str) -> str:
     return str((kind, of))
 
 
-@autorefresh()
-def notices(where: Directory) -> None:
-    """Why a redump would wait now, if it would."""
-    runner = home.runner(where)
-    runner_notice.away(where, runner)
-    runner_notice.brief(where, runner)
-
-
 def request_form(plans: Sequence[table_queries.Plan]) -> Request:
     """The form for the request."""
     selection.default("part", "Chunks")
@@ -56,11 +48,18 @@ def request_form(plans: Sequence[table_queries.Plan]) -> Request:
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
         with left:
-            table = selection.table([plan.table for plan in plans], usual=plans[0].table if len(plans) == 1 else None)
+            usual = plans[0].table if len(plans) == 1 else None
+            table = selection.table([plan.table for plan in plans], usual=usual, on_change=_empty_fields)
         with right:
             _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
     st.caption(_HELP[part or "Chunks"])
     return entered()
+
+
+def _empty_fields() -> None:
+    """Empty the fields that belong to a table: those of one must never redump a part of another."""
+    for field in ("chunks", "lower", "upper", "keys"):
+        st.session_state[field] = _EMPTY[field]
 
 
 def entered() -> Request:
@@ -87,23 +86,27 @@ def _part(part: str, key: str) -> None:
         selection.note("keys", text if len(text) <= _ADDRESS else "")
 
 
-def dry_run(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
-    """The dry run of the request; None, with the reason shown, if it is incomplete or fails. plan: of its table."""
+def counted(where: Directory, request: Request) -> dict[str, Any] | None:
+    """The dry run of this request, if it was made."""
+    known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
+    return known[1] if known is not None and known[0] == request else None
+
+
+def count(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
+    """Make the dry run; None, with the reason shown, if the request is incomplete or it fails. plan: of its table."""
     numeric = plan is not None and plan.distribution_factor is not None
     if fault := redump_form.missing(request, numeric=numeric):
         st.info(fault, icon=":material/edit:")
         return None
-    known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
-    if known is None or known[0] != request:
-        try:
-            with st.spinner("Counting the affected rows"):
-                document = json.dumps(redump_form.document(request))
-                known = request, engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
-        except TidemarkError as problem:
-            messages.error(problem)
-            return None
-        st.session_state[_key(_DRY_RUN, where.root.name)] = known
-    return known[1]
+    try:
+        with st.spinner("Counting the affected rows"):
+            document = json.dumps(redump_form.document(request))
+            answer = engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return None
+    st.session_state[_key(_DRY_RUN, where.root.name)] = request, answer
+    return answer
 
 
 def affected(where: Directory, found: dict[str, Any], key: str) -> None:
@@ -231,7 +234,7 @@ def page() -> None:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
         return
     names = [plan.table for plan in plans]
-    notices(where)
+    runner_notice.notices(where)
     request = request_form(plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)
@@ -240,10 +243,15 @@ def page() -> None:
         commands(where, names)
         return
     plan = next((plan for plan in plans if plan.table == request.table), None)
-    answer = dry_run(where, request, plan)
+    answer, body = counted(where, request), None
+    if answer is None:
+        body = st.empty()  # the rows of the request before disappear at once, and its button
+        with body.container():
+            answer = count(where, request, plan)
     if answer is not None:
-        affected(where, answer, plan.chunk_key if plan is not None else "")
-        send_form(where, request, answer)
+        with st.container() if body is None else body.container():
+            affected(where, answer, plan.chunk_key if plan is not None else "")
+            send_form(where, request, answer)
     commands(where, names)
 
 

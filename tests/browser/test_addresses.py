@@ -80,3 +80,20 @@ def test_a_bar_of_a_window_opens_its_chunk(simulated: Console, open_page: OpenPa
     expect(page.get_by_text("Watermarks and backfill")).to_be_visible()
     expect(page).to_have_url(re.compile(r"(?=.*section=Chunks)(?=.*chunk=\d)"))
     healthy(page)
+
+
+def test_fields_of_one_table_are_empty_for_another(simulated: Console, open_page: OpenPage) -> None:
+    """A chunk of one table must not be redumped in another, also if the address names a table that is gone."""
+    for address in ("redump?pipeline=shop&{}&chunks=5", "live?pipeline=shop&section=Chunks&{}&chunk=5"):
+        field = "Chunks" if address.startswith("redump") else re.compile("^Chunk, ")
+        for table in ("table=shop.orders", "table=shop.gone"):
+            page = open_page(f"{simulated.url}/{address.format(table)}")
+            chosen = page.get_by_role("combobox", name="Table", exact=True)
+            if table.endswith("orders"):
+                expect(page.get_by_label(field, exact=True)).to_have_value("5")
+            chosen.click()
+            page.get_by_role("option", name="shop.customers", exact=True).click()
+            expect(page).to_have_url(re.compile("table=shop.customers"))
+            expect(page.get_by_label(field, exact=True)).to_have_value("")
+            expect(page).not_to_have_url(re.compile(r"chunks?=\d"))
+            healthy(page)
