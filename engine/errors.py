@@ -34,7 +34,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
 
 import errno
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypedDict
 
 from engine.redaction import redact
@@ -260,3 +260,19 @@ def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     """The inverse of `TidemarkError.as_dict`."""
     kind = ERRORS.get(record["error"], TidemarkError)
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
+
+
+_NAMED = 20
+"""The most tables that a hint names."""
+
+
+def unknown_tables(unknown: Iterable[str], known: Collection[str]) -> tuple[str, str]:
+    """The message and the hint of an error about tables that a pipeline does not have."""
+    names = sorted(known)
+    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
+    hint = (
+        f"Its tables are {', '.join(names[:_NAMED])}{more}."
+        if names
+        else "It has no table yet: wait until it has planned one."
+    )
+    return f"The pipeline has no table {', '.join(unknown)}.", hint

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.wording import NOTHING, count, duration, plural, rows_differ
+from engine.wording import NOTHING, count, duration, plural, rows_differ, size
 
 Event = Mapping[str, Any]
 
@@ -260,6 +260,10 @@ def _planned(event: Event) -> str:
     return f"about {plural(about, 'chunk')}" if isinstance(about, int) else "chunks while the table is read"
 
 
+def _less(saved_bytes: int) -> str:
+    return f"{size(abs(saved_bytes))} {'less' if saved_bytes >= 0 else 'more'}"
+
+
 def _committed(event: Event) -> int:
     ranges = event.get("chunks")
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
@@ -295,7 +299,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     ),
     "sink.maintained": lambda e: (
         f"Maintenance ({e.get('step')}): {plural(e.get('removed_files') or 0, 'file')} became "
-        f"{count(e.get('added_files'))}, {count((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))} bytes less"
+        f"{count(e.get('added_files'))}, {_less((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))}"
     ),
     "table.verified": lambda e: (
         f"Verification: {rows_differ(e['differences'])}"

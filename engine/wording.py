@@ -43,3 +43,12 @@ def _short(value: float) -> str:
     if abs(value) >= 100 or value == int(value):
         return f"{value:.0f}"
     return f"{value:.1f}".removesuffix(".0") if abs(value) >= 0.05 else f"{value:.2f}"
+
+
+def size(value: float | None) -> str:
+    """`12 KB`, `1.4 GB`: powers of 1000."""
+    if value is None:
+        return NOTHING
+    text = count(value)
+    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
+    return f"{number} {unit}B"

@@ -49,7 +49,7 @@ def _event(name: str, chosen: str) -> datetime | None:
         if found is None:
             left.markdown(f"**There is no event {words.escape(chosen)} here.** Its journal may have been deleted.")
         else:
-            line = event_feed.line_of(found, _enders(name, found))
+            line = event_feed.line_of(found, _others(name, found))
             table = f" · {words.escape(line.table)}" if line.table else ""
             when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
             left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
@@ -60,10 +60,13 @@ def _event(name: str, chosen: str) -> datetime | None:
     return None if found is None else found.ts + timedelta(minutes=1)
 
 
-def _enders(name: str, found: event_queries.Event) -> list[event_queries.Event]:
-    """The later events that may have ended what an event is about."""
+def _others(name: str, found: event_queries.Event) -> list[event_queries.Event]:
+    """The other events that say how it went on."""
+    cursor = home.fresh()
+    if command := event_feed.command_of(found):
+        return event_queries.events(cursor, name, event_feed.KINDS["Commands"], text=command)
     names = event_feed.enders(found)
-    return event_queries.events(home.fresh(), name, names, table=found.table, since=found.ts) if names else []
+    return event_queries.events(cursor, name, names, table=found.table, since=found.ts) if names else []
 
 
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)

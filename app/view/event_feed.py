@@ -81,10 +81,15 @@ def enders(event: Event) -> list[str]:
     return _ENDERS[matter[0]] if matter else []
 
 
-def line_of(event: Event, later: Sequence[Event]) -> FeedLine:
-    """One event as it is now: nobody must act if a later event has ended what it is about (`enders`)."""
+def command_of(event: Event) -> str | None:
+    """The id of the command that an event is about."""
+    return str(_body(event).get("id") or "") or None if event.event in KINDS["Commands"] else None
+
+
+def line_of(event: Event, others: Sequence[Event]) -> FeedLine:
+    """The line of one event as it is now. others: later events that may end what it is about, or those of the same command."""
     own = (event.run, event.seq)
-    others = [one for one in later if (one.run, one.seq) != own]
+    others = [one for one in others if (one.run, one.seq) != own]
     return next(line for line, events in _lines_of([event, *others]) if own in events)
 
 
@@ -194,7 +199,9 @@ def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
     why = f": {body['reason']}" if body.get("reason") else ""
     outcome = "refused" if refused else "done" if done else "accepted"
     message = f" ({refused.get('message')})" if refused else ""
-    text = f"{str(body.get('verb') or 'command').replace('-', ' ').capitalize()}{who}{why} – {outcome}{message}"
+    what = f" {body['what']}" if body.get("what") else ""
+    verb = str(body.get("verb") or "command").replace("-", " ").capitalize()
+    text = f"{verb}{what}{who}{why} – {outcome}{message}"
     seconds = done.get("duration_s") if done else None
     return FeedLine(first.ts, "Commands", "", text, seconds, "gray", first.run, first.seq)
 

@@ -61,7 +61,10 @@ def steps(
             before = image
         if kind in _TITLES:
             title, colour = _TITLES[kind]
-            title = f"{title} by a redump" if row.get("_tm_redump") else title
+            if row.get("_tm_redump"):
+                # It writes every row as an insert, also one that did not change.
+                again = kind == "+I" and (number == 0 or before is not None)
+                title, colour = (_AGAIN, "blue") if again else (f"{title} by a redump", colour)
             after = None if kind == "-D" else image
             note = asked.get(str(row.get("_tm_redump")), "")
             found.append(Step(title, colour, row.get("_tm_ts"), _place(row), note, _difference(before, after)))
@@ -97,6 +100,7 @@ def summary(life: Sequence[Step]) -> str:
 
 _KEPT = "There before the oldest change that is kept"
 _COPIED, _THERE, _GONE = "There before the copy", "Now in the mirror", "Not in the mirror now"
+_AGAIN = "Read again by a redump"
 _TITLES = {"+I": ("Inserted", "green"), "+U": ("Updated", "orange"), "-D": ("Deleted", "red")}
 
 

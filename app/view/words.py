@@ -5,9 +5,9 @@ from datetime import datetime
 
 from app.view import zone
 from app.view.hints import for_console
-from engine.wording import NOTHING, count, duration, plural
+from engine.wording import NOTHING, count, duration, plural, size
 
-__all__ = ["NOTHING", "count", "duration", "plural"]
+__all__ = ["NOTHING", "count", "duration", "plural", "size"]
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()<>#+\-.!|~$:@^=])")
 
 
@@ -28,15 +28,6 @@ def three_parts(message: str, detail: str = "", hint: str = "") -> str:
     if hint:
         text += f"\n\n**What to do** {escape(for_console(hint))}"
     return text
-
-
-def size(value: float | None) -> str:
-    """`12 KB`, `1.4 GB`: powers of 1000."""
-    if value is None:
-        return NOTHING
-    text = count(value)
-    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
-    return f"{number} {unit}B"
 
 
 def percent(share: float | None) -> str:

@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.directory import Directory
-from engine.errors import DestinationError, SpecError
+from engine.errors import DestinationError, SpecError, unknown_tables
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.settings import Spec
@@ -42,9 +42,8 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
     state = Ledger(directory.ledger).state
     known = state.tables if state else {}
     if unknown := [name for name in tables if name not in known]:
-        raise SpecError(
-            f"The pipeline has no table {', '.join(unknown)}.", hint=f"It has {', '.join(sorted(known)) or 'none'}."
-        )
+        message, hint = unknown_tables(unknown, known)
+        raise SpecError(message, hint=hint)
     if state is None:
         return []
     wanted = tables or sorted(known)

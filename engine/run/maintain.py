@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.directory import Directory
-from engine.errors import SpecError
+from engine.errors import SpecError, unknown_tables
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
@@ -47,10 +47,8 @@ def _tables(arguments: Any, state: State) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError("It does not say which tables: a list of full names (database.table).")
     if unknown := [name for name in names if name not in state.tables]:
-        raise SpecError(
-            f"The pipeline has no table {', '.join(unknown)}.",
-            hint=f"It has {', '.join(sorted(state.tables)) or 'none'}.",
-        )
+        message, hint = unknown_tables(unknown, state.tables)
+        raise SpecError(message, hint=hint)
     return tuple(dict.fromkeys(names))
 
 

@@ -27,7 +27,7 @@ from engine import clock
 from engine.capture.binlog.position_search import Binlog
 from engine.destination.change_log import packed, unpacked
 from engine.directory import Directory
-from engine.errors import SourceLostError, SpecError
+from engine.errors import SourceLostError, SpecError, unknown_tables
 from engine.run.audit.audit_range import Known, Stretch, border, check_available, known_of, later, parsed, stretch
 from engine.run.audit.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
 from engine.run.audit.audit_sample import sampled
@@ -122,10 +122,8 @@ def _require_between(
 
 def _names(known: Known, tables: Sequence[str]) -> list[str]:
     if unknown := [name for name in tables if name not in known.state.tables]:
-        raise SpecError(
-            f"The pipeline has no table {', '.join(unknown)}.",
-            hint=f"It has {', '.join(sorted(known.state.tables)) or 'none'}.",
-        )
+        message, hint = unknown_tables(unknown, known.state.tables)
+        raise SpecError(message, hint=hint)
     return sorted(set(tables) or known.state.tables)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from engine import formats
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
-from engine.errors import SpecError
+from engine.errors import SpecError, unknown_tables
 from engine.events import ChunkFinished, Event, RunStarted, TablePlanned
 from engine.journal.event_lines import event_from
 from engine.journal.parts import Part, parts_in
@@ -135,9 +135,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _wrong("It does not say which tables: a list of full names, empty for all.")
     if unknown := sorted(set(names) - set(tables)):
-        raise _wrong(
-            f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
-        )
+        raise _wrong(*unknown_tables(unknown, tables))
     parts = {name: arguments[name] for name in ("chunks", "range", "keys") if arguments.get(name) is not None}
     if not parts:
         return Redump(identity, path, tuple(names))

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine.decode.schema import Table, table_from_dict
 from engine.directory import Directory
-from engine.errors import SpecError
+from engine.errors import SpecError, unknown_tables
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.source.catalog import BY_GLOBS, Membership
@@ -84,9 +84,7 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
     if gone := [name for name in change.tables if state and name in state.removed]:
         raise _wrong(f"{', '.join(gone)} was removed already.", "What was kept of it can be deleted by hand.")
     if unknown := [name for name in change.tables if name not in tables]:
-        raise _wrong(
-            f"The pipeline has no table {', '.join(unknown)}.", f"It has {', '.join(sorted(tables)) or 'none'}."
-        )
+        raise _wrong(*unknown_tables(unknown, tables))
     if not set(tables) - set(change.tables):
         raise _wrong("No table would be left.", "Stop the pipeline instead: tidemark stop SPEC")
 

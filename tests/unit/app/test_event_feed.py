@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.view.event_feed import KINDS, USUAL, enders, feed_lines, line_of, names, search
+from app.view.event_feed import KINDS, USUAL, command_of, enders, feed_lines, line_of, names, search
 from engine.events import EVENTS, fields_of
 from engine.history.event_queries import Event
 from tests.unit.app.support import ago
@@ -31,6 +31,18 @@ def test_a_command_is_one_line_with_its_duration() -> None:
     assert (line.text, line.duration_s) == ("Pause by dba: backup – done", 0.4)
     (refused,) = feed_lines([event(1, "command.refused", 0.0, **command, message="not running")])
     assert (refused.text, refused.tone) == ("Pause by dba: backup – refused (not running)", "gray")
+
+
+def test_a_command_says_what_it_is_about() -> None:
+    """Also the event of its end, opened on its own."""
+    accepted = event(
+        1, "command.accepted", 2, id="1", verb="redump", actor="ada", reason="totals", what="chunk 3 of d.t"
+    )
+    done = event(2, "command.done", 1, id="1", verb="redump", duration_s=0.5)
+    for opened in (accepted, done):
+        assert command_of(opened) == "1"
+        assert line_of(opened, [accepted, done]).text == "Redump chunk 3 of d.t by ada: totals – done"
+    assert command_of(event(1, "error", id="1")) is None
 
 
 def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:

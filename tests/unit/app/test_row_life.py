@@ -37,6 +37,17 @@ def test_each_change_is_a_difference() -> None:
     assert found[3].values[1] == ("status", None, "again")
 
 
+def test_a_redump_inserts_only_what_was_not_there() -> None:
+    """It writes every row that it reads as an insert. Without an earlier change, the log does not say whether it was there."""
+    first = [entry("+I", "new", _tm_redump="cmd"), entry("mirror", "new")]
+    later = [entry("+I", "old"), entry("+I", "new", _tm_redump="cmd"), entry("mirror", "new")]
+    for rows, titles in ((first, []), (later, ["Inserted"])):
+        found = steps(rows, COLUMNS)
+        assert found is not None
+        assert [step.title for step in found] == [*titles, "Read again by a redump", "Now in the mirror"]
+        assert ("status", "old" if titles else None, "new") in found[-2].values
+
+
 def test_a_row_that_is_gone_or_never_changed() -> None:
     """A deleted row is not in the mirror; one without changes is only there."""
     gone = steps([entry("+I", "new"), entry("-D", "new")], COLUMNS) or []
