@@ -87,10 +87,11 @@ def draw_answer(where: Directory, *question: object) -> None:
             "Parquet", lambda: _parquet(result), "answer.parquet", "application/vnd.apache.parquet", key="pq"
         )
     st.dataframe(
-        result.rows,
+        queries.exact(result.rows),
         hide_index=True,
         key="answer-rows",
         height=460 if result.rows.num_rows > 11 else "auto",
+        column_config={name: st.column_config.NumberColumn(format="plain") for name in queries.floats(result.rows)},
         placeholder="NULL",
         alt="Answer",
     )

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import pyarrow as pa
+
 from app.view import words
 
 
@@ -78,3 +80,16 @@ def note(rows: int, seconds: float, *, more: bool) -> str:
 def key_of(values: Sequence[str | None]) -> tuple[str, ...] | None:
     """The values of a key; None if one is missing."""
     return None if any(value in (None, "") for value in values) else tuple(map(str, values))
+
+
+def exact(rows: pa.Table) -> pa.Table:
+    """An answer with times as text: a data frame shows them without fractions of a second."""
+    for number, field in enumerate(rows.schema):
+        if pa.types.is_timestamp(field.type) or pa.types.is_time(field.type):
+            rows = rows.set_column(number, field.name, rows.column(number).cast(pa.string()))
+    return rows
+
+
+def floats(rows: pa.Table) -> list[str]:
+    """The columns of an answer with floating-point numbers, which a data frame rounds to four decimals."""
+    return [field.name for field in rows.schema if pa.types.is_floating(field.type)]
