@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Runners and readers are started by the thousand: none shall compile the sources anew, whatever the environment says.
 export PYTHONDONTWRITEBYTECODE :=
 
-# Pages have little time to answer, so most browser tests run before the tests that use Spark.
+# Pages have little time to answer, so all browser tests but the story, which has more, run before the tests that use Spark.
 ALONE := tests/browser --ignore tests/browser/test_story.py -n 2 --dist worksteal
 TOGETHER := tests/live tests/powercut tests/servers tests/browser/test_story.py -n 2 --dist worksteal
 

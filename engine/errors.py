@@ -39,6 +39,8 @@ from typing import Any, TypedDict
 
 from engine.redaction import redact
 
+_MOST_TABLES = 20
+"""The most tables that a hint names."""
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FULL_TEXT = re.compile(
     r"(?i)No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b|\b(?:os error|errno) (?:28|122)\b"
@@ -262,17 +264,13 @@ def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
 
 
-_NAMED = 20
-"""The most tables that a hint names."""
-
-
-def unknown_tables(unknown: Iterable[str], known: Collection[str]) -> tuple[str, str]:
-    """The message and the hint of an error about tables that a pipeline does not have."""
+def unknown_tables(unknown: Iterable[str], known: Collection[str], detail: str = "") -> SpecError:
+    """The error about tables that a pipeline does not have. detail: what it means for the data."""
     names = sorted(known)
-    more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    hint = (
-        f"Its tables are {', '.join(names[:_NAMED])}{more}."
-        if names
-        else "It has no table yet: wait until it has planned one."
+    more = f" and {len(names) - _MOST_TABLES:,} more" if len(names) > _MOST_TABLES else ""
+    hint = f"Its tables are {', '.join(names[:_MOST_TABLES])}{more}."
+    return SpecError(
+        f"The pipeline has no table {', '.join(unknown)}.",
+        detail=detail,
+        hint=hint if names else "It has no table yet: wait until it has planned one.",
     )
-    return f"The pipeline has no table {', '.join(unknown)}.", hint

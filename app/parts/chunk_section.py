@@ -94,7 +94,7 @@ def show(name: str) -> None:
 
 def _close_chunk() -> None:
     """Choose no chunk: the number was one of the table before."""
-    selection.close_chunk()
+    selection.empty("chunk", None)
     st.session_state.pop(_PICKED, None)
 
 

@@ -220,12 +220,12 @@ def open_chunk(table: str, number: int) -> None:
     st.query_params["chunk"] = str(number)
 
 
-def close_chunk() -> None:
-    """Choose no chunk."""
-    if "chunk" not in st.session_state:  # its field was not drawn yet, and would take the value of the URL
-        st.query_params.pop("chunk", None)
+def empty(key: str, value: str | None) -> None:
+    """Empty a field that is bound to the URL, also one that is not drawn yet: it would take the value of the URL."""
+    if key not in st.session_state:
+        st.query_params.pop(key, None)
         _seed()
-    st.session_state["chunk"] = None
+    st.session_state[key] = value
 
 
 def close_event() -> None:

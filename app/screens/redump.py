@@ -59,7 +59,7 @@ def request_form(plans: Sequence[table_queries.Plan]) -> Request:
 def _empty_fields() -> None:
     """Empty the fields that belong to a table: those of one must never redump a part of another."""
     for field in ("chunks", "lower", "upper", "keys"):
-        st.session_state[field] = _EMPTY[field]
+        selection.empty(field, _EMPTY[field])
 
 
 def entered() -> Request:

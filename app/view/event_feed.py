@@ -78,7 +78,7 @@ def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
 def enders(event: Event) -> list[str]:
     """The names of the events that may end what this one is about; none if nothing does."""
     matter = _matter(event.event, _body(event))
-    return _ENDERS[matter[0]] if matter else []
+    return [name for name, firsts in _ENDS.items() if matter and matter[0] in firsts]
 
 
 def command_of(event: Event) -> str | None:
@@ -147,28 +147,24 @@ def _matter(event: str, body: Mapping[str, Any]) -> tuple[str, ...] | None:
     return None
 
 
-_ENDERS = {
-    "alert": ["alert.cleared"],
-    "source": ["source.back", "run.started", "run.ended"],
-    "run": ["run.started"],
-    "table": ["table.state"],
-    "verified": ["table.verified", "table.state"],
+_ENDS = {
+    "alert.cleared": ("alert",),
+    "source.back": ("source",),
+    "run.started": ("source", "run"),
+    "run.ended": ("source",),
+    "table.state": ("table", "verified"),
+    "table.verified": ("verified",),
 }
-"""By the first word of a matter, the events that may end it (`_ends`)."""
+"""The first words of the matters that an event ends (`_matter`)."""
 
 
 def _ends(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """What an event ends (`_matter`)."""
     table = str(body.get("table") or "")
-    ends: dict[str, list[tuple[str, ...]]] = {
-        "alert.cleared": [("alert", str(body.get("kind")), table)],
-        "source.back": [("source",)],
-        "run.started": [("source",), ("run",)],
-        "run.ended": [("source",)],
-        "table.state": [("table", table), *([("verified", table)] if body.get("state") == "removed" else [])],
-        "table.verified": [("verified", table)],
-    }
-    return ends.get(event, [])
+    of = {"alert": (str(body.get("kind")), table), "table": (table,), "verified": (table,)}
+    over = [(first, *of.get(first, ())) for first in _ENDS.get(event, ())]
+    # Only a removed table needs no verification any more.
+    return over if event != "table.state" or body.get("state") == "removed" else over[:1]
 
 
 def _body(event: Event) -> dict[str, Any]:

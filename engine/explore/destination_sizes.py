@@ -10,7 +10,7 @@ from rich.table import Table as Grid
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.directory import Directory
-from engine.errors import DestinationError, SpecError, unknown_tables
+from engine.errors import DestinationError, unknown_tables
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.settings import Spec
@@ -42,8 +42,7 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
     state = Ledger(directory.ledger).state
     known = state.tables if state else {}
     if unknown := [name for name in tables if name not in known]:
-        message, hint = unknown_tables(unknown, known)
-        raise SpecError(message, hint=hint)
+        raise unknown_tables(unknown, known)
     if state is None:
         return []
     wanted = tables or sorted(known)

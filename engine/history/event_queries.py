@@ -35,15 +35,19 @@ class Answer:
 
 
 # Names are joined, not `list_contains`: DuckDB then skips the text of all other lines.
-_EVENTS = """
-WITH chosen AS (
-    SELECT ts, run, seq, event, tbl, body FROM event
-    WHERE pipeline = $pipeline AND ($run IS NULL OR run = $run) AND ($seq IS NULL OR seq = $seq)
-          AND ($seq IS NOT NULL OR event IN (SELECT unnest($names)))
+_MANY = """
+    ($run IS NULL OR run = $run) AND event IN (SELECT unnest($names))
           AND ($since IS NULL OR ts >= $since) AND ($until IS NULL OR ts < $until)
           AND ($text = '' OR contains(lower(body), lower($text)))
           AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
-    ORDER BY ts DESC, seq DESC LIMIT $limit),
+    ORDER BY ts DESC, seq DESC LIMIT $limit
+"""
+
+
+def _lines(which: str) -> str:
+    """The query for the events of which this is true."""
+    return f"""
+WITH chosen AS (SELECT ts, run, seq, event, tbl, body FROM event WHERE pipeline = $pipeline AND {which}),
 bad AS (
     SELECT run, seq, ts, tbl, chunk FROM failed SEMI JOIN (SELECT run, seq FROM chosen) USING (run, seq) WHERE pipeline = $pipeline
     UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
@@ -68,24 +72,15 @@ FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
 """
 
+
+_EVENTS, _ONE = _lines(_MANY), _lines("run = $run AND seq = $seq")
+
 _ANSWERS = """
 SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE)
 FROM event WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done')
       AND list_contains($ids, body->>'$.id')
 ORDER BY ts, seq
 """
-
-
-_EVERY: dict[str, object] = {
-    "names": [],
-    "text": "",
-    "run": None,
-    "seq": None,
-    "table": None,
-    "since": None,
-    "until": None,
-    "limit": 1,
-}
 
 
 def events(
@@ -114,12 +109,12 @@ def events(
         "until": until and naive(until),
         "limit": limit,
     }
-    return fetch(cursor, Event, _EVENTS, {**_EVERY, **parameters})
+    return fetch(cursor, Event, _EVENTS, parameters)
 
 
 def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> Event | None:
     """One event; None if the index does not have it."""
-    return fetch_one(cursor, Event, _EVENTS, {**_EVERY, "pipeline": pipeline, "run": run, "seq": seq})
+    return fetch_one(cursor, Event, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
 
 
 def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:

@@ -47,8 +47,7 @@ def _tables(arguments: Any, state: State) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError("It does not say which tables: a list of full names (database.table).")
     if unknown := [name for name in names if name not in state.tables]:
-        message, hint = unknown_tables(unknown, state.tables)
-        raise SpecError(message, hint=hint)
+        raise unknown_tables(unknown, state.tables)
     return tuple(dict.fromkeys(names))
 
 

@@ -122,8 +122,7 @@ def _require_between(
 
 def _names(known: Known, tables: Sequence[str]) -> list[str]:
     if unknown := [name for name in tables if name not in known.state.tables]:
-        message, hint = unknown_tables(unknown, known.state.tables)
-        raise SpecError(message, hint=hint)
+        raise unknown_tables(unknown, known.state.tables)
     return sorted(set(tables) or known.state.tables)
 
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 
 from engine import clock
 from engine.directory import HEARTBEAT_S, Directory
-from engine.errors import Failure, SpecError, TidemarkError, is_disk_full
+from engine.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
 from engine.events import CommandDone, RunControls, RunState
 from engine.journal import Journal
 from engine.journal.expiry import expire_and_compress
@@ -426,7 +426,7 @@ class Control:
             if self.committed is None:
                 return None
             if unknown := sorted({str(name) for name in tables} - set(self.committed().tables)):
-                raise SpecError(f"The pipeline has no table {', '.join(unknown)}.")
+                raise unknown_tables(unknown, self.committed().tables)
         return self.controls.paused(arguments, pause=verb == "pause")
 
     def _throttled(self, arguments: Mapping[str, Any]) -> Controls:

@@ -25,6 +25,7 @@ from engine.sentences import named_chunks
 from engine.source.connect import Endpoint
 from engine.wording import plural
 
+_NOTHING_READ = "Nothing was read again."
 _MOST_KEYS = 1_000_000
 
 
@@ -135,7 +136,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _wrong("It does not say which tables: a list of full names, empty for all.")
     if unknown := sorted(set(names) - set(tables)):
-        raise _wrong(*unknown_tables(unknown, tables))
+        raise unknown_tables(unknown, tables, _NOTHING_READ)
     parts = {name: arguments[name] for name in ("chunks", "range", "keys") if arguments.get(name) is not None}
     if not parts:
         return Redump(identity, path, tuple(names))
@@ -226,4 +227,4 @@ def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:
-    return SpecError(message, detail="Nothing was read again.", hint=hint)
+    return SpecError(message, detail=_NOTHING_READ, hint=hint)

@@ -13,6 +13,7 @@ from engine.ledger.store import Ledger
 from engine.source.catalog import BY_GLOBS, Membership
 
 ADD, REMOVE = "add-table", "remove-table"
+_NOTHING_CHANGED = "Nothing was added or removed."
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
     if gone := [name for name in change.tables if state and name in state.removed]:
         raise _wrong(f"{', '.join(gone)} was removed already.", "What was kept of it can be deleted by hand.")
     if unknown := [name for name in change.tables if name not in tables]:
-        raise _wrong(*unknown_tables(unknown, tables))
+        raise unknown_tables(unknown, tables, _NOTHING_CHANGED)
     if not set(tables) - set(change.tables):
         raise _wrong("No table would be left.", "Stop the pipeline instead: tidemark stop SPEC")
 
@@ -112,4 +113,4 @@ def members_in(directory: Directory) -> tuple[Membership, list[Table]]:
 
 
 def _wrong(message: str, hint: str = "") -> SpecError:
-    return SpecError(message, detail="Nothing was added or removed.", hint=hint)
+    return SpecError(message, detail=_NOTHING_CHANGED, hint=hint)

@@ -230,13 +230,10 @@ def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str
 
     def waits(name: str) -> bool:
         one = summaries.get(name)
-        if (
-            name not in state.tables
-            or not _comparable(state.tables[name])
-            or was_compared(one, foreign[name]["version"])
-        ):
+        if name not in state.tables or not _comparable(state.tables[name]):
             return False
-        return one is None or one["verdict"] != "unverifiable"
+        unverifiable = one is not None and one["verdict"] == "unverifiable"
+        return not unverifiable and not was_compared(one, foreign[name]["version"])
 
     return sorted(filter(waits, foreign), key=lambda name: summaries[name]["last"] if name in summaries else "")
 
