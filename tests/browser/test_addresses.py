@@ -97,9 +97,22 @@ def test_fields_of_one_table_are_empty_for_another(simulated: Console, open_page
             expect(page.get_by_label(field, exact=True)).to_have_value("")
             expect(page).not_to_have_url(re.compile(r"chunks?=\d"))
             healthy(page)
-    page = open_page(f"{simulated.url}/redump?pipeline=shop&part=Table&table=shop.orders&chunks=5")
-    page.get_by_role("combobox", name="Table", exact=True).click()
-    page.get_by_role("option", name="shop.customers", exact=True).click()
-    expect(page).to_have_url(re.compile("table=shop.customers"))
-    page.get_by_role("radio", name="Chunks").click()
-    expect(page.get_by_label("Chunks", exact=True).and_(page.get_by_role("textbox"))).to_have_value("")
+
+
+def test_fields_that_are_not_drawn_are_emptied_too(simulated: Console, open_page: OpenPage) -> None:
+    """Whether they were drawn before, or only the address has them."""
+    for drawn in (False, True):
+        part = "Chunks" if drawn else "Table"
+        page = open_page(f"{simulated.url}/redump?pipeline=shop&part={part}&table=shop.orders&chunks=5")
+        field = page.get_by_role("textbox", name="Chunks", exact=True)
+        if drawn:
+            expect(field).to_have_value("5")
+            page.get_by_role("radio", name="Table").click()
+            expect(field).to_have_count(0)
+        page.get_by_role("combobox", name="Table", exact=True).click()
+        page.get_by_role("option", name="shop.customers", exact=True).click()
+        expect(page).to_have_url(re.compile("table=shop.customers"))
+        expect(page).not_to_have_url(re.compile("chunks="))
+        page.get_by_role("radio", name="Chunks").click()
+        expect(field).to_have_value("")
+        healthy(page)
