@@ -13,6 +13,7 @@ import pytest
 
 from tests.servers import FLAVORS, Pool, Server, classes, start
 from tests.servers.drivers import Drivers
+from tests.servers.encryption import start_encrypted
 from tests.servers.hosts import Hosts
 from tests.support.mounts import Small, mounted
 from tests.support.receiver import Receiver
@@ -78,6 +79,20 @@ def private_server() -> Iterator[ServerFactory]:
 
     def factory(flavor: str, **options: Any) -> Server:
         started.append(start(flavor, **options))
+        return started[-1]
+
+    yield factory
+    for server in started:
+        server.close()
+
+
+@pytest.fixture
+def encrypted_server() -> Iterator[ServerFactory]:
+    """``encrypted_server(flavor, **options)``: as `private_server`, with an encrypted binlog."""
+    started: list[Server] = []
+
+    def factory(flavor: str, **options: Any) -> Server:
+        started.append(start_encrypted(flavor, **options))
         return started[-1]
 
     yield factory

@@ -6,6 +6,7 @@ the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
@@ -16,7 +17,7 @@ from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRe
 from engine.ledger.state import State, apply
 from engine.run.snapshot.table_copy import Finished
 from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
-from engine.source.positions import Position, file_number, position_from_dict
+from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict
 
 _PART_BYTES = 64 << 20
 """Bytes of binlog that justify a separate task."""
@@ -25,7 +26,10 @@ _PART_BYTES = 64 << 20
 def split_range(
     files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
 ) -> list[tuple[Position, Position]]:
-    """Split the binlog from `start` to `end` into at most `slots` parts that end where files end. Pure.
+    """Split the binlog from `start` to `end` into at most `slots` parts that end where a file begins. Pure.
+
+    files: oldest first, with their bytes. These decide how much a part holds, never where it ends: a file may be larger than its
+    last position.
 
     A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the rest: the last
     part then ends before `end`, but never before the committed position `known`. There are more than `slots` parts when `known`
@@ -35,13 +39,13 @@ def split_range(
     begin, part_bytes = start, 0
     if end.order <= start.order:
         return parts
-    for name, size in files.items():
-        if not file_number(start.file) <= file_number(name) < file_number(end.file):
-            continue
-        part_bytes += size - (start.offset if name == start.file else 0)
+    within = [name for name in files if file_number(start.file) <= file_number(name) <= file_number(end.file)]
+    for name, after in pairwise(within):
+        part_bytes += files[name] - (start.offset if name == start.file else 0)
         if part_bytes >= _PART_BYTES:
-            parts.append((begin, Position(name, size)))
-            begin, part_bytes = Position(name, size), 0
+            border = Position(after, FIRST_OFFSET)
+            parts.append((begin, border))
+            begin, part_bytes = border, 0
             if len(parts) >= slots and (known is None or begin.order >= known.order):
                 return parts
     return [*parts, (begin, end)]

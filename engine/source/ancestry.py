@@ -15,7 +15,7 @@ from engine import clock
 from engine.decode.gtid import parse_gtid_position
 from engine.errors import SourceLostError, TransientError
 from engine.source.connect import RESNAPSHOT_ALL, Connection, Endpoint, Server, query
-from engine.source.heads import read_head
+from engine.source.heads import reaches, read_head
 from engine.source.positions import Position, binlog_files, current, file_number
 
 _CONTAINED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS contained"
@@ -59,26 +59,24 @@ def check_same(
     connection: Connection, endpoint: Endpoint, server: Server, position: Position, first_server_id: int
 ) -> None:
     """Raises SourceLostError if the server, identified already, no longer has the history that leads to `position`."""
-    files, end = binlog_files(connection), current(connection, server)
-    size, oldest = files.get(position.file), next(iter(files))
+    files, end = list(binlog_files(connection)), current(connection, server)
+    oldest = files[0]
     if end.order < position.order:
         raise _lost(
             "restored from an older copy, or reset",
             f"its binlog ends at {end}, before the committed position {position}",
         )
-    if size is None and file_number(position.file) < file_number(oldest):
+    if position.file not in files and file_number(position.file) < file_number(oldest):
         raise SourceLostError(
             f"The source no longer has the binlog file of the committed position {position}: it was purged.",
             detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; published data is correct "
             "up to it.",
             hint=f"{RESNAPSHOT_ALL}. To avoid this, raise binlog_expire_logs_seconds.",
         )
-    if size is None:
-        raise _lost(
-            "reset, or its binlog was renamed", f"it has no file {position.file}, but {oldest} to {list(files)[-1]}"
-        )
-    if size < position.offset:
-        raise _lost("restored from an older copy, or reset", f"{position.file} has only {size} bytes")
+    if position.file not in files:
+        raise _lost("reset, or its binlog was renamed", f"it has no file {position.file}, but {oldest} to {files[-1]}")
+    if position.file != end.file and not reaches(endpoint, position, first_server_id):
+        raise _lost("restored from an older copy, or reset", f"{position.file} ends before it")
     if position.born is not None:
         born = read_head(endpoint, position.file, first_server_id).born
         check_born(position, born)

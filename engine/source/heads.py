@@ -1,14 +1,20 @@
-"""Heads of binlog files: when a file was created, and what the binlog contains before it. Takes a few hundred bytes of a dump."""
+"""Heads of binlog files: when a file was created, what the binlog contains before it, and whether it reaches a position.
+
+Each takes a few hundred bytes of a dump.
+"""
 
 from dataclasses import dataclass
 
 from engine.decode.binlog_events import Kind
 from engine.decode.gtid import GtidSet
 from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
-from engine.errors import BinlogDamagedError, TransientError
+from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
-from engine.source.positions import FIRST_OFFSET
+from engine.source.positions import FIRST_OFFSET, Position
 from engine.source.replication import read_runs
+
+_BEYOND_END = ("position > file size", "impossible position")
+"""The texts of MySQL and MariaDB for a dump from an offset that the file does not have."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,24 @@ def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
         return _read_head(endpoint, file, first_server_id)
     except BinlogDamagedError:
         return _read_head(endpoint, file, first_server_id)
+
+
+def reaches(endpoint: Endpoint, position: Position, first_server_id: int) -> bool:
+    """Whether the position's file has events up to its offset. The server answers by the events: an encrypted file is larger.
+
+    Raises SourceLostError if the server does not have the file.
+    """
+    connection = open_connection(endpoint)
+    try:
+        for _ in read_runs(connection, position.file, position.offset, first_server_id, endpoint.silence_s):
+            break
+    except SourceLostError as error:
+        if any(text in error.message for text in _BEYOND_END):
+            return False
+        raise
+    finally:
+        connection._force_close()  # noqa: SLF001 - the server is still sending; a clean close would wait for it
+    return True
 
 
 def _read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:

@@ -76,9 +76,19 @@ def current(connection: Connection, server: Server) -> Position:
     return Position(rows[0]["File"], int(rows[0]["Position"]))
 
 
+_ENCRYPTION_HEADER = 512
+"""Bytes before the first event of a file that MySQL encrypts. Positions do not count them (MySQL source, rpl_log_encryption.h)."""
+
+
 def binlog_files(connection: Connection) -> dict[str, int]:
-    """The server's binlog files, oldest first, with their sizes in bytes. Raises BinlogOffError if there is no binlog."""
-    return {row["Log_name"]: int(row["File_size"]) for row in query(connection, "SHOW BINARY LOGS")}
+    """The server's binlog files, oldest first, with their bytes of events. Raises BinlogOffError if there is no binlog.
+
+    The bytes measure how much there is to read. They are no position: those come from events and from the heads of files.
+    """
+    return {
+        row["Log_name"]: int(row["File_size"]) - (_ENCRYPTION_HEADER if row.get("Encrypted") == "Yes" else 0)
+        for row in query(connection, "SHOW BINARY LOGS")
+    }
 
 
 def bytes_between(files: dict[str, int], start: Position, end: Position) -> int:

@@ -327,11 +327,12 @@ def test_a_load_that_is_logged_as_a_statement_is_reported(source: Source, tmp_pa
     assert str(lines) not in binlog_range.altered.statement
 
 
+@pytest.mark.parametrize("encrypted", [False, True])
 def test_a_transaction_that_a_killed_server_left_torn_does_not_count(
-    flavor: str, private_server: Callable[..., Server]
+    flavor: str, encrypted: bool, private_server: Callable[..., Server], encrypted_server: Callable[..., Server]
 ) -> None:
     """MariaDB keeps a file that ends within an event, and its dump fails there; MySQL truncates the file."""
-    server = private_server(flavor)
+    server = (encrypted_server if encrypted else private_server)(flavor)
     server.execute("CREATE DATABASE d")
     source = prepared(server, "d")
     begin = source.at()

@@ -93,7 +93,7 @@ def test_starts_that_are_impossible_are_refused_by_name(written: Written) -> Non
     mysql, mariadb = "b4ecf2b5-e602-11f1-a4fc-02fc00000001:1", "0-1-1"
     cases = {
         f"position:{file}:{offset + 1}": "not a place between two transactions",
-        f"position:{file}:999999": "bytes",
+        f"position:{file}:999999": "the file ends before it",
         "position:nothing.000001:4": "there is no such file",
         "timestamp:2124-01-01T00:00:00Z": "has not come yet",
         "timestamp:2024-01-01T00:00:00Z": "purged",

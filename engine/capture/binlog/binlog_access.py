@@ -48,7 +48,7 @@ def runs_from(
             damaged = place
             on_damage()
         except SourceLostError as error:
-            files = list(binary_logs(endpoint)) if _TORN in error.message else []
+            files = binary_logs(endpoint) if _TORN in error.message else []
             if place.file not in files[:-1]:
                 raise
             place = Position(files[files.index(place.file) + 1], FIRST_OFFSET)
@@ -61,10 +61,10 @@ def _opens_a_dump(run: EventBatch) -> bool:
     return run.headers.kind[0] in (Kind.ROTATE, Kind.FORMAT_DESCRIPTION) and run.headers.end_position[0] == 0
 
 
-def binary_logs(endpoint: Endpoint) -> dict[str, int]:
-    """The server's binlog files, oldest first, with their sizes in bytes."""
+def binary_logs(endpoint: Endpoint) -> list[str]:
+    """The server's binlog files, oldest first."""
     with closing(open_connection(endpoint)) as connection:
-        return binlog_files(connection)
+        return list(binlog_files(connection))
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,6 @@ class BinaryLog:
             hint="Tidemark retries. If it keeps failing, look at the server's error log.",
         )
 
-    def files(self) -> dict[str, int]:
-        """The server's binlog files, oldest first, with their sizes in bytes."""
+    def files(self) -> list[str]:
+        """The server's binlog files, oldest first."""
         return binary_logs(self.endpoint)

@@ -127,6 +127,9 @@ class BinlogRange:
             return
         past_end = run.file == self.end.file and run.offset[-1] > self.end.offset
         if past_end:
+            self.transactions.read_heads(
+                run.slice(0, 1)
+            )  # the end may be a file's first position: when did that file begin?
             run = run.slice(0, int((run.offset <= self.end.offset).sum()))
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))

@@ -20,8 +20,9 @@ have to be revoked, and memory is bounded.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -53,8 +54,8 @@ class Log(Protocol):
     def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
         """Yield the events from `start` to `end`, across files, with artificial events. Each run is valid until the next."""
 
-    def files(self) -> Mapping[str, int]:
-        """The binlog files, oldest first, with their sizes in bytes."""
+    def files(self) -> Sequence[str]:
+        """The binlog files, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,7 @@ class TransactionOutcomes:
         Raises SourceLostError if the binlog range ends inside a transaction that the server may still be writing.
         """
         if self._open and self._rows and self.log is not None and not self._prepared_count:
-            files = self.log.files()
-            if not torn and (
-                self.end.offset < files.get(self._file, 0) or self._file == next(reversed(list(files)), "")
-            ):
+            if not torn and not self._file_ended(self.log):
                 raise SourceLostError(
                     f"The binlog range that ends at {self.end} ends inside a transaction that began at {self._begin_at}.",
                     detail="Its rows count only when it is complete. Nothing of the binlog range was published.",
@@ -145,6 +143,16 @@ class TransactionOutcomes:
             self._tear()
         self._open = False
         yield from self._judged(self._pop_held())
+
+    def _file_ended(self, log: Log) -> bool:
+        """Whether the file of the open transaction has no more events. Its size does not tell: encrypted files are larger."""
+        if file_number(self._file) < file_number(self.end.file):
+            return True
+        after = next((name for name in log.files() if file_number(name) > file_number(self._file)), None)
+        if after is None:
+            return False
+        runs = log.read(self.end, Position(after, FIRST_OFFSET))
+        return not any(run.file == self._file and (run.offset > self.end.offset).any() for run in runs)
 
     def read(self) -> Iterator[Judged]:
         """Yield the whole log from `start` to `end`."""
@@ -308,13 +316,13 @@ class TransactionOutcomes:
     def _find(self, xid: Xid, run: EventBatch) -> Prepared:
         """Search for the PREPARE before the binlog range, backwards from its start."""
         if self.log is not None:
-            before = file_number(self.start.file)
-            for name, size in reversed(list(self.log.files().items())):
-                if file_number(name) > before:
-                    continue
+            files = [name for name in self.log.files() if file_number(name) <= file_number(self.start.file)]
+            ends = {name: Position(after, FIRST_OFFSET) for name, after in pairwise(files)} | {
+                self.start.file: self.start
+            }
+            for name in reversed(files):
                 if name not in self._undecided_by_file:
-                    end = self.start if name == self.start.file else Position(name, size)
-                    earlier = TransactionOutcomes(Position(name, FIRST_OFFSET), end, self.log, lambda _: False)
+                    earlier = TransactionOutcomes(Position(name, FIRST_OFFSET), ends[name], self.log, lambda _: False)
                     self._undecided_by_file[name] = earlier.undecided()
                 if xid in self._undecided_by_file[name]:
                     return self._undecided_by_file[name].pop(xid)

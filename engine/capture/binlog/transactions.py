@@ -60,7 +60,7 @@ class Transactions:
     def of(self, run: EventBatch) -> "Facts":
         """The facts of a run's events."""
         headers = run.headers
-        self._read_heads(run)
+        self.read_heads(run)
         mask = among(headers.kind, BEGINS)
         begins = np.flatnonzero(mask)
         table = np.zeros((len(begins) + 1, 3), np.int64)
@@ -74,7 +74,7 @@ class Transactions:
         self._open = table[-1:].copy()
         return Facts(table, np.cumsum(mask))
 
-    def _read_heads(self, run: EventBatch) -> None:
+    def read_heads(self, run: EventBatch) -> None:
         """Read the events at the head of a file. (A FORMAT_DESCRIPTION event also begins every dump.)"""
         kind = run.headers.kind
         for n in np.flatnonzero(among(kind, _HEADS)).tolist():

@@ -25,7 +25,7 @@ from engine.settings import Spec
 from engine.source.ancestry import check_same, contains_within, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, binlog_off, check_identity
-from engine.source.heads import read_head
+from engine.source.heads import reaches, read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
 from engine.source.watermarks import WatermarkClass, server_time_s
@@ -113,15 +113,15 @@ def anchored(position: Position, spec: Spec, connection: Connection, endpoint: E
 
 def _start(spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
     mode, _, argument = spec.source.startup.partition(":")
-    files, end = binlog_files(connection), current(connection, server)
-    binlog = Binlog(endpoint, spec.first_server_id(), list(files), end, server.flavor == "mariadb")
+    files, end = list(binlog_files(connection)), current(connection, server)
+    binlog = Binlog(endpoint, spec.first_server_id(), files, end, server.flavor == "mariadb")
     try:
         if mode == "earliest":
             return Position(binlog.files[0], FIRST_OFFSET)
         if mode == "timestamp":
             return _since(binlog, argument, server_time_s(connection))
         if mode == "position":
-            return _at_position(binlog, argument, files)
+            return _at_position(binlog, argument)
         if mode == "gtid":
             return _after_gtids(binlog, argument, connection, server)
     except NoPlaceError as error:
@@ -137,15 +137,14 @@ def _since(binlog: Binlog, argument: str, now_s: float) -> Position:
     return binlog.since(round(since.timestamp() * 1_000_000))
 
 
-def _at_position(binlog: Binlog, argument: str, files: dict[str, int]) -> Position:
+def _at_position(binlog: Binlog, argument: str) -> Position:
     position = Position(*startup_position(argument))
     hint = "SHOW BINLOG EVENTS IN '…' lists the places; a transaction begins with a GTID event (Gtid, Anonymous_Gtid)."
-    if position.file not in files:
+    if position.file not in binlog.files:
         available = f"the server has {binlog.files[0]} to {binlog.files[-1]}"
         raise _no_start(f"position:{argument}", f"there is no such file; {available}", "Choose one of them.")
-    size = files[position.file]
-    if position.offset > size:
-        raise _no_start(f"position:{argument}", f"the file has {size} bytes", "Choose an offset in it.")
+    if not reaches(binlog.endpoint, position, binlog.first_server_id):
+        raise _no_start(f"position:{argument}", "the file ends before it", "Choose an offset in it.")
     if not binlog.is_between(position):
         raise _no_start(f"position:{argument}", "it is not a place between two transactions", hint)
     return position

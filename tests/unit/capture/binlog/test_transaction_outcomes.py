@@ -2,7 +2,7 @@
 
 import struct
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -45,8 +45,8 @@ class Files:
         self.logs = {log.file: log for log in logs}
         self.reads = 0
 
-    def files(self) -> Mapping[str, int]:
-        return {name: log.position for name, log in self.logs.items()}
+    def files(self) -> Sequence[str]:
+        return list(self.logs)
 
     def packets(self, start: Position, end: Position) -> Iterator[bytes]:
         for name, log in self.logs.items():
@@ -291,6 +291,7 @@ def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
     writer.end(keys)
     writer.begin()
     writer.rows(count=5)
+    writer.rows(count=5)
     writer.end([])
     writer.logs.append(Binlog("bin.000002"))
     writer.begin()
@@ -300,9 +301,12 @@ def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
     files = Files(*writer.logs)
     assert [r[1] for r in read_log(files, writer.places[0], writer.places[3])] == keys + more
     assert [r[1] for r in read_log(files, writer.places[0], writer.places[2])] == keys
-    files = Files(writer.logs[0])
-    with pytest.raises(SourceLostError, match="ends inside a transaction"):
-        read_log(files, writer.places[0], writer.places[2])
+    assert [r[1] for r in read_log(files, writer.places[0], Position("bin.000002", 4))] == keys
+    inside = Position("bin.000001", end_of(writer.logs[0].payloads[-2]))
+    for files in (Files(writer.logs[0]), Files(*writer.logs)):
+        end = inside if len(files.logs) > 1 else writer.places[2]
+        with pytest.raises(SourceLostError, match="ends inside a transaction"):
+            read_log(files, writer.places[0], end)
 
 
 def test_a_transaction_of_unknown_outcome_is_named() -> None:
