@@ -32,6 +32,7 @@ test: setup ## Everything: check, then all tests on real servers, Spark and a br
 soak: setup classes ## All tests at full depth: many hours
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest $(ALONE) --timeout 14400
 	TIDEMARK_SOAK=1 $(PYTHON) -m pytest tests/unit $(TOGETHER) --timeout 14400
+	TIDEMARK_SOAK=1 TIDEMARK_MARIADB=11.8 $(PYTHON) -m pytest $(TOGETHER) -k mariadb --timeout 14400
 
 check: $(READY) ## Format, lint, types, unit tests: no server, no Spark, about a minute
 	$(PYTHON) -m ruff format --check .

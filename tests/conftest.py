@@ -11,7 +11,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.servers import FLAVORS, Pool, Server, classes, start
+from tests.servers import FLAVORS, NEWEST, Pool, Server, classes, start
 from tests.servers.drivers import Drivers
 from tests.servers.encryption import start_encrypted
 from tests.servers.hosts import Hosts
@@ -64,6 +64,12 @@ def flavor(request: pytest.FixtureRequest) -> str:
 def server(servers: Pool, flavor: str) -> Server:
     """A running server with default options (GTID on): the test runs once on MySQL and once on MariaDB."""
     return servers.get(flavor)
+
+
+@pytest.fixture
+def newest(servers: Pool) -> Server:
+    """A running MariaDB of its newest LTS."""
+    return servers.get("mariadb", release=NEWEST)
 
 
 @pytest.fixture

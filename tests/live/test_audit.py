@@ -77,15 +77,15 @@ def shop(server: Server, database: str, new_pipeline: PipelineFactory, **setting
     return pipeline
 
 
-def decodable(flavor: str) -> list[Kind]:
+def decodable(server: Server) -> list[Kind]:
     """The types that the package knows."""
-    return [kind for kind in kinds(flavor) if not kind.ddl.startswith("VECTOR") and "COMPRESSED" not in kind.ddl]
+    return [kind for kind in kinds(server) if not kind.ddl.startswith("VECTOR") and "COMPRESSED" not in kind.ddl]
 
 
 def test_every_type_is_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Rows of every type, inserted, updated and deleted: no difference; what the package cannot decode is counted."""
-    every = decodable(server.flavor)
-    odd = [kind for kind in kinds(server.flavor) if kind not in every]
+    every = decodable(server)
+    odd = [kind for kind in kinds(server) if kind not in every]
     groups = {f"t{n}": every[n : n + _COLUMNS] for n in range(0, len(every), _COLUMNS)} | {"odd": odd}
     for name, chosen in groups.items():
         create(server, database, name, chosen)
@@ -365,7 +365,7 @@ def _many(server: Server, database: str, groups: dict[str, list[Kind]], rows: in
 def test_many_images_of_every_type(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """A million of them, in a soak test: no difference, in bounded memory."""
     wanted, columns = depth(8_000, 1_000_000), _COLUMNS
-    kept = [kind for kind in decodable(server.flavor) if not any("000)" in value for value in kind.values)]
+    kept = [kind for kind in decodable(server) if not any("000)" in value for value in kind.values)]
     groups = {f"t{n}": kept[n : n + columns] for n in range(0, len(kept), columns)}
     for name, chosen in groups.items():
         create(server, database, name, chosen)

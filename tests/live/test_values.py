@@ -29,7 +29,7 @@ def test_both_decoders_agree_with_the_server(
     if metadata == "NO_LOG" and flavor == "mysql":
         metadata = "MINIMAL"  # MySQL has no less
     server = server_with(flavor, row_metadata=metadata, time_zone="+05:30")
-    database, every = new_database(server), kinds(flavor)
+    database, every = new_database(server), kinds(server)
     for n in range(0, len(every), _COLUMNS):
         chosen = every[n : n + _COLUMNS]
         rows = create(server, database, f"t{n}", chosen)
@@ -64,7 +64,7 @@ def test_tls_and_large_packets(
 
 def test_the_mirror_of_every_type_is_equal(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """Rows of every type, copied and then changed, equal what an independent client reads."""
-    every = kinds(server.flavor)
+    every = kinds(server)
     groups = {f"t{n}": every[n : n + _COLUMNS] for n in range(0, len(every), _COLUMNS)}
     for name, chosen in groups.items():
         rows = create(server, database, name, chosen)

@@ -234,7 +234,7 @@ def test_without_a_runner(server: Server, database: str, new_pipeline: PipelineF
 
 def test_every_type_is_compared(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
     """A damaged value of any type is found, with its column; so is a NULL in its place."""
-    chosen = every_type.kinds(server.flavor)
+    chosen = every_type.kinds(server)
     rows = every_type.create(server, database, "types", chosen)
     every_type.insert(server, database, "types", chosen, 0, rows)
     pipeline = new_pipeline(server, database, merge=1.0)

@@ -3,9 +3,10 @@
 ``start("mysql", gtid=False)`` gives a running `Server`; ``python -m tests.servers.provision`` fetches what is missing.
 """
 
+from tests.servers.binaries import NEWEST
 from tests.servers.options import FLAVORS, Options
 from tests.servers.pool import Pool
 from tests.servers.server import Server, start
 from tests.servers.users import PASSWORD, USER, create_user
 
-__all__ = ["FLAVORS", "PASSWORD", "USER", "Options", "Pool", "Server", "create_user", "start"]
+__all__ = ["FLAVORS", "NEWEST", "PASSWORD", "USER", "Options", "Pool", "Server", "create_user", "start"]

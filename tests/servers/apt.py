@@ -1,13 +1,14 @@
 """Fetch a Debian package with its libraries into a folder of its own, without touching the system.
 
-Debian stable has no MySQL; the unstable suite has. Installing from it would pull a newer C library into the system,
-so apt gets its own state, lists and cache and an empty ``status`` file ("nothing is installed"): it then downloads
-the package with everything below it, the C library included, and ``dpkg-deb -x`` unpacks all of it under one prefix.
+Debian stable has no MySQL and an older MariaDB; the unstable suite has the newest of both. Installing from it would pull a newer
+C library into the system, so apt gets its own state, lists and cache and an empty ``status`` file ("nothing is installed"): it then
+downloads the package with everything below it, the C library included, and ``dpkg-deb -x`` unpacks all of it under one prefix.
 Where to download from and which key to trust come from the machine's own apt sources: only the suite is replaced.
 """
 
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -94,8 +95,11 @@ def debian_source() -> Source:
     )
 
 
-def fetch(package: str, suite: str, prefix: Path) -> None:
-    """Download `package` of `suite` with its dependencies and unpack everything into a new `prefix`."""
+def fetch(package: str, suite: str, prefix: Path, alone: Sequence[str] = ()) -> None:
+    """Download `package` of `suite` with its dependencies and unpack everything into a new `prefix`.
+
+    alone: further packages to unpack there, without their dependencies.
+    """
     missing = [tool for tool in REQUIRED_TOOLS if shutil.which(tool) is None]
     if missing or _os_release().get("ID") != "debian":
         raise CannotFetchError(f"only a Debian machine can fetch {package} from Debian's {suite} suite")
@@ -107,7 +111,10 @@ def fetch(package: str, suite: str, prefix: Path) -> None:
         options = _private_configuration(work, debian_source().with_suite(suite))
         _run(["apt-get", *options, "update"])
         _run(["apt-get", *options, "install", "--download-only", "--yes", "--no-install-recommends", package])
-        for archive in sorted((work / "cache/archives").glob("*.deb")):
+        archives = work / "cache/archives"
+        if alone:
+            _run(["apt-get", *options, "download", *alone], archives)
+        for archive in sorted(archives.glob("*.deb")):
             _run(["dpkg-deb", "-x", str(archive), str(unpacked)])
         shutil.rmtree(prefix, ignore_errors=True)
         unpacked.rename(prefix)
@@ -138,8 +145,8 @@ def _private_configuration(work: Path, stanza: str) -> list[str]:
     return [word for name, value in settings.items() for word in ("-o", f"{name}={value}")]
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+def _run(command: list[str], folder: Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder)
     if done.returncode != 0:
         raise CannotFetchError(f"`{command[0]} … {command[-1]}` failed:\n{(done.stderr or done.stdout).strip()}")
 

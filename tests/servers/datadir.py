@@ -87,13 +87,20 @@ def _initialise(program: Program, data: Path, initial: list[str]) -> None:
 
 
 def _initialise_mariadb(program: Program, data: Path, users: Path, initial: list[str]) -> None:
+    common = [f"--datadir={data}", "--innodb-log-file-size=8M", *initial, *run_as()]
+    bootstrap = [*program.command, "--no-defaults", *program.arguments, *common, "--bootstrap", "--skip-log-bin"]
+    statements = "FLUSH PRIVILEGES;\n" + users.read_text()
+    if program.system_tables:
+        data.mkdir()
+        scripts = "\n".join(script.read_text(encoding="utf-8") for script in program.system_tables)
+        tables = f"CREATE DATABASE IF NOT EXISTS mysql;\nUSE mysql;\nSET @auth_root_socket = NULL;\n{scripts}\n"
+        _run([*bootstrap, "--max-allowed-packet=8M"], tables + statements)
+        return
     install = shutil.which("mariadb-install-db") or shutil.which("mysql_install_db")
     if install is None:
         raise NoServerError(f"mariadb-install-db is missing; {MARIADB_HINT}")
-    common = [f"--datadir={data}", "--innodb-log-file-size=8M", *initial, *run_as()]
     _run([install, "--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", *common])
-    statements = "FLUSH PRIVILEGES;\n" + users.read_text()
-    _run([*program.command, "--no-defaults", *common, "--bootstrap", "--skip-log-bin"], statements)
+    _run(bootstrap, statements)
 
 
 def _run(command: list[str], text: str = "") -> None:

@@ -13,6 +13,7 @@ class Options:
     """Hashable options of a server; `extra` holds further ``--name=value`` options, sorted by name."""
 
     flavor: str
+    release: str = ""  # MariaDB only: `binaries.NEWEST`, or the machine's own
     gtid: bool = True  # MySQL only: MariaDB always writes its GTIDs
     row_metadata: str = "FULL"  # FULL | MINIMAL (both), NO_LOG (MariaDB)
     row_image: str = "FULL"

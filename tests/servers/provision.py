@@ -2,7 +2,7 @@
 
 import sys
 
-from tests.servers.binaries import NoServerError, find
+from tests.servers.binaries import NEWEST, NoServerError, find
 from tests.servers.datadir import template
 from tests.servers.options import FLAVORS, Options
 from tests.support.readers import FRAMES
@@ -11,10 +11,11 @@ from tests.support.readers import FRAMES
 def main() -> int:
     """Prepare servers and other readers of Delta tables; returns 1 and prints the reason to stderr if one is not available."""
     failed = False
-    for flavor in FLAVORS:
+    wanted = [*((flavor, "") for flavor in FLAVORS), ("mariadb", NEWEST)]
+    for flavor, release in wanted:
         try:
-            program = find(flavor)
-            template(program, Options.of(flavor))
+            program = find(flavor, release)
+            template(program, Options.of(flavor, release=release))
         except NoServerError as error:
             sys.stderr.write(f"{flavor}: {error}\n")
             failed = True

@@ -182,7 +182,7 @@ def start(flavor: str, **options: Any) -> Server:
     """Start a private server: `flavor` is "mysql" or "mariadb"; keywords as `Options.of` takes them."""
     _sweep()
     wanted = Options.of(flavor, **options)
-    server = Server(find(flavor), wanted)
+    server = Server(find(flavor, wanted.release), wanted)
     try:
         server.launch()
     except BaseException:

@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from tests.conftest import DatabaseFactory, ServerFactory
-from tests.servers import PASSWORD, USER, Server, create_user
+from tests.servers import NEWEST, PASSWORD, USER, Server, create_user
 
 START_AND_DIE = """
 import os, signal, sys
@@ -40,6 +40,13 @@ def test_defaults_are_what_tidemark_needs(server: Server) -> None:
     if server.flavor == "mysql":
         assert variable(server, "gtid_mode") == "ON"
         assert server.execute("SELECT LOCAL IS NOT NULL FROM performance_schema.log_status") == ((1,),)
+
+
+def test_the_newest_mariadb_has_the_same_users(newest: Server, new_database: DatabaseFactory) -> None:
+    """MariaDB's newest LTS starts from a private prefix, with the users of every server."""
+    assert tuple(map(int, newest.version.split("."))) >= tuple(map(int, NEWEST.split(".")))
+    assert newest.flavor == "mariadb"
+    test_tidemark_may_read_tables_and_the_binlog_and_nothing_else(newest, new_database(newest))
 
 
 def test_tidemark_may_read_tables_and_the_binlog_and_nothing_else(server: Server, database: str) -> None:

@@ -3,7 +3,7 @@
 A geometry arrives as the server stores it and sends it to every client: the SRID in four little-endian bytes, then WKB ("Geometry
 storage format", MySQL manual). So the SRID is kept, whatever the reader does with it.
 
-A vector's bytes are a list of 32-bit floats.
+A vector's bytes are a list of 32-bit floats. MariaDB announces and logs it as a VARBINARY, MySQL as a type of its own.
 """
 
 import numpy as np
@@ -15,6 +15,7 @@ from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
 from engine.decode.types.strings import image_binaries, prefix_fits, row_binaries
 
 _GEOMETRY, _VECTOR = 255, 242
+_VARCHAR, _VAR_STRING = 15, 253
 _FLOAT_BYTES = 4
 
 
@@ -39,6 +40,13 @@ def _image_vectors(
 ) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
     return _floats(value, column), after
+
+
+def _vector_fits(column: Column, mapped: Mapped) -> bool:
+    """Whether the table map can describe the vector: MariaDB's is a VARBINARY of exactly its length."""
+    if mapped.code == _VARCHAR:
+        return int.from_bytes(mapped.metadata, "little") == column.length
+    return prefix_fits(column, mapped)
 
 
 _KINDS = (
@@ -68,8 +76,8 @@ TYPES = {
         arrow=lambda _: pa.list_(pa.float32()),
         row=_row_vectors,
         image=_image_vectors,
-        protocol=frozenset({_VECTOR}),
-        binlog=frozenset({_VECTOR}),
-        fits=prefix_fits,
+        protocol=frozenset({_VECTOR, _VAR_STRING}),
+        binlog=frozenset({_VECTOR, _VARCHAR}),
+        fits=_vector_fits,
     ),
 }

@@ -19,6 +19,8 @@ class Kind:
     ddl: str
     values: tuple[str, ...]
     flavors: tuple[str, ...] = BOTH
+    since: tuple[int, ...] = ()
+    """The server's first version that has it."""
 
 
 def _integer(name: str, bits: int) -> list[Kind]:
@@ -200,6 +202,16 @@ KINDS: tuple[Kind, ...] = (
     Kind("GEOMETRY", ("ST_GeomFromText('POINT(1 2)')",)),
     Kind("VECTOR(4)", ("TO_VECTOR('[1, -2.5, 0, 3e38]')", "TO_VECTOR('[7]')"), ("mysql",)),
     Kind(
+        "VECTOR(4)",
+        ("VEC_FromText('[1, -2.5, 0, 3e38]')", "VEC_FromText('[7,8,9,1e-40]')", "x'0000000000000000000000000000C03F'"),
+        ("mariadb",),
+        (11, 7),
+    ),
+    *(
+        Kind(f"TIMESTAMP({n}) NULL", ("'2038-01-19 03:14:08'", "'2106-02-07 06:28:15.987654'"), ("mariadb",), (11, 5))
+        for n in (0, 3, 6)
+    ),
+    Kind(
         "UUID",
         (
             "'123e4567-e89b-12d3-a456-426614174000'",
@@ -235,9 +247,10 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def kinds(flavor: str) -> list[Kind]:
+def kinds(server: Server) -> list[Kind]:
     """The kinds that this server supports."""
-    return [kind for kind in KINDS if flavor in kind.flavors]
+    version = tuple(map(int, server.version.split(".")))
+    return [kind for kind in KINDS if server.flavor in kind.flavors and version >= kind.since]
 
 
 def create(server: Server, database: str, table: str, chosen: list[Kind]) -> int:
