@@ -1,4 +1,7 @@
-"""SQL over a pipeline's published data: mirrors and change logs as views in a DuckDB that can read nothing else.
+"""SQL over a pipeline's published data: mirrors and change logs as views in a DuckDB that can read nothing else, and write nothing.
+
+Three walls stand one behind the other: only one SELECT is run (`one_select`), in a transaction that cannot write, and files are
+opened by a file system that cannot write (`read_only_files`).
 
 Every query sees one version of each table, the newest when the query began. Views have the source's names: `shop.orders`, and
 `shop.orders__changes` for the change log.
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
@@ -23,7 +27,8 @@ from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta_rows import Rows, rows_of
 from engine.directory import Directory
-from engine.errors import TidemarkError
+from engine.explore.one_select import QueryError, one_select
+from engine.explore.read_only_files import ReadOnlyFiles
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
 from engine.sink.delta import DeltaTables
@@ -31,6 +36,8 @@ from engine.sink.delta import DeltaTables
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""
 _LOCKED = (
+    "SET autoinstall_known_extensions = false",
+    "SET autoload_known_extensions = false",
     "SET memory_limit = '2GB'",
     "SET TimeZone = 'UTC'",
     "SET enable_external_access = false",
@@ -41,12 +48,6 @@ _MISSING = re.compile(r"Catalog Error: Table with name \"?(.+?)\"? does not exis
 _LINE = re.compile(r"^LINE \d+: (.*)$", re.MULTILINE)
 _MOST_NAMES = 8
 _FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_redump, _tm_seq"
-
-
-class QueryError(TidemarkError):
-    """A query that cannot be answered; queries change nothing."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
 def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> Answer:
     """Run one query over the tables in the destination `root`. Raises QueryError."""
     began, timed_out = clock.monotonic_s(), threading.Event()
-    with closing(duckdb.connect(":memory:")) as connection:
+    with TemporaryDirectory(prefix="tidemark-explore-") as spill, closing(duckdb.connect(":memory:")) as connection:
 
         def interrupt() -> None:
             timed_out.set()
@@ -98,8 +99,10 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
         timer = threading.Timer(timeout_s, interrupt)
         timer.start()
         try:
-            _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()])
-            rows = _first(connection.sql(sql))
+            statement = one_select(connection, sql)
+            _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()], spill)
+            connection.execute("BEGIN TRANSACTION READ ONLY")
+            rows = _first(connection.sql(statement))
         except duckdb.Error as error:
             raise _failed(str(error), sql, tables, timeout_s if timed_out.is_set() else None) from error
         finally:
@@ -107,9 +110,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
     return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
 
 
-def _first(result: duckdb.DuckDBPyRelation | None) -> pa.Table:
-    if result is None:
-        raise QueryError("The text contains no query.", hint="SELECT … FROM a table of the list.")
+def _first(result: duckdb.DuckDBPyRelation) -> pa.Table:
     reader = result.to_arrow_reader(2048)
     parts, rows = [reader.schema.empty_table()], 0
     for batch in reader:
@@ -148,8 +149,10 @@ def _instead(name: str, tables: Sequence[Table]) -> str:
     return f"Tables: {', '.join(views[:_MOST_NAMES])}{more}." if views else ""
 
 
-def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Table]) -> None:
-    shown, paths = set[tuple[str, str]](), list[str]()
+def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Table], spill: str) -> None:
+    """Make the views, then take away everything else. spill: the folder for what does not fit into memory."""
+    shown, files = set[tuple[str, str]](), ReadOnlyFiles()
+    connection.register_filesystem(files)
     for number, table in enumerate(tables):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(table.database)}")
         # Open the change log after the mirror, so that it has everything merged, and more.
@@ -158,40 +161,38 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
         for name, folder in folders.items():
             place = (table.database.casefold(), name.casefold())
             with suppress(TableNotFoundError):  # it has no commit yet
-                rows = rows_of(DeltaTable(str(folder)), folder)
                 source = f"_{number}_{len(shown)}"
-                paths += _register(connection, source, rows)
+                _register(connection, source, rows_of(DeltaTable(str(folder)), folder), files)
                 # DuckDB ignores case, so names that differ only by case get a number.
                 own = name if place not in shown else f"{name}_{number}"
                 shown.add(place)
                 connection.execute(f"CREATE VIEW {quoted(table.database)}.{quoted(own)} AS SELECT * FROM {source}")
-    files = ", ".join(map(_text, paths))
-    for setting in (f"SET allowed_paths = [{files}]", *_LOCKED):
+    allowed = ", ".join(map(_text, files.names))
+    for setting in (f"SET temp_directory = {_text(spill)}", f"SET allowed_paths = [{allowed}]", *_LOCKED):
         connection.execute(setting)
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows) -> list[str]:
-    """Give a table's rows a name. Returns the files that DuckDB will read itself, because deletion vectors delete some rows."""
+def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, files: ReadOnlyFiles) -> None:
+    """Give a table's rows a name. files: gets those that DuckDB reads itself, because deletion vectors delete some rows."""
     if rows.dataset is not None:
         connection.register(name, rows.dataset)
-        return []
+        return
     if {"filename", "file_row_number"} & {column.casefold() for column in rows.schema.names}:
         connection.register(name, rows.table())  # a column hides the number of the row
-        return []
-    files = {str(path): vector for path, vector in rows.files.items()}
-    parts = [(path, rows.deleted(vector)) for path, vector in files.items() if vector is not None]
+        return
+    vectors = {files.add(path): vector for path, vector in rows.files.items()}
+    parts = [(file, rows.deleted(vector)) for file, vector in vectors.items() if vector is not None]
     places = {
-        "f": pa.concat_arrays([pa.array([path] * len(numbers), pa.string()) for path, numbers in parts]),
+        "f": pa.concat_arrays([pa.array([file] * len(numbers), pa.string()) for file, numbers in parts]),
         "n": pa.concat_arrays([numbers.cast(pa.int64()) for _, numbers in parts]),
     }
     connection.register(f"{name}_deleted", pa.table(places))
     connection.register(f"{name}_columns", rows.schema.empty_table())
-    listed = ", ".join(map(_text, files))
+    listed = ", ".join(map(_text, vectors))
     connection.execute(
         f"CREATE VIEW {name} AS SELECT * FROM {name}_columns UNION ALL BY NAME SELECT r.* FROM read_parquet([{listed}], "
         f"union_by_name = true) r ANTI JOIN {name}_deleted d ON r.filename = d.f AND r.file_row_number = d.n"
     )
-    return list(files)
 
 
 def quoted(name: str) -> str:

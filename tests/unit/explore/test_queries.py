@@ -9,7 +9,8 @@ from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
 from engine.explore import queries
-from engine.explore.queries import QueryError, answer, as_of_sql, history_sql, quoted
+from engine.explore.one_select import QueryError
+from engine.explore.queries import answer, as_of_sql, history_sql, quoted
 from engine.layout import make_readable, mirror_folder
 
 TABLE = Table(
