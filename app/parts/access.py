@@ -5,6 +5,7 @@ The login is Streamlit's own, configured in `secrets.toml`: `[auth]` with the pr
     [roles]
     operators = ["ada@example.com"]     # may do everything
     viewers = ["*@example.com"]         # may not see rows or send commands
+    claim = "email"                     # the claim of the login that these lists name
 
 In a container, the console listens on all of the container's addresses and cannot tell to whom the port is published. Without a
 login, it therefore shows nothing there either, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 allows everyone who can connect to
@@ -19,6 +20,8 @@ import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
 from app.view import roles, words
+
+_REMEDY = 'have it verified by the login\'s provider, or to name another claim, such as claim = "sub", in'
 
 
 def role() -> str:
@@ -42,7 +45,7 @@ def operator() -> bool:
 
 def actor() -> str:
     """The name under which commands are journalled; empty means the name of the process."""
-    return roles.name_of(st.user.to_dict()) if _section("auth") and st.user.is_logged_in else ""
+    return roles.name_of(st.user.to_dict(), _section("roles")) if _section("auth") and st.user.is_logged_in else ""
 
 
 def who() -> None:
@@ -82,10 +85,12 @@ def _login() -> None:
 
 
 def _stranger() -> None:
-    who = actor() or "A user without a verified name"
+    why = roles.nameless(st.user.to_dict(), _section("roles"))
     st.title("Tidemark", anchor=False)
     st.error(
-        f"**{words.escape(who)} has no role here.**\n\n**What to do** Ask the administrator to add you to \\[roles\\].",
+        f"**{words.escape(actor() or 'This login')} has no role here.**\n\n"
+        + (f"**What it means** {words.escape(why)}\n\n" if why else "")
+        + f"**What to do** Ask the administrator to {_REMEDY if why else 'add you to'} \\[roles\\].",
         icon=":material/lock:",
     )
     st.button("Log out", icon=":material/logout:", key="log-out", on_click=st.logout)

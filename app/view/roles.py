@@ -6,8 +6,24 @@ from typing import Any
 
 OPERATOR, VIEWER, STRANGER = "operator", "viewer", ""
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-CLAIMS = ("email", "preferred_username", "sub")
-"""The claims that name a person, in order of preference."""
+USUAL_CLAIM = "email"
+"""The claim that names a person, unless `[roles]` names another one as `claim`."""
+_VERIFIABLE = ("email", "phone_number")
+"""Claims that people enter. They count only if the provider says, in a claim of its own, that it has verified them."""
+_CHOSEN = frozenset(
+    (
+        "preferred_username",
+        "nickname",
+        "name",
+        "given_name",
+        "middle_name",
+        "family_name",
+        "profile",
+        "website",
+        "picture",
+    )
+)
+"""Claims that people choose and no provider verifies (OpenID Connect Core, section 5.1). They never count."""
 
 
 EVERYBODY = "TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR"
@@ -24,13 +40,29 @@ def open_to_others(address: str | None) -> bool:
     return address not in LOOPBACK
 
 
-def name_of(claims: Mapping[str, Any]) -> str:
-    """A person's name, as the journal records it. An e-mail address that the provider has not verified does not count."""
-    for claim in CLAIMS:
-        value = claims.get(claim)
-        if isinstance(value, str) and value and not (claim == "email" and claims.get("email_verified") is False):
-            return value
+def name_of(claims: Mapping[str, Any], roles: Mapping[str, Any]) -> str:
+    """A person's name, as roles are given to it and the journal records it; empty if `nameless` says why there is none."""
+    return "" if nameless(claims, roles) else str(claims[_claim(roles)])
+
+
+def nameless(claims: Mapping[str, Any], roles: Mapping[str, Any]) -> str:
+    """Why the login gives no name, as a sentence; empty if it gives one.
+
+    roles: the section `[roles]`, whose `claim` says which claim is the name.
+    """
+    claim = _claim(roles)
+    value = claims.get(claim)
+    if claim in _CHOSEN or claim.endswith("_verified"):
+        return f"People choose the claim {claim} themselves, so it gives no role."
+    if not isinstance(value, str) or not value:
+        return f"The login has no claim {claim}."
+    if claim in _VERIFIABLE and claims.get(f"{claim}_verified") is not True:
+        return f"The login does not say that {claim} was verified ({claim}_verified is not true)."
     return ""
+
+
+def _claim(roles: Mapping[str, Any]) -> str:
+    return str(roles.get("claim", USUAL_CLAIM))
 
 
 def role_of(name: str, roles: Mapping[str, Any]) -> str:

@@ -18,6 +18,9 @@ from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
 ADA, BOB, EVE = "ada@example.com", "bob@example.com", "eve@elsewhere.com"
+MAL = "mal@elsewhere.com"
+CHOSEN = {"email": ADA, "email_verified": False, "preferred_username": ADA}
+"""What the login of MAL says: she has entered the address of ADA, and called herself so."""
 SECRETS = """
 [auth]
 redirect_uri = "http://127.0.0.1:{port}/oauth2callback"
@@ -54,7 +57,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
     save(shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [differing]}])
     (shop.directory.verifications / "report.html").write_text("a value of the source")
     port = free_port()
-    with provider([ADA, BOB, EVE]) as issuer, pytest.MonkeyPatch.context() as patch:
+    with provider([ADA, BOB, EVE, MAL], {MAL: CHOSEN}) as issuer, pytest.MonkeyPatch.context() as patch:
         (folder / "secrets.toml").write_text(SECRETS.format(port=port, client=CLIENT, secret=SECRET, issuer=issuer))
         patch.setenv("STREAMLIT_SECRETS_FILES", str(folder / "secrets.toml"))
         with shop.play(), console(folder / "home", port) as url:
@@ -112,6 +115,11 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     page.get_by_role("button", name="Log out").click()
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
     expect(page.get_by_role("heading", level=1)).to_have_text("Tidemark")
+
+    log_in(page, MAL)
+    expect(page.get_by_text("has no role here")).to_be_visible()
+    expect(page.get_by_text("email_verified is not true")).to_be_visible()
+    page.get_by_role("button", name="Log out").click()
 
     log_in(page, ADA)
     page.goto(f"{url}/verify?pipeline=shop&table=shop.orders")

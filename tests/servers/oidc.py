@@ -8,10 +8,11 @@ import base64
 import json
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlparse
 
@@ -31,9 +32,9 @@ def _number(value: int) -> str:
 
 
 class _Provider(ThreadingHTTPServer):
-    def __init__(self, people: Sequence[str]) -> None:
+    def __init__(self, people: Sequence[str], claims: Mapping[str, Mapping[str, Any]]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.people = people
+        self.people, self.claims = people, claims
         self.issuer = f"http://127.0.0.1:{self.server_address[1]}"
         self.key = rsa.generate_private_key(65537, 2048)
         self.codes: dict[str, tuple[str, str]] = {}
@@ -42,6 +43,7 @@ class _Provider(ThreadingHTTPServer):
         """A signed statement of the user's identity."""
         now = int(time.time())
         claims = {"iss": self.issuer, "aud": CLIENT, "sub": person, "email": person, "email_verified": True}
+        claims |= self.claims.get(person, {})
         claims |= {"iat": now, "exp": now + 3600, **({"nonce": nonce} if nonce else {})}
         parts = ({"alg": "RS256", "kid": _KEY, "typ": "JWT"}, claims)
         signed = ".".join(_encoded(json.dumps(part).encode()) for part in parts)
@@ -109,9 +111,9 @@ def _configuration(issuer: str) -> dict[str, Any]:
 
 
 @contextmanager
-def provider(people: Sequence[str]) -> Iterator[str]:
-    """The issuer's address, while the provider runs."""
-    server = _Provider(people)
+def provider(people: Sequence[str], claims: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> Iterator[str]:
+    """The issuer's address, while the provider runs. claims: what some people's tokens say instead of the usual."""
+    server = _Provider(people, claims)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

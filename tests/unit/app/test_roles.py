@@ -1,6 +1,8 @@
 """Roles."""
 
-from app.view.roles import EVERYBODY, OPERATOR, STRANGER, VIEWER, closed, name_of, open_to_others, role_of
+import pytest
+
+from app.view.roles import EVERYBODY, OPERATOR, STRANGER, VIEWER, closed, name_of, nameless, open_to_others, role_of
 
 ROLES = {"operators": ["Ada@example.com", "ops-*"], "viewers": "*@example.com"}
 
@@ -21,12 +23,34 @@ def test_a_role_is_granted_by_name() -> None:
     assert role_of("ada@example.com", {}) == STRANGER
 
 
-def test_an_unverified_address_does_not_count() -> None:
-    """With some providers, users can enter any address."""
-    assert name_of({"email": "ada@example.com", "email_verified": True, "sub": "1"}) == "ada@example.com"
-    assert name_of({"email": "ada@example.com", "sub": "1"}) == "ada@example.com"
-    assert name_of({"email": "ada@example.com", "email_verified": False, "sub": "1"}) == "1"
-    assert name_of({}) == ""
+@pytest.mark.parametrize("verified", [False, None, 0, 1, "false", "true", "True", "", [], [True], {"value": True}])
+def test_an_unverified_address_gives_no_role(verified: object) -> None:
+    """With some providers, users can enter any address. Only the value true counts; other claims do not take its place."""
+    claims = {"email": "ada@example.com", "email_verified": verified, "preferred_username": "ops-1", "sub": "ops-2"}
+    assert name_of(claims, ROLES) == ""
+    assert "email_verified" in nameless(claims, ROLES)
+    del claims["email_verified"]
+    assert name_of(claims, ROLES) == ""
+
+
+def test_a_verified_address_is_a_name() -> None:
+    """It is the only claim that counts unless the setting names another one."""
+    assert name_of({"email": "ada@example.com", "email_verified": True, "sub": "1"}, ROLES) == "ada@example.com"
+    for claims in ({}, {"email": ""}, {"email": ["ada@example.com"], "email_verified": True}, {"sub": "ops-1"}):
+        assert name_of(claims, ROLES) == ""
+        assert "no claim email" in nameless(claims, ROLES)
+
+
+def test_the_setting_names_the_claim() -> None:
+    """A claim of the provider is taken as it is; one that people choose never is."""
+    claims = {"email": "ada@example.com", "email_verified": True, "sub": "ops-2", "oid": "7", "phone_number": "+1"}
+    assert name_of(claims, {**ROLES, "claim": "sub"}) == "ops-2"
+    assert name_of(claims, {**ROLES, "claim": "oid"}) == "7"
+    assert name_of(claims, {**ROLES, "claim": "phone_number"}) == ""
+    assert name_of({**claims, "phone_number_verified": True}, {**ROLES, "claim": "phone_number"}) == "+1"
+    for claim in ("preferred_username", "nickname", "name", "email_verified"):
+        assert name_of({**claims, claim: "ops-1"}, {**ROLES, "claim": claim}) == ""
+        assert "choose" in nameless({**claims, claim: "ops-1"}, {**ROLES, "claim": claim})
 
 
 def test_without_a_login_only_loopback_is_open() -> None:
