@@ -262,25 +262,6 @@ def _short_string(body: bytes, at: int) -> tuple[str, int]:
     return body[at + 1 : end].decode(), end + 1
 
 
-@dataclass(frozen=True)
-class Query:
-    """A QUERY event: a statement as logged by the server, and its default database."""
-
-    database: str
-    statement: str
-
-
-def read_query(body: bytes) -> Query:
-    """Decode the body of a QUERY event, without checksum. Raises SourceLostError if it is malformed."""
-    try:
-        _, _, database_size, _, status_size = struct.unpack_from("<IIBHH", body)
-        at = 13 + status_size
-        database = body[at : at + database_size].decode()
-    except (struct.error, UnicodeDecodeError) as error:
-        raise broken("QUERY") from error
-    return Query(database, body[at + database_size + 1 :].decode("utf-8", "replace"))
-
-
 def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
     """Decode the body of an XA_PREPARE event: the xid (gtrid, bqual, format id), and whether it commits in one phase.
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.capture.binlog.row_changes import FACTS, RowChanges
-from engine.capture.binlog.statements import Alteration, concerned, creates, meaningful, without_values, writes
+from engine.capture.binlog.statements import Alteration, Logged, concerned, meaningful, without_values
 from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
@@ -242,7 +242,7 @@ class BinlogRange:
     def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
         """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
-        splits = {int(begins[begins < n][-1]) for n, _, _ in meaningful(run) if (begins < n).any()}
+        splits = {int(begins[begins < n][-1]) for n in (one.event for one in meaningful(run)) if (begins < n).any()}
         for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
             yield run.slice(begin, end)
 
@@ -283,33 +283,41 @@ class BinlogRange:
         All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
         """
         first_write: int | None = None
-        for n, database, statement in meaningful(run):
+        for logged in meaningful(run):
+            n = logged.event
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
             self.defined = True
-            if writes(statement):
+            if logged.effect.kind == "writes":
                 first_write = n if first_write is None else first_write
-                self._record_write(run, n, database, statement)
-            else:
-                tables = [*([] if creates(statement) else self._tables.values()), *self._awaited]
-                names = tuple(t.full_name for t in tables if concerned(statement, database, t))
-                if names and self.altered is not None:
-                    self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
-                elif names:
-                    self.altered = Alteration(names, database, statement, f"{run.file}:{run.offset[n]}")
-                    return n
+                self._record_write(run, logged)
+                continue
+            tables = [*([] if logged.effect.creates else self._tables.values()), *self._awaited]
+            names, proved = concerned(logged, tables), logged.effect.known
+            if (names or not proved) and self.altered is not None:
+                self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
+            elif names or not proved:
+                self.altered = Alteration(
+                    names,
+                    logged.database,
+                    logged.statement,
+                    f"{run.file}:{run.offset[n]}",
+                    alter=logged.effect.alter,
+                    unproved_since=None if proved else int(run.headers.timestamp[n]),
+                )
+                return n
         return first_write
 
-    def _record_write(self, run: EventBatch, n: int, database: str, statement: str) -> None:
+    def _record_write(self, run: EventBatch, logged: Logged) -> None:
         """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches."""
         if not self._tables:
             return
-        written = written_by(statement, database)
+        written = written_by(logged.readable, logged.database) if logged.readable else UNKNOWN
         if self.altered is not None and self.altered.written is not None:
             self.altered = replace(self.altered, written=self.altered.written | written)
         elif self.altered is None:
-            names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[n]}"
-            self.altered = Alteration(names, database, without_values(statement), at, written)
+            names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[logged.event]}"
+            self.altered = Alteration(names, logged.database, without_values(logged.readable), at, written)
 
     def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))

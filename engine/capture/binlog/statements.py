@@ -1,53 +1,32 @@
 """Statements in the binlog: which of them may concern a captured table.
 
-Nearly all QUERY events are `BEGIN`; their last bytes identify them without decoding.
+Nearly all QUERY events are `BEGIN`; their last bytes identify them without decoding. The others are decoded by the character set
+of their session and read by its SQL mode (`decode.query_event`, `sql.tokens`). A statement that is not read to its end may have
+altered any table: those that its text mentions count as altered, and the catalog is asked about the others
+(`run.tables.alterations`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from engine.capture.binlog.written_tables import Written
-from engine.decode.binlog_events import Kind, read_query
+from engine.decode.binlog_events import Kind
 from engine.decode.framing import words
+from engine.decode.query_event import REPLACED, Query, read_query
 from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
+from engine.sql.alter import Alter
+from engine.sql.statement import UNKNOWN, Effect, effect_of
+from engine.sql.tokens import Modes, UnreadableError, rewritten, tokens
 
 _BEGIN = np.uint64(int.from_bytes(b"\0BEGIN", "little"))
-# Quoted texts and names are kept. A comment that only some server versions execute, the second group, is code.
-_COMMENTS = re.compile(
-    r"""('(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`)|/\*M?!\d*(.*?)\*/|/\*.*?\*/|(?:--(?=\s)|\#)[^\n]*""",
-    re.DOTALL,
-)
-# Dropping an index is not harmless: it may be the one that makes the identity unique. MariaDB's `SET STATEMENT … FOR`, `ANALYZE`
-# followed by a statement, and a second action of an ALTER TABLE are not harmless either.
-_HARMLESS = re.compile(
-    r"(?is)^((BEGIN|COMMIT|ROLLBACK|XA|SAVEPOINT|RELEASE|GRANT|REVOKE|FLUSH|OPTIMIZE|CHECK|SET(?!\s+STATEMENT\b)"
-    r"|ANALYZE\s+((NO_WRITE_TO_BINLOG|LOCAL)\s+)?TABLES?|CREATE\s+(UNIQUE\s+|FULLTEXT\s+|SPATIAL\s+)?INDEX"
-    r"|(CREATE|ALTER|DROP)\s+(USER|ROLE|DATABASE\s+IF\s+NOT|SERVER)"
-    # Routines and views name tables without changing them. What they write later is logged as rows.
-    r"|(CREATE|ALTER|DROP)\s+(OR\s+REPLACE\s+)?(ALGORITHM\s*=\s*\w+\s+)?(DEFINER\s*=\s*\S+\s+)?(SQL\s+SECURITY\s+\w+\s+)?"
-    r"(AGGREGATE\s+)?(VIEW|PROCEDURE|FUNCTION|TRIGGER|EVENT))\b"
-    r"|ALTER\s+TABLE\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(?:`(?:[^`]|``)+`|[\w$]+)\s+((DISABLE|ENABLE)\s+KEYS|AUTO_INCREMENT\s*=?\s*\d+"
-    r"|ADD\s+(INDEX|KEY)\s+[^,()]*\([^()]*\))\s*;?\s*$)"
-)
-
-_NAME = r"(`(?:[^`]|``)+`|(?!IF\b)[\w$]+)"
-_ALTERS_ONE = re.compile(
-    rf"(?i)ALTER\s+(?:(?:ONLINE|OFFLINE|IGNORE)\s+)*TABLE\s+(?:IF\s+EXISTS\s+)?(?:{_NAME}\s*\.\s*)?{_NAME}(?=\s)(?!\s*\.)"
-)
-_NAMES_MORE = re.compile(r"(?i)\b(RENAME|EXCHANGE|CONVERT)\b")
-"""An ALTER TABLE may rename its table, or exchange rows with another one (MariaDB: CONVERT PARTITION … TO TABLE)."""
-_CREATES = re.compile(r"(?i)CREATE\s+TABLE\b")
-# A server itself logs `DELETE FROM` when a MEMORY table comes back empty. It looks the same as a session's own DELETE, which may
-# fire triggers.
-_WRITES = re.compile(r"(?is)(SET\s+STATEMENT\s.*?\sFOR\s+)?(INSERT|UPDATE|REPLACE|LOAD|WITH|SELECT|CALL|DO|DELETE)\b")
-
-
-# Where a literal ends depends on the session's settings (ANSI_QUOTES, NO_BACKSLASH_ESCAPES), which are not examined.
 _LITERAL = re.compile(r"""['"]|(?<![\w$`.])[0-9]""")
+_WRITES = re.compile(
+    r"(?is)\s*(SET\s+STATEMENT\s.*?\sFOR\s+)?(INSERT|UPDATE|REPLACE|LOAD|WITH|SELECT|CALL|DO|DELETE)\b"
+)
 _SHOWN = 200
 
 
@@ -65,16 +44,61 @@ class Alteration:
     """`file:offset`."""
     written: Written | None = None
     """What a write writes to directly; None for other statements."""
+    alter: Alter | None = None
+    """What an ALTER TABLE does; None for other statements, and for one that is not understood."""
+    unproved_since: int | None = None
+    """If it may have altered other tables than `tables` too: when it was executed, in seconds since 1970."""
 
 
-def creates(statement: str) -> bool:
-    """Whether it creates a new table, which concerns only awaited tables."""
-    return _CREATES.match(statement) is not None
+@dataclass(frozen=True)
+class Logged:
+    """A statement that may concern a captured table."""
+
+    event: int
+    """Its index in the run."""
+    database: str
+    statement: str
+    """As it was logged."""
+    effect: Effect
+    readable: str
+    """The same statement in the default modes, without comments; empty if it is not read to its end."""
+    charset_known: bool = True
 
 
-def writes(statement: str) -> bool:
-    """Whether it writes rows. Logged as a statement, it can reach any table through views, triggers, routines and cascades."""
-    return _WRITES.match(statement) is not None
+def meaningful(run: EventBatch) -> Iterator[Logged]:
+    """Yield the statements that may concern a captured table."""
+    queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
+    tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
+    for n in queries[tail != _BEGIN].tolist():
+        query = read_query(run.body(n))
+        if query.unfinished:
+            continue
+        effect, readable = read(query)
+        if effect.kind != "nothing":
+            yield Logged(n, query.database, query.statement.strip(), effect, readable, query.charset_known)
+
+
+def read(query: Query) -> tuple[Effect, str]:
+    """The effect of a statement, and the statement in the default modes; empty if it is not read to its end.
+
+    Without the session's modes, only what is the same under all of them is known.
+    """
+    modes = _ALL_MODES if query.sql_mode is None else (Modes.of(query.sql_mode),)
+    try:
+        found = {tokens(query.statement, mode) for mode in modes}
+    except UnreadableError:
+        found = set()
+    if len(found) != 1:
+        return (Effect("writes") if _WRITES.match(query.statement) else UNKNOWN), ""
+    (one,) = found
+    effect = effect_of(one)
+    names = (*(part for name in effect.tables for part in name), *effect.databases)
+    if any(REPLACED in name or not (query.charset_known or name.isascii()) for name in names):
+        effect = UNKNOWN
+    return effect, rewritten(one)
+
+
+_ALL_MODES = tuple(Modes(quotes, escapes) for quotes in (False, True) for escapes in (False, True))
 
 
 def without_values(statement: str) -> str:
@@ -83,43 +107,39 @@ def without_values(statement: str) -> str:
     return shown if shown == statement else f"{shown}…"
 
 
-def meaningful(run: EventBatch) -> Iterator[tuple[int, str, str]]:
-    """Yield the statements that may concern a captured table: event index, default database, text without comments."""
-    queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
-    tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
-    for n in queries[tail != _BEGIN].tolist():
-        query = read_query(run.body(n))
-        statement, elsewhere = uncommented(query.statement)
-        if not (_HARMLESS.match(statement) and (not elsewhere or _HARMLESS.match(elsewhere))):
-            yield n, query.database, statement
+def concerned(logged: Logged, tables: Iterable[Table]) -> tuple[str, ...]:
+    """The full names of the tables that a statement names, or, if it is not read to its end, may mention."""
+    if not logged.effect.known:
+        return tuple(table.full_name for table in tables if _mentioned(table, logged))
+    held = list(tables)
+    exact, folded = set[str](), set[str]()
+    for database, name in logged.effect.tables:
+        place = database or logged.database, name
+        same = {t.full_name for t in held if (t.database, t.name) == place}
+        exact |= same
+        if not same:
+            folded |= {t.full_name for t in held if _folded((t.database, t.name)) == _folded(place)}
+    dropped = {database.casefold() for database in logged.effect.databases}
+    names = exact | folded | {t.full_name for t in held if t.database.casefold() in dropped}
+    return tuple(t.full_name for t in held if t.full_name in names)
 
 
-def uncommented(text: str) -> tuple[str, str]:
-    """A statement without comments: as read by a server that executes all versioned comments, and by one that executes none."""
-
-    def without(code: str) -> str:
-        return _COMMENTS.sub(lambda found: found[1] or (f" {found[2]} " if found[2] and code else " "), text).strip()
-
-    return without("code"), without("")
+def _folded(name: tuple[str, str]) -> tuple[str, str]:
+    """The name without differences that a server may ignore (`lower_case_table_names`)."""
+    database, table = (part.replace("\u0130", "i").casefold() for part in name)
+    return database, table
 
 
-def concerned(statement: str, database: str, table: Table) -> bool:
-    """Whether a statement may concern a table; if in doubt, True."""
-    if (one := _ALTERS_ONE.match(statement)) and not _NAMES_MORE.search(statement, one.end()):
-        names = [_bare(name) for name in (one[1] or database, one[2])]
-        if "\ufffd" not in "".join(names):  # otherwise the statement's character set is not UTF-8
-            return names == [table.database.casefold(), table.name.casefold()]
-
-    def mentions(name: str) -> bool:
-        if not name.isascii() and "\ufffd" in statement:
-            return True
-        quoted = re.escape(name.replace("`", "``"))
-        return re.search(rf"(?i)(?<![\w$])({re.escape(name)}|{quoted})(?![\w$])", statement) is not None
-
-    if re.match(r"(?i)DROP\s+(DATABASE|SCHEMA)\b", statement):
-        return mentions(table.database)
-    return mentions(table.name) and (database.casefold() == table.database.casefold() or mentions(table.database))
+def _mentioned(table: Table, logged: Logged) -> bool:
+    text = f"{logged.statement}\n{logged.readable}".casefold()
+    here = logged.database.casefold() == table.database.casefold()
+    clear = logged.charset_known and REPLACED not in text
+    return _mentions(text, table.name, clear) and (here or _mentions(text, table.database, clear))
 
 
-def _bare(name: str) -> str:
-    return (name[1:-1].replace("``", "`") if name.startswith("`") else name).casefold()
+def _mentions(text: str, name: str, clear: bool) -> bool:
+    if not (clear or name.isascii()):
+        return True
+    folded = name.casefold()
+    spelled = {folded, *(folded.replace(quote, quote * 2) for quote in "`\"'")}
+    return any(re.search(rf"(?<![\w$]){re.escape(one)}(?![\w$])", text) for one in spelled)

@@ -28,8 +28,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_query, read_xa_prepare
+from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_xa_prepare
 from engine.decode.framing import PADDING, words
+from engine.decode.query_event import read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import SourceLostError
@@ -342,8 +343,8 @@ def _tables(run: EventBatch, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.ui
 
 def _name(text: str) -> str:
     """A savepoint's name, casefolded: servers ignore case in them."""
-    quoted = len(text) > 1 and text[0] == text[-1] == "`"
-    return (text[1:-1].replace("``", "`") if quoted else text).casefold()
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in '`"'  # by the session's ANSI_QUOTES
+    return (text[1:-1].replace(text[0] * 2, text[0]) if quoted else text).casefold()
 
 
 def _bounds(run: EventBatch) -> tuple[int, int]:

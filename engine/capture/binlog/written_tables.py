@@ -3,7 +3,7 @@
 `run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too many costs
 a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means every table:
 
-* text that is not UTF-8, or whose quotation ends differently with and without `NO_BACKSLASH_ESCAPES`;
+* text that is not text in its character set;
 * a verb, or a form of one, that is not recognised here, and whatever follows MariaDB's `SET STATEMENT … FOR`.
 
 An INSERT, REPLACE or LOAD writes only to its target. For an UPDATE or DELETE, every table that it names counts. Any name before
@@ -20,14 +20,14 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from engine.decode.query_event import REPLACED
+
 Name = tuple[str, str]
 """Database and name, casefolded."""
 _VERB = re.compile(
     r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
 )
 _MODIFIERS = {"low_priority", "high_priority", "delayed", "quick", "ignore"}
-# An even number of backslashes before a quote (LOAD DATA has ESCAPED BY with two): the quote ends the text in both modes.
-_AMBIGUOUS = re.compile(r"""(?<!\\)(?:\\\\)*\\['"`]|\ufffd""")
 _WORD = re.compile(r"`(?:[^`]|``)+`|[\w$]+")
 _CALLED = re.compile(r"""(`(?:[^`]|``)+`|"(?:[^"]|"")+"|[\w$]+)\s*\(""")
 _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]|``)+`|[\w$]+)")
@@ -57,9 +57,9 @@ UNKNOWN = Written(unknown=True)
 
 
 def written_by(statement: str, database: str) -> Written:
-    """What a statement without comments writes to. database: its default database."""
+    """What a statement writes to. It is in the default modes and without comments. database: its default database."""
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs what it cannot parse, instead of raising
-    if _AMBIGUOUS.search(statement):
+    if REPLACED in statement:
         return UNKNOWN
     try:
         tables = _tables(statement, database.casefold())

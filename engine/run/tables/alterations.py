@@ -7,6 +7,7 @@ from functools import partial
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration
+from engine.decode.schema import same_columns
 from engine.ledger.state import State
 from engine.run.tables.bootstrap import Source
 from engine.run.tables.captured import CapturedTables
@@ -14,6 +15,7 @@ from engine.run.tables.schema_change import Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
 from engine.sink.publisher import Publisher
+from engine.source.catalog import list_tables, made_since, read_tables
 from engine.source.connect import Connection
 from engine.source.positions import Position, current
 
@@ -41,6 +43,8 @@ class Alterations:
             endpoint, server, first = self.source.endpoint, self.source.server, self.spec.first_server_id()
             reached = tables_reached(alteration, connection, endpoint, server, end, first)
             statements |= dict.fromkeys(reached, alteration.statement)
+            if alteration.unproved_since is not None:
+                statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
         statements |= dict.fromkeys(asked)
         found = {}
         for name, statement in statements.items():
@@ -54,10 +58,30 @@ class Alterations:
                 known.projection,
                 known.stopped,
                 end,
+                alteration.alter if alteration is not None and name not in asked else None,
                 partial(self._is_last, connection, name, end),
             )
             found[name] = verdict(connection, self.spec, altered, statement)
         return found
+
+    def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:
+        """The captured tables that the catalog shows otherwise, or as made since a statement that may have altered any table.
+
+        alteration: a statement that is not read to its end.
+        """
+        known = {
+            (table.database, table.name): table
+            for name, table in self.captured.tables.items()
+            if not state.tables[name].stopped and name not in alteration.tables
+        }
+        there = known.keys() & set(list_tables(connection))
+        since = made_since(connection, list(there), alteration.unproved_since or 0)
+        shown = {(table.database, table.name): table for table in read_tables(connection, sorted(there))}
+        return [
+            table.full_name
+            for place, table in known.items()
+            if place in since or place not in shown or not same_columns(table, shown[place])
+        ]
 
     def _is_last(self, connection: Connection, name: str, start: Position) -> bool:
         """Whether the binlog from `start` to its current end has no schema change of the table."""

@@ -31,6 +31,7 @@ from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
 from engine.source.preflight import refused
+from engine.sql.alter import Alter
 
 Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
@@ -84,6 +85,8 @@ class Altered:
     """The error that had stopped it."""
     at: Position | None = None
     """The position after the statement."""
+    alter: Alter | None = None
+    """What the statement does, if it is an ALTER TABLE that is understood."""
     settled: Callable[[], bool] = lambda: True
     """Whether the binlog has no later schema change of the table. Call it after reading the catalogue, which may already
     show that change."""
@@ -96,7 +99,7 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         after = _current_table(connection, spec, before)
         projection = projection_record(spec, after)
         altered.fits(published_as(before, altered.projection), published_as(after, projection))
-        if statement is not None and not altered.stopped and _evolves(altered, after, statement) and altered.settled():
+        if statement is not None and not altered.stopped and _evolves(altered, after) and altered.settled():
             found = Verdict("evolved", "every row keeps its values", after, altered.plan)
         else:
             found = _resnapshot(connection, spec, after, statement)
@@ -139,13 +142,14 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
     return after
 
 
-def _evolves(altered: Altered, after: Table, statement: str) -> bool:
+def _evolves(altered: Altered, after: Table) -> bool:
     plan, before = altered.plan, altered.table
     # Unread chunks are read by the plan's index.
     readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
-    keyed = all(name in [c.name for c in after.columns] for name in plan.chunk_key)
+    collations = {column.name: column.collation for column in after.columns}
+    keyed = all(collations.get(name, "") == before.column(name).collation for name in plan.chunk_key)
     bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
-    return readable and keyed and keeps_rows(bare, after, statement, held=list(altered.held))
+    return readable and keyed and keeps_rows(bare, after, altered.alter, held=list(altered.held))
 
 
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:

@@ -21,9 +21,10 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.statements import Alteration, uncommented
+from engine.capture.binlog.statements import Alteration, read
 from engine.capture.binlog.written_tables import Written, words_of
-from engine.decode.binlog_events import Kind, among, read_query
+from engine.decode.binlog_events import Kind, among
+from engine.decode.query_event import Query, read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.source.connect import Connection, Endpoint, Server
@@ -87,6 +88,12 @@ def tables_reached(
     return [name for name in alteration.tables if name.casefold() in full_names]
 
 
+def _defines(query: Query) -> bool:
+    """Whether a statement may define or alter something; one that is not read to its end may."""
+    effect, readable = read(query)
+    return not effect.known or bool(_DEFINES.match(readable or query.statement))
+
+
 class _Definitions:
     """Searches for a statement that defines or alters something (`capture.binlog.binlog_reader.EventConsumer`).
 
@@ -104,8 +111,7 @@ class _Definitions:
         """Yields nothing; see `found`. Events after the end count too: they can only make the answer more careful."""
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             queries = np.flatnonzero(plain.run.headers.kind == Kind.QUERY)
-            texts = (uncommented(read_query(plain.run.body(n)).statement) for n in queries.tolist())
-            self.found = self.found or any(_DEFINES.match(text) for both in texts for text in both)
+            self.found = self.found or any(_defines(read_query(plain.run.body(n))) for n in queries.tolist())
         ended = file_number(run.file) > file_number(self.end.file)
         self.position = self.end if ended else Position(run.file, int(run.offset[-1]))
         yield from ()

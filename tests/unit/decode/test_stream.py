@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.binlog_events import Kind, read_headers, read_query, read_rotate, read_table_map, refuse_unknown
+from engine.decode.binlog_events import Kind, read_headers, read_rotate, read_table_map, refuse_unknown
+from engine.decode.query_event import read_query
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError

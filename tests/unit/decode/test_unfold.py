@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decode.binlog_events import ROWS_COMPRESSED, Kind, read_query
+from engine.decode.binlog_events import ROWS_COMPRESSED, Kind
+from engine.decode.query_event import read_query
 from engine.decode.schema import Column, Table
 from engine.decode.unfold import unfolded
 from engine.errors import SourceLostError

@@ -134,10 +134,13 @@ class Binlog:
         """Begin a transaction as MariaDB does."""
         self.add(162, number.to_bytes(8, "little") + domain.to_bytes(4, "little") + bytes(7))
 
-    def query(self, statement: str | bytes, database: str = "shop") -> int:
-        """A QUERY event."""
+    def query(
+        self, statement: str | bytes, database: str = "shop", *, collation: int = 45, mode: int = 0, more: bytes = b""
+    ) -> int:
+        """A QUERY event of a session with this `character_set_client` and SQL mode. more: further status variables."""
         text = statement if isinstance(statement, bytes) else statement.encode()
-        head = struct.pack("<IIBHH", 7, 0, len(database), 0, 3) + b"\0\0\0"
+        status = struct.pack("<BIBQ", 0, 0, 1, mode) + struct.pack("<BHHH", 4, collation, collation, 8) + more
+        head = struct.pack("<IIBHH", 7, 0, len(database), 0, len(status)) + status
         return self.add(2, head + database.encode() + b"\0" + text)
 
     def rows(self, table: Table, number: int, kind: str, rows: Sequence[Sequence[Any]], *, version: int = 2) -> int:

@@ -13,6 +13,8 @@ from engine.run.tables import schema_change
 from engine.run.tables.schema_change import Altered, Verdict, verdict
 from engine.settings import Spec, parse
 from engine.source.positions import Position
+from engine.sql.statement import effect_of
+from engine.sql.tokens import DEFAULT, tokens
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 TABLE = Table("d", "t", (ID, V), ("id",), indexes=(Index("PRIMARY", ("id",)),))
@@ -51,7 +53,9 @@ def spec(source: str = "") -> Spec:
 
 def judged(statement: str | None, settings: Spec | None = None, **more: Any) -> Verdict:
     """The verdict on the table after a statement."""
-    altered = Altered(TABLE, PLAN, **{"copied": True, "held": ("id", "v"), "fits": lambda *_: None, "at": AT, **more})
+    alter = effect_of(tokens(statement or "", DEFAULT)).alter
+    known = {"copied": True, "held": ("id", "v"), "fits": lambda *_: None, "at": AT, "alter": alter}
+    altered = Altered(TABLE, PLAN, **{**known, **more})
     return verdict(object(), settings or spec(), altered, statement)
 
 

@@ -1,0 +1,1 @@
+"""Statements in the binlog: their tokens, the tables that they alter, and what an ALTER TABLE does. Pure."""
