@@ -29,6 +29,8 @@ class Action:
     place: Place = None
     if_exists: bool = False
     """Whether it does nothing if the column is (or is not) there."""
+    keeps_primary: bool = True
+    """Whether the primary key stays the same, if the table has one."""
 
 
 @dataclass(frozen=True)
@@ -163,12 +165,17 @@ def _options(reader: Reader) -> list[Action]:
     """Options of the table, separated by blanks."""
     if not reader.tokens:
         raise UnreadableError("an action is missing")
-    found = Action("structure" if any(token.is_word("ENGINE") for token in reader.tokens) else "option")
+    engine = any(token.is_word("ENGINE") for token in reader.tokens)
+    found = Action("structure" if engine else "option")
     while not reader.ended:
         if reader.accept("ENABLE", "DISABLE"):
             reader.require("KEYS")
             continue
         if reader.accept("FORCE"):
+            continue
+        if reader.accept_all("ORDER", "BY"):
+            reader.identifier()
+            reader.accept("ASC", "DESC")
             continue
         if reader.accept("WITH", "WITHOUT"):
             reader.require("VALIDATION")
@@ -216,14 +223,14 @@ def _add(reader: Reader) -> list[Action]:
 
 def _constraint(reader: Reader) -> Action | None:
     """An index, a key or a check; None if a column comes next."""
-    structure = False
+    structure, primary = False, False
     if reader.accept("FOREIGN"):
         _foreign_key(reader)
     elif reader.accept("CHECK"):
         reader.parentheses()
         reader.accept("NOT")
         reader.accept("ENFORCED")
-    elif reader.accept_all("PRIMARY", "KEY") or reader.accept("UNIQUE"):
+    elif (primary := reader.accept_all("PRIMARY", "KEY")) or reader.accept("UNIQUE"):
         structure = True
         reader.accept(*_INDEXES)
         _index(reader)
@@ -234,7 +241,7 @@ def _constraint(reader: Reader) -> Action | None:
         structure = _index(reader)
     else:
         return None
-    return Action("structure" if structure else "option")
+    return Action("structure" if structure else "option", keeps_primary=not primary)
 
 
 def _index(reader: Reader) -> bool:
@@ -289,18 +296,18 @@ def _added(reader: Reader, *, if_exists: bool) -> Action:
     column = read_column(reader)
     if column.filled:
         raise UnreadableError("rows may get a value in a new column")
-    return Action("add", name, column.place, if_exists)
+    return Action("add", name, column.place, if_exists, not column.primary)
 
 
 def _changed(reader: Reader, name: str, *, if_exists: bool) -> Action:
-    return Action("change", name, read_column(reader).place, if_exists)
+    column = read_column(reader)
+    return Action("change", name, column.place, if_exists, not column.primary)
 
 
 def _drop(reader: Reader) -> list[Action]:
     if reader.accept(*_INDEXES) or reader.accept("CONSTRAINT"):
         reader.accept_if_exists()
-        reader.identifier()
-        return [Action("structure")]
+        return [Action("structure", keeps_primary=reader.identifier().upper() != "PRIMARY")]
     if reader.accept("FOREIGN"):
         reader.require("KEY")
         reader.accept_if_exists()
@@ -310,7 +317,7 @@ def _drop(reader: Reader) -> list[Action]:
         reader.identifier()
         return [Action("option")]
     if reader.accept_all("PRIMARY", "KEY"):
-        return [Action("structure")]
+        return [Action("structure", keeps_primary=False)]
     if reader.sees("PARTITION"):
         raise UnreadableError("rows are dropped with a partition")
     reader.accept("COLUMN")

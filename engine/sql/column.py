@@ -18,6 +18,8 @@ class Definition:
     filled: bool
     """Whether rows may get a value in it if it is new. Otherwise they have NULL."""
     place: Place
+    primary: bool = False
+    """Whether it becomes the primary key."""
 
 
 _FILLED_TYPES = ("TIMESTAMP", "SERIAL")
@@ -37,12 +39,11 @@ def read_column(reader: Reader) -> Definition:
         reader.parentheses()
     while reader.accept("UNSIGNED", "SIGNED", "ZEROFILL"):
         pass
-    filled, null, place = False, False, None
+    found, place = set[str](), None
     while not reader.ended and (place := _place(reader)) is None:
-        attribute = _attribute(reader)
-        filled = filled or attribute == "filled"
-        null = null or attribute == "null"
-    return Definition(filled or (token.value.upper() in _FILLED_TYPES and not null), place)
+        found.add(_attribute(reader))
+    filled = bool(found & {"filled", "primary"}) or (token.value.upper() in _FILLED_TYPES and "null" not in found)
+    return Definition(filled, place, "primary" in found)
 
 
 def read_value(reader: Reader) -> None:
@@ -89,15 +90,15 @@ def _parentheses(reader: Reader) -> None:
     reader.parentheses()
 
 
-_Attribute = tuple[tuple[str, ...], Callable[[Reader], None], Literal["null", "filled", "none"]]
+_Attribute = tuple[tuple[str, ...], Callable[[Reader], None], Literal["null", "filled", "primary", "none"]]
 _ATTRIBUTES: tuple[_Attribute, ...] = (
     (("NULL",), _nothing, "null"),
     (("DEFAULT", "NULL"), _nothing, "none"),
     (("DEFAULT",), read_value, "filled"),
     (("AUTO_INCREMENT",), _nothing, "filled"),
     (("UNIQUE",), _key, "none"),
-    (("PRIMARY", "KEY"), _nothing, "filled"),
-    (("KEY",), _nothing, "filled"),
+    (("PRIMARY", "KEY"), _nothing, "primary"),
+    (("KEY",), _nothing, "primary"),
     (("NOT", "NULL"), _nothing, "filled"),
     (("ON", "UPDATE"), read_value, "filled"),
     (("CHECK",), _parentheses, "none"),

@@ -93,7 +93,7 @@ def read(query: Query) -> tuple[Effect, str]:
     (one,) = found
     effect = effect_of(one)
     names = (*(part for name in effect.tables for part in name), *effect.databases)
-    if any(REPLACED in name or not (query.charset_known or name.isascii()) for name in names):
+    if effect.kind == "alters" and (not query.charset_known or any(REPLACED in name for name in names)):
         effect = UNKNOWN
     return effect, rewritten(one)
 

@@ -1,6 +1,6 @@
 """Judges the tables at an epoch's end: those with a schema change, and those to resnapshot."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,10 @@ from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, made_since, read_tables
 from engine.source.connect import Connection
 from engine.source.positions import Position, current
+from engine.sql.alter import Alter
+
+_MOST_LATER = 50
+"""Statements on one table that are looked at ahead of their turn; with more of them it is resnapshotted."""
 
 
 @dataclass
@@ -59,7 +63,7 @@ class Alterations:
                 known.stopped,
                 end,
                 alteration.alter if alteration is not None and name not in asked else None,
-                partial(self._is_last, connection, name, end),
+                partial(self._later, connection, name, end),
             )
             found[name] = verdict(connection, self.spec, altered, statement)
         return found
@@ -83,10 +87,20 @@ class Alterations:
             if place in since or place not in shown or not same_columns(table, shown[place])
         ]
 
-    def _is_last(self, connection: Connection, name: str, start: Position) -> bool:
-        """Whether the binlog from `start` to its current end has no schema change of the table."""
+    def _later(self, connection: Connection, name: str, start: Position) -> Sequence[Alter] | None:
+        """What the statements between `start` and the binlog's current end do to a table; None if that is unknown."""
         end, mariadb = current(connection, self.source.server), self.source.server.flavor == "mariadb"
-        binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[self.captured.tables[name]])
-        for _ in read_range(self.source.endpoint, binlog_range, self.spec.first_server_id()):
-            pass
-        return binlog_range.altered is None
+        found: list[Alter] = []
+        while True:
+            binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[self.captured.tables[name]])
+            for _ in read_range(self.source.endpoint, binlog_range, self.spec.first_server_id()):
+                pass
+            later = binlog_range.altered
+            if later is None:
+                return tuple(found)
+            if later.alter is None or later.alter.actions is None or later.unproved_since is not None:
+                return None
+            if len(found) == _MOST_LATER:
+                return None
+            found.append(later.alter)
+            start = binlog_range.end

@@ -7,8 +7,9 @@ The text says which columns it adds, drops, changes and moves (`sql.alter`). It 
     an added column    is NULL in every row
     the key            is the same
 
-Statements that are not recognised cause a resnapshot, which is always right. `run.tables.schema_change` has the verdict (evolve,
-resnapshot, stop), and makes sure that no later statement is in the catalog.
+The catalog may already show later statements. `definition_after` takes their actions back, as far as the text of all of them
+says how. Statements that are not recognised cause a resnapshot, which is always right. `run.tables.schema_change` has the verdict
+(evolve, resnapshot, stop).
 """
 
 from collections.abc import Sequence
@@ -47,12 +48,56 @@ def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequen
     )
 
 
+def definition_after(before: Table, alter: Alter, later: Sequence[Alter], shown: Table) -> Table | None:
+    """The table right after an ALTER TABLE; None if that cannot be known.
+
+    later: all later statements that concern the table and are in the catalog, in order. shown: the table in the catalog.
+    """
+    if not later:
+        return shown
+    names = None if alter.actions is None else _columns(before, alter.actions)
+    last = names
+    for one in later:
+        last = None if one.actions is None or last is None else _columns_of(last, one.actions)
+    if names is None or alter.actions is None or last != [column.name for column in shown.columns]:
+        return None
+    later_actions = [action for one in later for action in one.actions or ()]
+    if not _keeps_key(before, [*alter.actions, *later_actions]) or before.key != shown.key:
+        return None
+    here = _changed(alter.actions)
+    since = _changed(later_actions) | {action.column.casefold() for action in later_actions if action.kind == "drop"}
+    columns: list[Column] = []
+    for name in names:
+        known = next((column for column in before.columns if column.name == name), None)
+        if known is None or name.casefold() in here:
+            known = None if name.casefold() in since else shown.column(name)
+        if known is None:
+            return None
+        columns.append(known)
+    return replace(shown, columns=tuple(columns))
+
+
+def _changed(actions: Sequence[Action]) -> set[str]:
+    """The columns that actions change, casefolded."""
+    return {action.column.casefold() for action in actions if action.kind == "change"}
+
+
+def _keeps_key(before: Table, actions: Sequence[Action]) -> bool:
+    """Whether no action in between can have changed what identifies a row."""
+    primary = any(index.name == "PRIMARY" and index.columns == before.key for index in before.indexes)
+    return all(action.keeps_primary and (primary or action.kind != "structure") for action in actions)
+
+
 def _columns(before: Table, actions: Sequence[Action]) -> list[str] | None:
     """The names of the columns after these actions, in order; None if they do not fit the columns before.
 
     A column that is dropped and added again is None too: it is another column, with other values.
     """
-    names = [column.name for column in before.columns]
+    return _columns_of([column.name for column in before.columns], actions)
+
+
+def _columns_of(names: list[str], actions: Sequence[Action]) -> list[str] | None:
+    names = list(names)
     dropped: set[str] = set()
     for action in actions:
         if action.kind not in ("add", "drop", "change"):

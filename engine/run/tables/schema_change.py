@@ -12,7 +12,7 @@ before it is read, and it is read with the columns of that time. A later schema 
 that were read before it (exact at an earlier position) are resnapshotted, or the change kept their rows as they were.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,7 +24,7 @@ from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import streaming_only
-from engine.run.tables.ddl import keeps_rows
+from engine.run.tables.ddl import definition_after, keeps_rows
 from engine.run.tables.projection_rules import as_read, check_altered, projection_record
 from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
@@ -87,19 +87,21 @@ class Altered:
     """The position after the statement."""
     alter: Alter | None = None
     """What the statement does, if it is an ALTER TABLE that is understood."""
-    settled: Callable[[], bool] = lambda: True
-    """Whether the binlog has no later schema change of the table. Call it after reading the catalogue, which may already
-    show that change."""
+    later: Callable[[], Sequence[Alter] | None] = tuple
+    """What later statements in the binlog do to the table; None if that is unknown. Call it after reading the catalog, which may
+    already show them."""
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
     """The verdict on a table. statement: None for a resnapshot whatever happened."""
     before = altered.table
     try:
-        after = _current_table(connection, spec, before)
+        shown = _current_table(connection, spec, before)
+        evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
+        after = evolved or shown
         projection = projection_record(spec, after)
         altered.fits(published_as(before, altered.projection), published_as(after, projection))
-        if statement is not None and not altered.stopped and _evolves(altered, after) and altered.settled():
+        if evolved is not None:
             found = Verdict("evolved", "every row keeps its values", after, altered.plan)
         else:
             found = _resnapshot(connection, spec, after, statement)
@@ -117,7 +119,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
         return current(connection, describe(connection))
     name = altered.table.full_name
     missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
-    if missed or altered.at is None or not statement or not altered.settled():
+    if missed or altered.at is None or not statement or altered.later() != ():
         raise TableStoppedError(
             f"{name} was altered so that its next rows in the binlog cannot be read: {statement[:200] or 'no statement shows how'}",
             detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the binlog does "
@@ -142,14 +144,23 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
     return after
 
 
-def _evolves(altered: Altered, after: Table) -> bool:
-    plan, before = altered.plan, altered.table
+def _evolved(altered: Altered, shown: Table) -> Table | None:
+    """The table after a statement that keeps every value of every row; None after any other. shown: the table in the catalog."""
+    before, plan, alter = altered.table, altered.plan, altered.alter
+    if alter is None or alter.actions is None or (later := altered.later()) is None:
+        return None
+    if later and not altered.copied:
+        return None  # chunks are read with the columns that the table has by then
+    after = definition_after(before, alter, later, shown)
+    if after is None:
+        return None
     # Unread chunks are read by the plan's index.
     readable = altered.copied or not plan.chunk_key or plan.index in [index.name for index in after.indexes]
     collations = {column.name: column.collation for column in after.columns}
     keyed = all(collations.get(name, "") == before.column(name).collation for name in plan.chunk_key)
     bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
-    return readable and keyed and keeps_rows(bare, after, altered.alter, held=list(altered.held))
+    plain = replace(after, columns=tuple(replace(c, tells_apart=False) for c in after.columns))
+    return plain if readable and keyed and keeps_rows(bare, plain, alter, held=list(altered.held)) else None
 
 
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:

@@ -73,7 +73,7 @@ def test_a_column_that_is_added_keeps_all_rows(source: Source) -> None:
         ("ALTER TABLE t MODIFY v BIGINT UNSIGNED", {}),
         ("", {}),
         (ADD, {"stopped": {"error": "TableStoppedError", "message": "", "detail": "", "hint": ""}}),
-        (ADD, {"settled": lambda: False}),
+        (ADD, {"later": lambda: None}),
         (None, {}),
     ],
 )
@@ -107,7 +107,7 @@ def test_a_pipeline_without_a_snapshot_streams_on_behind_the_statement(source: S
     latest = spec('startup = "latest"')
     assert judged("TRUNCATE t", latest).since == AT
     assert judged(None, latest).since == Position("b.000009", 4)
-    for more in ({"settled": lambda: False}, {"at": None}):
+    for more in ({"later": lambda: None}, {"at": None}):
         found = judged("TRUNCATE t", latest, **more)
         assert found.outcome == "stopped"
         assert "redump SPEC --table d.t" in found.error.hint if found.error else False
