@@ -36,7 +36,8 @@ CASES: dict[str, tuple[str, set[str]]] = {
     "cascade": ("DELETE FROM parent WHERE id = 1", {"d.parent", "d.child"}),
     "function": ("DO noted(78)", {"d.third"}),
     "emptied": ("DELETE FROM `d`.`first`", {"d.first", "d.second"}),
-    "unclear": ("UPDATE third SET v = 'it\\'s' WHERE id = 1", ALL),
+    "escaped": ("UPDATE third SET v = 'it\\'s' WHERE id = 1", {"d.third"}),
+    "unclear": ("UPDATE third SET v = '\ufffd' WHERE id = 1", ALL),
 }
 
 

@@ -53,7 +53,7 @@ ALTERATIONS: dict[str, Alteration] = {
     "unsigned": Alteration(("ALTER TABLE {t} MODIFY v INT UNSIGNED",), "resnapshotted"),
     "to_text": Alteration(("ALTER TABLE {t} MODIFY v VARCHAR(30)",), "resnapshotted"),
     "longer": Alteration(("ALTER TABLE {t} MODIFY name VARCHAR(200) CHARACTER SET utf8mb4",), "evolved"),
-    "reordered": Alteration(("ALTER TABLE {t} MODIFY v INT AFTER note",), "resnapshotted"),
+    "reordered": Alteration(("ALTER TABLE {t} MODIFY v INT AFTER note",), "evolved"),
     "charset": Alteration(("ALTER TABLE {t} CONVERT TO CHARACTER SET latin1",), "resnapshotted"),
     "labels": Alteration(("ALTER TABLE {t} MODIFY state ENUM('new', 'old', 'gone')",), "evolved"),
     "labels_moved": Alteration(("ALTER TABLE {t} MODIFY state ENUM('old', 'new', 'gone')",), "resnapshotted"),
