@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -145,7 +146,7 @@ def test_what_cannot_change_a_row_copies_nothing(
             cursor.execute(text.format(t=table))
             cursor.execute(f"INSERT INTO {table} (v, name) VALUES ({n}, '{n}')")
             if runner is not None:
-                pipeline.wait_for(lambda n=n: _changes(pipeline) >= n, runner)
+                pipeline.wait_for(partial(_has_changes, pipeline, n), runner)
     if runner is not None:
         pipeline.finish(runner)
     pipeline.run("caught-up")
@@ -154,6 +155,6 @@ def test_what_cannot_change_a_row_copies_nothing(
     assert_equal(source, lake_table(pipeline.mirror("t")).select(source.column_names))
 
 
-def _changes(pipeline: Pipeline) -> int:
-    """The changes of the table that are committed."""
-    return sum(event["changes"] for event in pipeline.events("epoch.committed"))
+def _has_changes(pipeline: Pipeline, count: int) -> bool:
+    """Whether this many changes are committed."""
+    return sum(event["changes"] for event in pipeline.events("epoch.committed")) >= count
