@@ -382,6 +382,8 @@ class TableChanged(Event, name="source.event"):
     position: str | None = None
     statement: str | None = None
     reason: str | None = None
+    within_hour: int | None = None
+    """The number of automatic resnapshots of the table within an hour, this one included; null for other events."""
 
 
 @dataclass(frozen=True, kw_only=True)

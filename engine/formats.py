@@ -24,8 +24,8 @@ from typing import Any
 from engine.errors import NewerFormatError
 
 VERSIONS: Mapping[str, int] = {
-    "epoch": 3,
-    "state": 3,
+    "epoch": 4,
+    "state": 4,
     "controls": 1,
     "parked": 1,
     "alerts": 2,

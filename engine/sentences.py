@@ -77,6 +77,21 @@ ALERTS: Mapping[str, AlertText] = {
         "Stop the other program: only Tidemark may write to a mirror. Repair the rows that differ: tidemark verify SPEC --table "
         "{table} --repair",
     ),
+    "mirror_behind": AlertText(
+        "Mirror behind",
+        "a destination has lacked committed changes of a table for longer than the threshold; one alert per table",
+        "it has all of them, or the table stops or is removed",
+        "Look at the errors of {table} in status and in the journal. If it takes nothing although its folder can be written, "
+        "resnapshot it: tidemark redump SPEC --table {table}",
+    ),
+    "resnapshots": AlertText(
+        "Resnapshots again and again",
+        "a table had to be resnapshotted a quarter as often within an hour as `source.max_resnapshots_per_hour` allows; one alert "
+        "per table",
+        "it was not resnapshotted for an hour, or stops or is removed",
+        "Find the statements that cause it: the console's page of {table} lists them. Each copies the whole table. The table stops "
+        "at the limit.",
+    ),
     "cascade": AlertText(
         "Cascade not logged",
         "a table has a new foreign key whose cascade the source does not log; one alert per table",
@@ -252,6 +267,16 @@ def _nulled(event: Event) -> str:
     return ", ".join(f"{plural(times, 'value')} of {column}" for column, times in known.items())
 
 
+def behind(event: Event) -> str:
+    """That a mirror lacks committed changes, or none any more."""
+    if not event.get("since"):
+        return "The mirror has all committed changes again"
+    since = f"since {str(event['since'])[:19]}Z"
+    if event.get("epoch") is None:
+        return f"A resnapshot is due {since} and has not begun"
+    return f"The mirror has lacked committed changes {since}"
+
+
 def _planned(event: Event) -> str:
     """The number of chunks. An empty list means that the table is split during its snapshot."""
     if event.get("chunks"):
@@ -307,6 +332,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         else f"Verification: {(e.get('summary') or {}).get('verdict')}"
     ),
     "mirror.written": written,
+    "mirror.behind": behind,
     "source.hidden": hidden,
     "audit.done": lambda e: f"Audit: {audited(e)}",
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",

@@ -70,6 +70,8 @@ class Source(Section):
     """What to do with invalid dates (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and count it."""
     schema_changes: Literal["copy", "stop"] = "copy"
     """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
+    max_resnapshots_per_hour: int = Field(20, ge=1)
+    """A table that would be resnapshotted more often within an hour, without an operator's request, stops instead."""
     new_tables: Literal["refuse", "add"] = "refuse"
     """What to do with new tables that match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
     settle_s: float = Field(2.0, gt=0)
@@ -220,6 +222,8 @@ class Alerts(Section):
     """Lag behind the source, in bytes of binlog, above which an alert fires. Not set: no alert."""
     runway_s: float = Field(6 * 3600.0, ge=0)
     """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
+    mirror_behind_s: float = Field(900.0, gt=0)
+    """An alert fires if a destination has lacked committed changes of a table for longer than this."""
     disk_filling_s: float = Field(24 * 3600.0, ge=0)
     """An alert fires if the destination's disk is full in less than this, at the growth of the last day. 0: no alert."""
     for_s: float = Field(60.0, ge=0)

@@ -61,3 +61,14 @@ class MirrorWritten(Event, name="mirror.written"):
     """The newest of those that were not journaled yet, the newest first: at most ten."""
     cleared_by: str | None = None
     """If there are none any more: verification or resnapshot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MirrorBehind(Event, name="mirror.behind"):
+    """A destination has lacked committed changes of a table for too long; or it has all of them now."""
+
+    table: str
+    since: str | None = None
+    """When the first of them was committed, or a resnapshot was decided, as UTC text; null: it lacks none any more."""
+    epoch: int | None = None
+    """The first epoch that it lacks; null if a resnapshot is due."""

@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Alerts": ("alert.raised", "alert.cleared"),
     "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
     "Commands": ("command.accepted", "command.refused", "command.done"),
-    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled", "mirror.written"),
+    "Tables": ("table.planned", "table.resumed", "table.state", "table.nulled", "mirror.written", "mirror.behind"),
     "Chunks": ("chunk.planned", "chunk.assigned", "chunk.finished", "redump.chunk"),
     "Epochs": ("epoch.committed", "sink.applied"),
     "Maintenance": ("sink.maintained",),
@@ -253,7 +253,8 @@ def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
         since = "retried since" if event.event == "error" else "read since, or planned again"
         text, tone = f"{failure(event.event, body)} – {since}", "gray"
     seconds = body.get("duration_s")
-    hint = remedy("mirror_written", event.table) if event.event == "mirror.written" else str(body.get("hint") or "")
+    alert = {"mirror.written": "mirror_written", "mirror.behind": "mirror_behind"}.get(event.event)
+    hint = remedy(alert, event.table) if alert else str(body.get("hint") or "")
     advice = for_console(hint) if tone == "red" else ""
     return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice)
 
@@ -266,7 +267,7 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
         return f"Alert: {body.get('message')}{repeats}", "red"
     if event == "chunk.parked":
         return failure(event, body), "red"
-    if event == "mirror.written" and body.get("commits"):
+    if (event == "mirror.written" and body.get("commits")) or (event == "mirror.behind" and body.get("since")):
         return f"{describe(event, body)}.", "red"
     if event == "run.ended":
         code = body.get("exit_code")

@@ -8,7 +8,7 @@ from typing import Any
 from app.view import event_feed, words
 from engine.history.event_queries import Event
 
-ERRORS = ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "table.nulled", "mirror.written")
+ERRORS = ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "table.nulled", "mirror.written", "mirror.behind")
 SCHEMA = ("source.event", "table.state", "table.planned")
 _OUTCOMES = {"evolved": "Evolved in place", "resnapshotted": "Resnapshotted", "stopped": "Stopped"}
 

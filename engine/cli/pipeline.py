@@ -125,7 +125,7 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.run.observe.status import status as status_of
     from engine.run.observe.status_text import print_status
 
-    now = status_of(directory, spec.name, spec.verify)
+    now = status_of(directory, spec.name, spec.verify, spec.sink.path)
     if as_json:
         print_json(now)
     else:

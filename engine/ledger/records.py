@@ -45,6 +45,17 @@ class Planned(TypedDict):
     """The command that added the table; None if there was none."""
 
 
+class Due(TypedDict):
+    """A resnapshot that was decided and has not begun yet."""
+
+    at: str
+    """When it was decided: UTC text."""
+    by: str | None
+    """The command that asked for it; None if Tidemark decided it."""
+    why: ErrorRecord | None
+    """The error that it repairs."""
+
+
 class Switch(TypedDict):
     """From the next epoch on, the table is altered or resnapshotted."""
 
@@ -57,6 +68,8 @@ class Switch(TypedDict):
     since: NotRequired[Description | None]
     """For a resnapshot that copies nothing: the position from which the table is streamed."""
     by: NotRequired[str | None]
+    automatic: NotRequired[str]
+    """When Tidemark decided it by itself: UTC text. Absent if an operator asked for it."""
 
 
 class Removal(TypedDict):
@@ -85,6 +98,8 @@ class TableChange(TypedDict, total=False):
     copied: bool
     """`chunks` contains the last chunk."""
     stopped: ErrorRecord
+    due: Due | None
+    """A resnapshot that was decided; None if it is not needed any more."""
 
 
 class TermRecord(TypedDict):

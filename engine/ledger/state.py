@@ -11,14 +11,16 @@ The state after epoch k is the records 0…k applied in order; a full state is o
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 from engine import clock
 from engine.errors import LedgerError
-from engine.ledger.records import Description, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.records import Description, Due, EpochRecord, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table
 
+_HOUR = timedelta(hours=1)
 KNOWN_TERMS = 100
 """The ledger remembers this many of the newest terms."""
 
@@ -73,6 +75,10 @@ class TableState:
     """{"by", "drop", "dropped"} of a removed table."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
+    due: Due | None = None
+    """A resnapshot that was decided and has not begun yet."""
+    resnapshots: tuple[str, ...] = ()
+    """When the latest automatic resnapshots began: UTC texts of at most an hour, none from before an operator's resnapshot."""
 
     @property
     def chunks(self) -> int:
@@ -223,7 +229,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
         )
     if "removed" in change:
-        return replace(table, removed={**change["removed"], "dropped": False})
+        return replace(table, removed={**change["removed"], "dropped": False}, due=None)
     if "dropped" in change:
         return replace(table, removed={**(table.removed or {}), "dropped": True})
     chunks = change.get("chunks", [])
@@ -235,6 +241,7 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
         changes_applied=table.changes_applied + sum(change.get("changes", {}).get("kinds", [])),
         nulled=dict(Counter(table.nulled) + nulled(change)),
         stopped=change.get("stopped", table.stopped),
+        due=change.get("due", table.due),
     )
     if "resnapshot" in change:
         described, plan = change["resnapshot"]["table"], change["resnapshot"]["plan"]
@@ -251,6 +258,8 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
             projection=change["resnapshot"].get("projection"),
             by=change["resnapshot"].get("by", table.by),
             removed=None,
+            due=None,
+            resnapshots=_resnapshots(table, change["resnapshot"]),
         )
     if "altered" in change:
         altered = change["altered"]
@@ -259,6 +268,18 @@ def _apply_table(table: TableState | None, change: TableChange) -> TableState:
             table, table=altered["table"], plan=altered["plan"], projection=altered.get("projection"), names=names
         )
     return table
+
+
+def _resnapshots(table: TableState, switch: Switch) -> tuple[str, ...]:
+    if "automatic" not in switch:
+        return ()
+    return (*latest_resnapshots(table, switch["automatic"]), switch["automatic"])
+
+
+def latest_resnapshots(table: TableState, now: str) -> tuple[str, ...]:
+    """When the automatic resnapshots of the last hour began. now: UTC text."""
+    since = clock.utc_text(clock.parse_utc(now) - _HOUR)
+    return tuple(at for at in table.resnapshots if at > since)
 
 
 def _names(table: Description, before: Sequence[str] = ()) -> tuple[str, ...]:
@@ -308,6 +329,8 @@ def _tables_to_dict(tables: Mapping[str, TableState]) -> Description:
             "by": t.by,
             "removed": t.removed,
             "applied": dict(t.applied),
+            "due": t.due,
+            "resnapshots": list(t.resnapshots),
         }
         for name, t in tables.items()
     }
@@ -326,6 +349,11 @@ def _tables_from_dict(record: Description) -> dict[str, TableState]:
         if "coverage" not in table:
             raise _older()
         tables[name] = TableState(
-            **{**table, "coverage": coverage_from_dict(table["coverage"]), "names": tuple(table.get("names", ()))}
+            **{
+                **table,
+                "coverage": coverage_from_dict(table["coverage"]),
+                "names": tuple(table.get("names", ())),
+                "resnapshots": tuple(table.get("resnapshots", ())),
+            }
         )
     return tables

@@ -22,16 +22,23 @@ from engine.capture.pacing import END
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
 from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
-from engine.events import TableChanged, TableNulled
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord, ErrorRecord
-from engine.ledger.state import State, TableState, following, nulled
+from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.coverage import Coverage, split_as_dict
 from engine.plan.keys import Bound
 from engine.run.commands.control import Control
 from engine.run.delivery import Delivery
-from engine.run.epoch import committed, completed, epoch_facts, split_range, table_records, up_to_alteration
+from engine.run.epoch import (
+    committed,
+    completed,
+    dates_nulled,
+    epoch_facts,
+    split_range,
+    table_records,
+    up_to_alteration,
+)
 from engine.run.epoch_pace import EpochPace
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
@@ -40,13 +47,12 @@ from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.redump.requests import Redump, check_ranges
+from engine.run.redump.requests import check_ranges
 from engine.run.snapshot.gate import Gate
-from engine.run.snapshot.scheduler import Snapshot
-from engine.run.snapshot.splitter import ChunkSplitter
+from engine.run.snapshot.scheduler import snapshot_of
 from engine.run.snapshot.table_copy import Finished, TableCopy, planned
 from engine.run.snapshot.throttle import Health, hold
-from engine.run.tables.alterations import Alterations
+from engine.run.tables.alterations import Alterations, changed
 from engine.run.tables.bootstrap import Source, check_source
 from engine.run.tables.captured import CapturedTables
 from engine.run.tables.membership import MembershipChanges
@@ -83,7 +89,7 @@ class Coordinator:
         self._gate, self._away = gate, away
         self._connection: Connection = open_connection(source.endpoint)
         self._mariadb = source.server.flavor == "mariadb"
-        self._captured = CapturedTables(spec)
+        self._captured = captured = CapturedTables(spec)
         self._gtids = known_gtids(
             self._connection, source.endpoint, source.server, self.position, spec.first_server_id()
         )
@@ -100,32 +106,21 @@ class Coordinator:
         # Workers share no other folder with this process (docs/architecture.md).
         self._counts = spec.sink.path / "_tidemark" / ledger.state.ledger / "reading"
         shutil.rmtree(self._counts, ignore_errors=True)
-        self._snapshot = Snapshot(
-            lambda: spec.snapshot.readers or session.slots,
-            gate,
-            control.activity,
-            spec.snapshot.max_chunk_memory_bytes,
-            journal,
-            ChunkSplitter(source.endpoint),
-            lambda group, text: session.run([group], text),
-            spec.snapshot.chunk_attempts,
-            lambda: session.slots,
-        )
+        self._snapshot = snapshot_of(spec, source.endpoint, session, gate, control.activity, journal)
         self._redumps = RedumpExecutor(
             self._snapshot,
             control,
             journal,
             self._table_copy,
-            self._check_ranges,
+            lambda name, redump: check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name]),
             publisher.has_copy,
             publisher.unmerged,
         )
         self._membership = MembershipChanges(spec, publisher, control, self._snapshot.reading)
         self._maintainer = Maintainer(publisher, control)
         self._alterations = Alterations(spec, source, self._captured, publisher)
-        first_server_id = spec.first_server_id()
         self._reader = EpochReader(
-            source.endpoint, first_server_id, self._mariadb, session, self._captured, self._snapshot, self._redumps
+            source.endpoint, spec.first_server_id(), self._mariadb, session, captured, self._snapshot, self._redumps
         )
         gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
@@ -193,8 +188,7 @@ class Coordinator:
 
     def _reached(self, until: str | None, target: Position) -> bool:
         """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
-        asked = self._control.pending or self._membership.waiting or self._delivery.resnapshot_pending
-        copied = self.state.copied and self._snapshot.idle and not self._frozen and not asked
+        copied = self.state.copied and self._snapshot.idle and not self._frozen and not self._asked
         behind = until == "caught-up" and self.position.order < target.order
         if until is None or behind or not (copied or self._only_parked()):
             return False
@@ -202,23 +196,29 @@ class Coordinator:
         return not self._publisher.unpublished()
 
     @property
+    def _resnapshot_due(self) -> bool:
+        """Whether a resnapshot was decided and has not begun yet."""
+        return any(table.due for table in self.state.tables.values())
+
+    @property
+    def _asked(self) -> bool:
+        """Whether a command or a decision waits for the next epochs."""
+        return self._control.pending or self._membership.waiting or self._resnapshot_due
+
+    @property
     def _waited_for(self) -> bool:
         """Whether a copy, a command or the end of the run waits for the next epochs."""
-        commands = self._control.pending or self._membership.waiting or self._delivery.resnapshot_pending
-        return self._prompt or bool(commands) or bool(self._redumps.waiting) or not self.state.copied
+        return self._prompt or self._asked or self._redumps.waiting or not self.state.copied
 
     def _only_parked(self) -> bool:
         """Whether only parked chunks remain, and no command waits for anything else."""
-        busy = self._frozen or self._stopped or not self._snapshot.idle
+        busy = self._frozen or self._stopped or self._resnapshot_due or not self._snapshot.idle
         left = self._gate.parking.pending(self.state.tables)
         return bool(left) and not busy and self._redumps.blocked(self.state.tables)
 
     def _prototype(self) -> ChunkGroup:
-        first = self._spec.first_server_id()
-        settle_s = self._spec.source.settle_s
-        return ChunkGroup(
-            self._source.endpoint, first, self._source.watermarks, settle_s, self._candidate, (), self._counts
-        )
+        source, first, settle_s = self._source, self._spec.first_server_id(), self._spec.source.settle_s
+        return ChunkGroup(source.endpoint, first, source.watermarks, settle_s, self._candidate, (), self._counts)
 
     def _abort_waits(self) -> None:
         """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
@@ -306,17 +306,16 @@ class Coordinator:
         try:
             self._publisher.check()
             self._maintainer.step()
-            for name, error in self._delivery.failed(self.state, self._captured.tables).items():
-                self._stop_table(name, error)
+            self._commit_decisions()
             self._change_tables()
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()
                 raise went_back(self.position, position)  # must not pass for "nothing new"
             captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
-            asked = self._redumps.begin(self.state.tables, captured) | self._delivery.take_resnapshots(self.state)
+            asked = self._redumps.begin(self.state.tables, captured)
             outdated = position.order > self.position.order
-            if self._frozen or outdated or self._stopped or asked or self._redumps.waiting:
+            if self._frozen or outdated or self._stopped or asked or self._resnapshot_due or self._redumps.waiting:
                 self._commit_epoch(position, asked)
             else:
                 self._pace.done(0.0, changes=0)
@@ -341,6 +340,13 @@ class Coordinator:
             self._frozen.remove(finished)
             self._snapshot.lost(finished)
         return found
+
+    def _commit_decisions(self) -> None:
+        """Commit stops and resnapshots that were decided, before anything that can fail: the source may be away."""
+        for name in self._delivery.commit_decisions(self.state, self._captured.tables, self._stopped):
+            self._drop(name)
+        self._stopped = {}
+        self._progress.show(self.state)
 
     def _change_tables(self) -> None:
         """Commit pending membership changes (`run.tables.membership`)."""
@@ -429,21 +435,15 @@ class Coordinator:
         took_s = clock.monotonic_s() - began
         self._journal.write(done := committed(record, len(frozen), reports, read_s, took_s))
         self._pace.done(max(took_s, self._publisher.append_s), done.changes)
-        for name, change in record["tables"].items():
-            if columns := nulled(change):
-                self._journal.write(TableNulled(table=name, columns=columns))
+        for event in dates_nulled(record):
+            self._journal.write(event)
         self._progress.show(self.state)
         require_gtids(self._connection, self._source.watermarks, reports)
 
     def _apply_verdicts(self, alteration: Alteration | None) -> None:
         """Apply the verdicts, which are committed now, to the captured tables."""
         for name, found in self._verdicts.items():
-            statement, at = (
-                (alteration.statement, alteration.at) if alteration and name in alteration.tables else (None, None)
-            )
-            self._journal.write(
-                TableChanged(kind=found.outcome, table=name, position=at, statement=statement, reason=found.reason)
-            )
+            self._journal.write(changed(name, found, alteration))
             self._drop(name)
             if found.error is not None:
                 continue
@@ -461,10 +461,6 @@ class Coordinator:
         for name, error in forwarded.stopped.items():
             self._stop_table(name, error)
         return [f for f in forwarded.chunks if f.table not in self._stopped]
-
-    def _check_ranges(self, name: str, redump: Redump) -> None:
-        table, plan = self._captured.tables[name], self._captured.plans[name]
-        check_ranges(self._source.endpoint, redump, table, plan)
 
     def _record(
         self,
@@ -487,7 +483,8 @@ class Coordinator:
         self._verdicts = {n: v for n, v in self._verdicts.items() if n not in stopped and n not in self._stopped}
         for name, error in stopped.items():
             self._stop_table(name, error)
-            self._delivery.table_stopped(name, error, self._captured.tables[name])
+            if due := self._delivery.due_after(error, self._captured.tables[name]):
+                tables[name]["due"] = due
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
         to, next_seq = (
             position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),

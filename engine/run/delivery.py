@@ -5,37 +5,34 @@ when an operator resumes it. A table that stopped because its rows in the binlog
 epoch are checked before its commit.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from engine import clock
 from engine.capture.files import DataFile
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
-from engine.errors import DestinationError, DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
+from engine.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
 from engine.events import ErrorReported
 from engine.journal import Journal
-from engine.ledger.records import EpochRecord
-from engine.ledger.state import State
+from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
+from engine.run.commands.resumption import Resumption, to_resume
+from engine.run.epoch import completed
 from engine.settings import Spec
 from engine.sink.delta_log import check_files
 from engine.sink.publisher import Publisher
 
-_MAX_AUTO_RESNAPSHOTS = 3
-"""How often one run resnapshots a table automatically, because its files are missing or rows in the binlog are in doubt."""
-_REPAIRABLE = (DestinationError.__name__, MissingFilesError.__name__)
-
 
 class Delivery:
-    """One coordinator's link to the destination."""
+    """One coordinator's link to the destination. It keeps no state: whatever it decides is in the ledger until it is done."""
 
     def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
         self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
-        self._auto_resnapshots, self._resnapshots = Counter[str](), set[str]()
 
     def commit(self, record: EpochRecord) -> None:
         """Commit an epoch to the ledger, together with the progress of the destination.
@@ -52,48 +49,59 @@ class Delivery:
         self._ledger.commit({**record, "applied": applied} if applied else record)
         self._publisher.recorded(through)
 
-    def failed(self, state: State, tables: Mapping[str, Table]) -> dict[str, TidemarkError]:
-        """The tables that must stop because their destination failed, with the errors; schedules resnapshots for the others."""
-        stopped = {}
-        for name, error in self._publisher.failures().items():
+    def commit_decisions(
+        self, state: State, tables: Mapping[str, Table], stopped: Mapping[str, ErrorRecord]
+    ) -> list[str]:
+        """Commit stops and resnapshots as soon as they are decided: an epoch that reads the source may fail.
+
+        stopped: the errors of tables whose chunks cannot be read. Returns the tables that stopped.
+        """
+        changes = self._decisions(state, tables)
+        for name, error in stopped.items():
+            changes.setdefault(name, {})["stopped"] = error
+        if changes:
+            record = completed(state, following(state, self._journal.run, changes))
+            self.commit(record)
+            self._publisher.submit(record)
+        self._answer()
+        return [name for name, change in changes.items() if "stopped" in change]
+
+    def _decisions(self, state: State, tables: Mapping[str, Table]) -> dict[str, TableChange]:
+        """What to do with tables whose destination failed or that operators resumed, as far as the ledger lacks it.
+
+        Derived from the destination's and the inbox's current state, so that a decision whose commit fails is made again.
+        """
+        found: dict[str, TableChange] = {}
+        for name, error in self._publisher.unrepaired().items():
             known = state.tables.get(name)
-            if known is None or known.stopped:
+            if known is None or known.stopped or known.due:
                 continue
-            may_resnapshot = (
-                self._may_resnapshot and tables[name].key and self._auto_resnapshots[name] < _MAX_AUTO_RESNAPSHOTS
-            )
-            if isinstance(error, MissingFilesError) and may_resnapshot:
-                self._auto_resnapshots[name] += 1
-                self._journal.write(ErrorReported.of(error, attempt=self._auto_resnapshots[name], retry_in_s=0.0))
-                self._resnapshots.add(name)
+            if isinstance(error, MissingFilesError) and self._resnapshots(tables[name]):
+                self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0))
+                found[name] = {"due": _due(error)}
             else:
-                stopped[name] = error
-        return stopped
-
-    def table_stopped(self, name: str, error: TidemarkError, table: Table) -> None:
-        """Schedule a resnapshot of a table that stopped over doubtful rows, up to `_MAX_AUTO_RESNAPSHOTS` times a run."""
-        if (
-            isinstance(error, DoubtfulRowsError)
-            and self._may_resnapshot
-            and table.key
-            and self._auto_resnapshots[name] < _MAX_AUTO_RESNAPSHOTS
-        ):
-            self._auto_resnapshots[name] += 1
-            self._resnapshots.add(name)
-
-    @property
-    def resnapshot_pending(self) -> bool:
-        """Whether a resnapshot is scheduled."""
-        return bool(self._resnapshots)
-
-    def take_resnapshots(self, state: State) -> set[str]:
-        """The scheduled resnapshots, with the failed tables that operators resumed; clears the schedule."""
-        for name in self._control.resumed():
-            known = state.tables.get(name)
-            if known is not None and known.stopped and known.stopped["error"] in _REPAIRABLE:
-                self._resnapshots.add(name)
-        found, self._resnapshots = self._resnapshots & state.tables.keys(), set()
+                found[name] = {"stopped": error.as_dict()}
+        for command in self._control.accepted(Resumption):
+            for name in to_resume(command.tables, state.tables):
+                if not state.tables[name].due:
+                    found[name] = {"due": _due(None, command.identity)}
         return found
+
+    def _answer(self) -> None:
+        """Answer the resumptions whose resnapshots the ledger has."""
+        state = self._ledger.state
+        assert state is not None
+        for command in self._control.accepted(Resumption):
+            if all(state.tables[name].due for name in to_resume(command.tables, state.tables)):
+                self._control.carried_out(command, {})
+
+    def due_after(self, error: TidemarkError, table: Table) -> Due | None:
+        """The resnapshot of a table that stops over doubtful rows; None for other errors."""
+        return _due(error) if isinstance(error, DoubtfulRowsError) and self._resnapshots(table) else None
+
+    def _resnapshots(self, table: Table) -> bool:
+        """Whether a table resnapshots itself. How often is limited (`tables.resnapshot_limit`)."""
+        return bool(self._may_resnapshot and table.key)
 
     def has_files(self, folder: Path, files: Sequence[DataFile]) -> bool:
         """Whether a chunk's files exist as they were written; journals the error if not."""
@@ -117,3 +125,7 @@ class Delivery:
         except MissingFilesError as error:
             detail = "Nothing of this epoch was committed."
             raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error
+
+
+def _due(error: TidemarkError | None, by: str | None = None) -> Due:
+    return {"at": clock.utc_text(), "by": by, "why": error.as_dict() if error else None}

@@ -12,9 +12,9 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
 from engine.errors import TidemarkError
-from engine.events import EpochCommitted
+from engine.events import EpochCommitted, TableNulled
 from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
-from engine.ledger.state import State, apply
+from engine.ledger.state import State, apply, nulled
 from engine.run.snapshot.table_copy import Finished
 from engine.run.state_machines import START, TABLE, IllegalEventError, table_events
 from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict
@@ -161,6 +161,12 @@ def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> D
 def largest(reports: Sequence[RangeReport]) -> Description | None:
     """The largest transaction of an epoch, by bytes; None without transactions."""
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
+
+
+def dates_nulled(record: EpochRecord) -> list[TableNulled]:
+    """The tables of an epoch that have dates which became NULL, for the journal."""
+    found = ((name, nulled(change)) for name, change in record["tables"].items())
+    return [TableNulled(table=name, columns=columns) for name, columns in found if columns]
 
 
 def committed(

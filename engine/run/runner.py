@@ -45,6 +45,7 @@ from engine.run.observe.lag import LagMonitor
 from engine.run.observe.mirror_monitor import MirrorMonitor
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.space import SpaceMonitor
+from engine.run.observe.unpublished_monitor import UnpublishedMonitor
 from engine.run.outage import EPOCHS, OutageTracker
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
@@ -263,11 +264,12 @@ class _Run:
                     raise
                 self._journal.write(ErrorReported.of(error, attempt=failovers, retry_in_s=_FAILOVER_PAUSE_S))
             except SourceLostError as error:  # purged meanwhile, or changes are missing in the binlog
+                before = ledger.state.epoch
                 if isinstance(error, BinlogOffError):
                     self._note_gap(ledger)
                     self._away.binlog_off = None
                 self._resnapshot_everything(source, ledger, error)
-                publisher.submit(ledger.epoch(ledger.state.epoch))
+                publisher.submit_after(before)
                 continue
             except SparkLostError as error:  # running reads start again
                 session = self._sessions.replace_lost(error)
@@ -316,12 +318,14 @@ class _Run:
             return self._control.state == "running" and state().copied and not self._away.now
 
         helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
+        behind_s = self._spec.alerts.mirror_behind_s
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
+            closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, behind_s)),
         ):
             return coordinator.run(self._until)
 
@@ -347,8 +351,7 @@ class _Run:
         before = ledger.state.epoch if ledger.state else -1
         source = self._beginning.begin(ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert ledger.state is not None
-        if ledger.state.epoch > before:
-            publisher.submit(ledger.epoch(ledger.state.epoch))
+        publisher.submit_after(before)
         return source
 
     def _finish_removals(self, ledger: Ledger) -> None:

@@ -55,6 +55,10 @@ class Publisher(Targets):
         self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._copied: dict[str, int] = {}
+        self._resnapshotted: dict[str, int] = {}
+        """By table, the epoch of the last submitted resnapshot."""
+        self._submitted: list[tuple[float, int, str]] = []
+        """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their tables."""
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
         self._appended_s, self._slack_s = -math.inf, 0.0
@@ -77,6 +81,14 @@ class Publisher(Targets):
         """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
         return self._copied.get(table, -1) <= self._applied
 
+    def unrepaired(self) -> dict[str, TidemarkError]:
+        """The tables with a failed destination that neither a stop nor a committed resnapshot takes care of, with the errors."""
+        applied, failed = (
+            self._applied,
+            self.unpublished(),
+        )  # in this order: an epoch that was applied may have failed since
+        return {name: error for name, error in failed.items() if self._resnapshotted.get(name, -1) <= applied}
+
     def recover(self) -> int:
         """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
         checked = self._apply_kept()
@@ -87,8 +99,23 @@ class Publisher(Targets):
         """Queue a committed epoch; blocks when the destination is far behind."""
         self.check()
         self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
-        self._copied.update({name: record["epoch"] for name, part in record["tables"].items() if "copied" in part})
+        for event, epochs in (("copied", self._copied), ("resnapshot", self._resnapshotted)):
+            epochs.update({name: record["epoch"] for name, part in record["tables"].items() if event in part})
+        if changed := next((name for name, part in record["tables"].items() if "changes" in part), None):
+            later = [one for one in self._submitted if one[1] > self._applied]
+            self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
         self._put(record)
+
+    def submit_after(self, epoch: int) -> None:
+        """Queue all epochs that the ledger has after this one."""
+        for number in range(epoch + 1, self._state.epoch + 1):
+            self.submit(self._ledger.epoch(number))
+
+    def oldest_mirror(self) -> tuple[float, str | None]:
+        """As in `Targets`. Changes that wait in the queue count too: the destination may not answer at all."""
+        now_s, applied, oldest = clock.monotonic_s(), self._applied, super().oldest_mirror()
+        queued = [(now_s - since_s, name) for since_s, epoch, name in self._submitted if epoch > applied]
+        return max([oldest, *queued], key=lambda one: one[0])
 
     def _put(self, item: EpochRecord | _Marker) -> None:
         while True:

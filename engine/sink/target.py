@@ -55,11 +55,28 @@ class Target:
     """Why nothing more is written to it."""
     lacking: list[Part] = field(default_factory=list)
     """Epochs committed since the error."""
+    failed_since_s: float | None = None
+    """Since when nothing has been written to it because of the error (`clock.monotonic_s`)."""
 
     @property
     def lacks_since_s(self) -> float | None:
-        """Since when the mirror has lacked a change (`clock.monotonic_s`); None if it lacks none."""
-        return self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
+        """Since when the mirror has lacked a change (`clock.monotonic_s`); None if it lacks none.
+
+        One that takes nothing counts as lacking: nobody knows what it has.
+        """
+        waiting_s = self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
+        return min((s for s in (waiting_s, self.failed_since_s) if s is not None), default=None)
+
+    def fail(self, error: TidemarkError, lacking: Sequence[Part] = ()) -> None:
+        """Write nothing more to it. lacking: the epochs that it did not take."""
+        self.error, self.lacking = error, [*self.lacking, *lacking]
+        if self.failed_since_s is None:
+            self.failed_since_s = clock.monotonic_s()
+
+    def reopen(self) -> list[Part]:
+        """Write to it again, because a resnapshot follows. Returns the epochs that it lacks."""
+        lacking, self.lacking, self.error, self.waiting = self.lacking, [], None, []
+        return lacking
 
     @property
     def needed(self) -> set[int]:
@@ -126,7 +143,7 @@ class Target:
         self.delta.evolve(table)
         self.delta.create(expected=False)  # a table that got a key gets a mirror
         if emptied:
-            self.resnapshot, self.waiting, self.waiting_since_s = None, [], None
+            self._forget_waiting()
             if self.applied["chunks"] < epoch:
                 self.written(self.delta.replace(epoch, [], since=epoch))
                 self.applied["chunks"] = self.applied["merge"] = epoch
@@ -163,7 +180,11 @@ class Target:
             parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
             self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
             self.applied["chunks"] = self.applied["merge"] = epoch
-        self.resnapshot, self.waiting, self.waiting_since_s = None, [], None
+        self._forget_waiting()
+
+    def _forget_waiting(self) -> None:
+        """The mirror was replaced, and lacks nothing."""
+        self.resnapshot, self.waiting, self.waiting_since_s, self.failed_since_s = None, [], None, None
 
     def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
         """The changes that are neither merged nor waiting for a merge."""

@@ -61,7 +61,6 @@ class Targets:
         self._sink, self._root, self._ledger, self._journal = sink, sink.path, ledger, journal
         self.guard, self._through_full_disk = guard, through_full_disk
         self._targets: dict[str, Target] = {}
-        self._failures: dict[str, TidemarkError] = {}
         self._leaving: set[str] = set()
         self.unchanged: set[str] = set()
         """The tables that are as the last run left them, so that they were not opened."""
@@ -100,22 +99,17 @@ class Targets:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
         tables = self._state.tables
         errors = {
-            name: target.error for name, target in self._targets.items() if name in tables and not tables[name].stopped
+            name: target.error
+            for name, target in list(self._targets.items())
+            if name in tables and not tables[name].stopped
         }
         return {name: error for name, error in errors.items() if error is not None}
-
-    def failures(self) -> dict[str, TidemarkError]:
-        """The tables whose destination failed since the last call, with the errors."""
-        found, self._failures = self._failures, {}
-        return found
 
     def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
         if is_disk_full(error):
             raise error  # not the table's fault
         known = error if isinstance(error, TableStoppedError) else _failed(name, error)
-        target = self._targets[name]
-        target.error, target.lacking = known, [*target.lacking, *lacking]
-        self._failures[name] = known
+        self._targets[name].fail(known, lacking)
 
     def _retry(self, action: Step) -> None:
         """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
@@ -258,9 +252,17 @@ class Targets:
         return self._applied > self._facts[0] or any(t.waiting and t.error is None for t in self._targets.values())
 
     def oldest_mirror(self) -> tuple[float, str | None]:
-        """For how many seconds the oldest change that a mirror lacks has waited, and its table; called by any thread."""
-        waiting = [(target.lacks_since_s, name) for name, target in list(self._targets.items()) if target.error is None]
-        since_s, name = min(((s, name) for s, name in waiting if s is not None), default=(None, None))
+        """For how many seconds the oldest change that a mirror lacks has waited, and its table; called by any thread.
+
+        A mirror that takes nothing counts from its failure on, until its table has stopped or has a new copy.
+        """
+        tables = self._state.tables
+        waiting = [
+            (since_s, name)
+            for name, target in list(self._targets.items())
+            if (since_s := target.lacks_since_s) is not None and not (name in tables and tables[name].stopped)
+        ]
+        since_s, name = min(waiting, default=(None, None))
         return (0.0 if since_s is None else clock.monotonic_s() - since_s), name
 
     def _append(self, records: Sequence[EpochRecord]) -> None:
@@ -342,7 +344,7 @@ class Targets:
 
     def _repair_for_resnapshot(self, name: str, target: Target) -> None:
         """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist."""
-        lacking, target.lacking, target.error, target.waiting = target.lacking, [], None, []
+        lacking = target.reopen()
         try:
             for file in target.delta.repair(accepting=True):
                 self._repaired(name, file)
@@ -353,7 +355,6 @@ class Targets:
         except Exception as error:  # noqa: BLE001 - see above
             self._fail(name, error, lacking)
             return
-        self._failures.pop(name, None)  # an unreported failure is obsolete
         for part in lacking:
             try:
                 target.append("changes", files_of_parts([part])[1])

@@ -24,6 +24,7 @@ from engine.log_rotation import rotate
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
 from engine.run.commands.overrides import Controls, load_controls, save_controls
+from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
 from engine.run.outage import OutageTracker
@@ -116,7 +117,6 @@ class Control:
         self._open: list[tuple[str, str, float]] = []
         self._accepted: list[TableCommand] = []
         self._files: dict[str, Path] = {}  # files of open pause, resume and stop commands
-        self._resumed: set[str] = set()
         self._listening: set[str] = set()  # journal listeners that failed
         self._thread = threading.Thread(target=self._loop, name="control", daemon=True)
 
@@ -183,12 +183,6 @@ class Control:
         with self._lock:
             return self._inbox.commands()
 
-    def resumed(self) -> set[str]:
-        """The tables that operators resumed since the last call."""
-        with self._lock:
-            found, self._resumed = self._resumed, set()
-        return found
-
     def carried_out(self, command: TableCommand, result: dict[str, Any]) -> None:
         """Answer a table command as done."""
         with self._lock:  # else the inbox thread takes its file for a new command
@@ -218,8 +212,8 @@ class Control:
     def done(self, verb: str) -> None:
         """Answer the open commands of this verb as done."""
         with self._lock:
-            finished = [command for command in self._open if command[1] == verb]
-            self._open = [command for command in self._open if command[1] != verb]
+            finished = [command for command in self._open if command[1] == verb and command[0] in self._files]
+            self._open = [command for command in self._open if command not in finished]
             for identity, name, since in finished:
                 took_s = round(clock.monotonic_s() - since, 3)
                 self._journal.write(CommandDone(id=identity, verb=name, duration_s=took_s))
@@ -392,6 +386,8 @@ class Control:
     def _set(self, command: Command) -> None:
         """Change settings that outlive this runner: save them first, then answer."""
         verb, arguments = str(command.verb), command.arguments
+        if command.identity in {known.identity for known in self._accepted}:
+            return
         try:
             controls = self._changed(verb, arguments)
         except SpecError as error:
@@ -400,13 +396,25 @@ class Control:
         if controls is None:
             return
         self._save(controls)
-        self._journal.write(command.accepted())
         self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
         if verb == "resume":
             self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
-            self._resumed.update(arguments.get("tables") or ())
+            if self._resumes_tables(command):
+                return
+        self._journal.write(command.accepted())
         self._journal.write(CommandDone(id=command.identity, verb=verb, duration_s=0.0))
         self._inbox.put_away(command.path, "done", command.identity)
+
+    def _resumes_tables(self, command: Command) -> bool:
+        """Whether a resume must resnapshot tables. It is then answered once the ledger has that."""
+        names = command.arguments.get("tables") or ()
+        tables = to_resume(names, self.committed().tables) if names and self.committed else ()
+        if tables:
+            resumption = Resumption(command.identity, command.path, tables)
+            self._journal.write(command.accepted(resumption.describe()))
+            self._open.append((command.identity, "resume", clock.monotonic_s()))
+            self._accepted.append(resumption)
+        return bool(tables)
 
     def _save(self, controls: Controls) -> None:
         save_controls(self._directory, controls)

@@ -13,6 +13,9 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
     mirror_written            at once, for the first commit by which another program changes a mirror; cleared when all rows are
                               verified after that, or the table is resnapshotted or removed (`run.observe.mirror_monitor`)
+    mirror_behind             when a destination has lacked committed changes for too long; cleared when it has all, or the table
+                              stops or is removed (`run.observe.unpublished_monitor`)
+    resnapshots               when a table is resnapshotted again and again; cleared after an hour without, or when it stops
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
@@ -46,12 +49,13 @@ from engine.events import (
     SourceAway,
     SourceBack,
     SpaceMeasured,
+    TableChanged,
     TableStateChanged,
 )
 from engine.journal import Entry
-from engine.sentences import hidden, parked, remedy, written
+from engine.sentences import behind, hidden, parked, remedy, written
 from engine.settings import Alerts as Settings
-from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorWritten, TableVerified
+from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorBehind, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
 
 Name = tuple[str, str | None]
@@ -84,7 +88,8 @@ class Alert:
         return {name: value for name, value in asdict(self).items() if name != "announced"}
 
 
-_AWAY_S = 30.0
+_AWAY_S, _HOUR_S = 30.0, 3600.0
+_OF_TABLES = ("diverged", "cascade", "mirror_written", "mirror_behind", "resnapshots")
 
 Notice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
@@ -93,9 +98,12 @@ Notice = tuple[type[AlertRaised], Alert]
 class Alerts:
     """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
 
-    def __init__(self, settings: Settings, standing: Iterable[Alert] = ()) -> None:
-        """standing: alerts that an earlier run left active."""
-        self._settings = settings
+    def __init__(self, settings: Settings, standing: Iterable[Alert] = (), most_resnapshots: int = 20) -> None:
+        """standing: alerts that an earlier run left active. most_resnapshots: of a table within an hour (`[source]`)."""
+        self._settings, self._most_resnapshots = settings, most_resnapshots
+        self._resnapshotted_s: dict[
+            str, float
+        ] = {}  # when a table was last resnapshotted in this run, without a request
         self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
         self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
@@ -118,7 +126,8 @@ class Alerts:
         return list(handler(self, entry.event)) if handler else []
 
     def _lag(self, event: LagMeasured) -> Iterator[Notice]:
-        yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._repeat(self._at))
+        yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._clear_resnapshots())
+        yield from self._repeat(self._at)
 
     def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
         if not event.parked:
@@ -214,8 +223,11 @@ class Alerts:
         if event.state == "streaming":
             yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
         elif event.state == "removed":
-            for alert in (name, *((kind, event.table) for kind in ("diverged", "cascade", "mirror_written"))):
+            for alert in (name, *((kind, event.table) for kind in _OF_TABLES)):
                 yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
+        if event.state == "stopped":
+            for kind in ("mirror_behind", "resnapshots"):
+                yield from self._clear((kind, event.table), f"{event.table} stopped.", None)
         if event.state in ("copying", "removed"):
             yield from self._clear(("change_log_differs", event.table), f"{event.table} is {event.state}.", None)
         if event.state != "copying":
@@ -269,6 +281,33 @@ class Alerts:
             yield self._raise(Alert(*name, count, None, message, remedy(*name), self._at, self._at))
         elif known.message != message:  # it continues to write, which is no other alert
             self.standing[name], self.unsaved = replace(known, value=count, message=message), True
+
+    def _behind(self, event: MirrorBehind) -> Iterator[Notice]:
+        name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event.to_json())}."
+        if event.since is None:
+            yield from self._clear(name, message, 0.0)
+        elif name not in self.standing:
+            age_s = round(_seconds(event.since, self._at), 1)
+            limit_s = self._settings.mirror_behind_s
+            yield self._raise(Alert(*name, age_s, limit_s, message, remedy(*name), event.since, self._at))
+
+    def _changed(self, event: TableChanged) -> Iterator[Notice]:
+        """Count automatic resnapshots."""
+        name, count = ("resnapshots", event.table), event.within_hour or 0
+        if count:
+            self._resnapshotted_s[event.table] = self._now_s
+        if name not in self.standing and count >= max(2, self._most_resnapshots // 4):
+            message = (
+                f"{event.table} had to be resnapshotted {count} times within an hour, last because: {event.reason}."
+            )
+            limit = float(self._most_resnapshots)
+            yield self._raise(Alert(*name, float(count), limit, message, remedy(*name), self._at, self._at))
+
+    def _clear_resnapshots(self) -> Iterator[Notice]:
+        for kind, table in [name for name in self.standing if name[0] == "resnapshots"]:
+            # An earlier run's last one is not known: then the hour begins with this run.
+            if self._now_s - self._resnapshotted_s.setdefault(table or "", self._now_s) >= _HOUR_S:
+                yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
         yield from self._clear(("source_away", None), "The source can be reached again.", None)
@@ -344,6 +383,8 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     RunEnded: Alerts._ended,  # noqa: SLF001
     TableVerified: Alerts._verified,  # noqa: SLF001
     MirrorWritten: Alerts._written,  # noqa: SLF001
+    MirrorBehind: Alerts._behind,  # noqa: SLF001
+    TableChanged: Alerts._changed,  # noqa: SLF001
     HiddenChanges: Alerts._hidden,  # noqa: SLF001
     ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }

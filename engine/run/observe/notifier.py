@@ -28,7 +28,7 @@ class Notifier:
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
         self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
-        self._alerts = Alerts(spec.alerts, _standing(directory))
+        self._alerts = Alerts(spec.alerts, _standing(directory), spec.source.max_resnapshots_per_hour)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._webhook: Webhook | None = None
         journal.listeners.append(self.hear)

@@ -19,6 +19,7 @@ from engine.journal import entry_from
 from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
+from engine.sink.unpublished import Lacking, lacking
 from engine.sink_settings import Merging
 from engine.verifications import (
     ForeignChanges,
@@ -34,6 +35,8 @@ from engine.verify_settings import Verify
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
 E = TypeVar("E", bound=Event)
+_LATE = timedelta(seconds=30)
+"""Changes that a destination has lacked for longer are shown."""
 _FRESH = timedelta(seconds=10)
 """An older lag measurement is not shown as current."""
 
@@ -96,6 +99,10 @@ class TableStatus(TypedDict):
     """How changes are merged into its mirror; None without a mirror."""
     verification: TableVerification | None
     """None for a removed table."""
+    lacks_since: str | None
+    """Since when its destination has lacked committed changes, if that is longer than half a minute: UTC text."""
+    due: str | None
+    """Why it will be resnapshotted, if that was decided and has not begun yet."""
 
 
 class BinlogStatus(TypedDict):
@@ -162,11 +169,19 @@ class Status(TypedDict):
     tables: list[TableStatus]
 
 
-def status(directory: Directory, name: str, verify: Verify = Verify()) -> Status:  # noqa: B008 - immutable
-    """The status of a pipeline, from its files. verify: how often its spec has it verified."""
-    state = Ledger(directory.ledger).state
+def status(
+    directory: Directory,
+    name: str,
+    verify: Verify = Verify(),  # noqa: B008 - immutable
+    root: Path | None = None,
+) -> Status:
+    """The status of a pipeline, from its files. verify: how often its spec has it verified. root: of its destination."""
+    ledger = Ledger(directory.ledger)
+    state = ledger.state
     runner = find_runner(directory)
     now = _now(runner)
+    late = clock.utc_text(now - _LATE)
+    lacks = lacking(root, state, list(ledger.kept_epochs()), late) if root is not None and state is not None else {}
     measured, lag = last_event(directory, LagMeasured) or (None, None)
     live = runner is not None and runner["alive"] and (measured or "") >= clock.utc_text(now - _FRESH)
     current = lag if live else None
@@ -198,7 +213,7 @@ def status(directory: Directory, name: str, verify: Verify = Verify()) -> Status
         "log": _log(directory, state, current, now),
         "last_audit": read_audit(directory),
         "sizes": _sizes(directory),
-        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s),
+        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s, lacks),
     }
 
 
@@ -288,7 +303,12 @@ def _phase(runner: dict[str, Any] | None, state: State | None) -> str:
 
 
 def _tables(
-    directory: Directory, state: State | None, runner: dict[str, Any], now: datetime, period_s: float
+    directory: Directory,
+    state: State | None,
+    runner: dict[str, Any],
+    now: datetime,
+    period_s: float,
+    lacks: Mapping[str, Lacking],
 ) -> list[TableStatus]:
     verified, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
     reading: dict[str, Reading] = {
@@ -320,16 +340,25 @@ def _tables(
             "mirror": table.plan.get("mirror"),
             "verification": None
             if table.removed
-            else _verification(verified.get(name), foreign.get(name), table, period_s, now),
+            else _verification(verified.get(name), foreign.get(name), table, period_s, now, lacks.get(name)),
+            "lacks_since": lacks[name].since if name in lacks else None,
+            "due": _due(table),
         }
         for name, table in ((*state.tables.items(), *state.removed.items()) if state else ())
     ]
 
 
 def _verification(
-    summary: Summary | None, foreign: ForeignChanges | None, table: TableState, period_s: float, now: datetime
+    summary: Summary | None,
+    foreign: ForeignChanges | None,
+    table: TableState,
+    period_s: float,
+    now: datetime,
+    lacks: Lacking | None,
 ) -> TableVerification:
     state, why = state_of(summary, table.generation, period_s, now.timestamp(), foreign)
+    if state == "verified" and lacks is not None:
+        state, why = "stale", f"its mirror lacks changes since {lacks.since[:19]}Z"
     return {
         "state": state,
         "why": why,
@@ -338,6 +367,13 @@ def _verification(
         "version": summary["version"] if summary else None,
         "differences": summary["differences"] if summary else 0,
     }
+
+
+def _due(table: TableState) -> str | None:
+    """Why a table will be resnapshotted; None if it will not."""
+    if table.due is None or table.removed:
+        return None
+    return table.due["why"]["message"] if table.due["why"] else "an operator asked for it"
 
 
 def _destination(table: TableState) -> str | None:

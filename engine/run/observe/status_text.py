@@ -39,6 +39,7 @@ def print_status(out: Console, now: Status) -> None:
     _print_waits(out, now)
     for t in (t for t in now["tables"] if t["error"]):
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
+    _print_lacks(out, now["tables"])
     _print_chunks(out, now["tables"])
     for alert in now["alerts"]:
         seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
@@ -48,6 +49,16 @@ def print_status(out: Console, now: Status) -> None:
         )
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+
+
+def _print_lacks(out: Console, tables: list[TableStatus]) -> None:
+    """Print which tables will be resnapshotted, and whose mirrors lack changes."""
+    for t in tables:
+        if t["due"]:
+            out.print(f"{t['table']} will be resnapshotted: {t['due']}", style="yellow", markup=False)
+        elif t["lacks_since"]:
+            text = f"{t['table']}: its mirror has lacked committed changes since {t['lacks_since'][:19]}Z"
+            out.print(text, style="red", markup=False)
 
 
 def _verified(found: TableVerification | None) -> str:

@@ -88,7 +88,7 @@ def _parts(
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "versions.json", _versions
     yield "spec.toml", lambda: scrubber.toml(spec_file.read_text(encoding="utf-8"))
-    yield "status.json", lambda: _json(status(directory, spec.name, spec.verify))
+    yield "status.json", lambda: _json(status(directory, spec.name, spec.verify, spec.sink.path))
     yield "check.json", lambda: _json(_check(spec))
     for path in (directory.runner, directory.controls, directory.alerts):
         if path.exists():

@@ -34,7 +34,10 @@ from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.run.snapshot.throttle import Lease
+from engine.settings import Spec
+from engine.source.connect import Endpoint
 from engine.source.positions import bytes_between
+from engine.spark.session import Session
 
 GROUP_S = 1.0
 """Target seconds of work per group of chunks."""
@@ -382,4 +385,21 @@ def _finished(report: ChunkReport, group: int) -> ChunkFinished:
         pid=report.reader.pid,
         attempt=report.attempt,
         group=group,
+    )
+
+
+def snapshot_of(
+    spec: Spec, endpoint: Endpoint, session: Session, gate: Gate, activity: Activity, journal: Journal
+) -> Snapshot:
+    """The scheduler of one session, as the spec wants it."""
+    return Snapshot(
+        lambda: spec.snapshot.readers or session.slots,
+        gate,
+        activity,
+        spec.snapshot.max_chunk_memory_bytes,
+        journal,
+        ChunkSplitter(endpoint),
+        lambda group, text: session.run([group], text),
+        spec.snapshot.chunk_attempts,
+        lambda: session.slots,
     )

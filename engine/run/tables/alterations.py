@@ -1,16 +1,19 @@
 """Judges the tables at an epoch's end: those with a schema change, and those to resnapshot."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+from engine import clock
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration
 from engine.decode.schema import same_columns
-from engine.ledger.state import State
+from engine.events import TableChanged
+from engine.ledger.state import State, TableState
 from engine.run.tables.bootstrap import Source
 from engine.run.tables.captured import CapturedTables
+from engine.run.tables.resnapshot_limit import limited
 from engine.run.tables.schema_change import Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
@@ -41,7 +44,10 @@ class Alterations:
         asked: Collection[str],
         end: Position,
     ) -> dict[str, Verdict]:
-        """Verdicts by table. alteration: the one that ends the epoch. asked: tables to resnapshot. end: the epoch's end."""
+        """Verdicts by table. alteration: the one that ends the epoch. end: the epoch's end.
+
+        asked: tables to resnapshot because an operator asked for it.
+        """
         statements: dict[str, str | None] = {}
         if alteration is not None:
             endpoint, server, first = self.source.endpoint, self.source.server, self.spec.first_server_id()
@@ -49,7 +55,7 @@ class Alterations:
             statements |= dict.fromkeys(reached, alteration.statement)
             if alteration.unproved_since is not None:
                 statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
-        statements |= dict.fromkeys(asked)
+        statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *asked])
         found = {}
         for name, statement in statements.items():
             known, table = state.tables[name], self.captured.tables[name]
@@ -62,11 +68,22 @@ class Alterations:
                 known.projection,
                 known.stopped,
                 end,
-                alteration.alter if alteration is not None and name not in asked else None,
+                alteration.alter if alteration is not None and statement is not None else None,
                 partial(self._later, connection, name, end),
             )
-            found[name] = verdict(connection, self.spec, altered, statement)
+            found[name] = self._verdict(connection, known, altered, statement, asked=name in asked)
         return found
+
+    def _verdict(
+        self, connection: Connection, known: TableState, altered: Altered, statement: str | None, *, asked: bool
+    ) -> Verdict:
+        """The verdict on one table. asked: whether an operator asked for a resnapshot."""
+        found = verdict(connection, self.spec, altered, statement)
+        if asked or (known.due and known.due["by"] is not None):
+            return found
+        if statement is None and known.due and known.due["why"] and found.outcome == "resnapshotted":
+            found = replace(found, reason=known.due["why"]["message"])
+        return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:
         """The captured tables that the catalog shows otherwise, or as made since a statement that may have altered any table.
@@ -104,3 +121,16 @@ class Alterations:
                 return None
             found.append(later.alter)
             start = binlog_range.end
+
+
+def changed(name: str, found: Verdict, alteration: Alteration | None) -> TableChanged:
+    """A verdict, for the journal. alteration: the one that ended its epoch."""
+    named = alteration is not None and name in alteration.tables
+    return TableChanged(
+        kind=found.outcome,
+        table=name,
+        position=alteration.at if alteration and named else None,
+        statement=alteration.statement if alteration and named else None,
+        reason=found.reason,
+        within_hour=found.within_hour,
+    )

@@ -23,7 +23,7 @@ from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
-from engine.ledger.records import Planned, TableChange
+from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.mirrors import decided
@@ -166,14 +166,16 @@ class MembershipChanges:
                 raise _no_key(table)
             kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
-            return {
-                "resnapshot": {
-                    **joins,
-                    "before": before.as_dict(),
-                    "before_projection": known.projection,
-                    "since": since,
-                }
-            }, None
+            switch: Switch = {
+                "table": joins["table"],
+                "plan": joins["plan"],
+                "projection": projection,
+                "by": by,
+                "before": before.as_dict(),
+                "before_projection": known.projection,
+                "since": since,
+            }
+            return {"resnapshot": switch}, None
         shown, on_read = published_as(table, projection), plan.mirror == "merge_on_read"
         created = DeltaTables(self._spec.sink.path, state.owner, shown, self._publisher.guard, on_read=on_read)
         created.check_free()

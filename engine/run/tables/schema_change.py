@@ -50,11 +50,15 @@ class Verdict:
     """If nothing is copied: the position from which the binlog is published."""
     projection: Description | None = None
     """The published columns and rows from here on, as the ledger keeps them."""
+    automatic: str | None = None
+    """When Tidemark decided a resnapshot by itself, as UTC text; None if an operator asked for it."""
+    within_hour: int | None = None
+    """The number of automatic resnapshots of the table within an hour, this one included."""
 
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """The table's part of the epoch record."""
         if self.error is not None:
-            return {"stopped": self.error.as_dict()}
+            return {"stopped": self.error.as_dict(), "due": None}
         change: Switch = {
             "table": self.table.as_dict(),
             "plan": self.plan.as_dict(),
@@ -64,6 +68,8 @@ class Verdict:
         }
         if self.outcome == "evolved":
             return {"altered": change}
+        if self.automatic is not None:
+            change["automatic"] = self.automatic
         return {"resnapshot": {**change, "since": self.since.as_dict() if self.since else None}}
 
 

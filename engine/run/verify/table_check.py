@@ -26,9 +26,10 @@ from engine.plan.named import check_keys
 from engine.run.verify.comparison import Compared, compare
 from engine.run.verify.mirror_at import MirrorAt
 from engine.run.verify.partitions import Partitions
-from engine.run.verify.settling import Settling, only
+from engine.run.verify.settling import Settled, Settling, only
 from engine.run.verify.source_rows import SourceRows
 from engine.run.verify.verdicts import MOST_LISTED, Incomparable, PartResult
+from engine.source.positions import Position
 
 _MOST_KEYS = 20_000
 """Keys that are compared exactly at the same time."""
@@ -61,6 +62,8 @@ class Found:
     parts: list[PartResult] = field(default_factory=list)
     lacking: int = 0
     """Keys whose changes the mirror lacked."""
+    reached: Position | None = None
+    """The last position up to which such changes were replayed; None if there were none."""
     first: MirrorAt | None = None
     """The mirror as the comparison began."""
 
@@ -77,6 +80,12 @@ class Found:
             self.differences.append((part, compared.first(MOST_LISTED)))
         if self.total <= MOST_NAMED:
             self.keys.append(compared.keys(key))
+
+    def replayed(self, settled: Settled) -> None:
+        """Add the keys whose changes the mirror lacked in an exact comparison."""
+        self.lacking += settled.lacking
+        if settled.lacking and (self.reached is None or settled.position.order > self.reached.order):
+            self.reached = settled.position
 
     def forget(self) -> None:
         """Forget the differences, because all of them are found again."""
@@ -225,7 +234,7 @@ class TableCheck:
         for chosen in _batches(keys):
             self._go_on()
             settled = self._settling.keys(chosen)
-            self.found.lacking += settled.lacking
+            self.found.replayed(settled)
             if settled.compared.total:
                 differing = settled.compared.keys(self._key)
                 again = self._named(differing)
@@ -237,7 +246,7 @@ class TableCheck:
         """Compare a range exactly. counted: its rows were not counted yet."""
         for settled in self._settling.range(limits):
             self._go_on()
-            self.found.lacking += settled.lacking
+            self.found.replayed(settled)
             self._note(part, settled.rows if counted else 0)
             if settled.compared.total:
                 differing = settled.compared.keys(self._key)

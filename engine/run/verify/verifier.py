@@ -36,6 +36,7 @@ from engine.plan.chunks import WHOLE
 from engine.run.commands.overrides import load_controls
 from engine.run.gtids import known_gtids
 from engine.run.tables.captured import CapturedTables
+from engine.run.verify.catching_up import patience_s, why_behind
 from engine.run.verify.causes import explained
 from engine.run.verify.comparison import KINDS
 from engine.run.verify.mirror_at import Committed, MirrorAt
@@ -195,6 +196,7 @@ class Verifier:
         else:
             ranges = ranges_of(scope, self._directory, known, table, plan)
             (check.counts if level == "counts" else check.ranges)(ranges)
+        behind = "" if check.found.total else self._why_behind(name, folder, check)
         after = self.committed.state(fresh=True).tables.get(name)
         if after is None or (after.generation, after.table, after.stopped) != (
             known.generation,
@@ -202,7 +204,15 @@ class Verifier:
             known.stopped,
         ):
             raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
-        return self._result(name, level, check)
+        return self._result(name, level, check, behind)
+
+    def _why_behind(self, name: str, folder: Path, check: TableCheck) -> str:
+        """Why the mirror has not got the changes that were replayed for it; "" if it has, or lacked none."""
+        if check.found.reached is None:
+            return ""
+        limit_s = patience_s(self._spec)
+        why = why_behind(self.committed, self._directory, name, folder, check.found.reached, limit_s, self._ended)
+        return f"{why} of {check.found.lacking:,} keys" if why.endswith("last changes") else why
 
     def _mirror(self, name: str, folder: Path, identity: str) -> MirrorAt:
         """The newest version of a mirror. Positions of two servers cannot be compared."""
@@ -227,17 +237,10 @@ class Verifier:
             raise Incomparable("lagging", "its snapshot is not complete")
         return known
 
-    def _result(self, name: str, level: Level, check: TableCheck) -> TableResult:
+    def _result(self, name: str, level: Level, check: TableCheck, behind: str) -> TableResult:
         found, first = check.found, check.found.first
         assert first is not None
-        verdict, why = "verified", ""
-        if found.total:
-            verdict = "diverged"
-        elif found.lacking and not self._running():
-            verdict, why = (
-                "lagging",
-                f"no runner is alive, and the mirror lacks the last changes of {found.lacking:,} keys",
-            )
+        verdict = "diverged" if found.total else "lagging" if behind else "verified"
         keys, table = check.differing_keys(), self._captured.tables[name]
         differences = differences_of(found, table)
         if differences and keys is not None:
@@ -248,7 +251,7 @@ class Verifier:
         return TableResult(
             table=name,
             verdict=verdict,  # type: ignore[arg-type]
-            why=why,
+            why=behind,
             position=str(first.position),
             version=first.version,
             level=level,
@@ -256,7 +259,7 @@ class Verifier:
             differences=tuple(differences),
             differences_total=found.total,
             by_kind={kind: found.counts[kind] for kind in KINDS if found.counts[kind]},
-            parts=tuple(found.parts),
+            parts=() if behind else tuple(found.parts),
             keys=keys,
         )
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger import store
-from engine.ledger.state import State, apply, state_from_dict, state_to_dict
+from engine.ledger.state import State, apply, following, latest_resnapshots, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
 from engine.plan.coverage import Chunk, Coverage, Split, Unsplit, split_as_dict, unsplit_table
@@ -406,3 +406,44 @@ def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any], left: dict[str, 
         state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch} | facts)))
         seen.append(state.binlog_off)
     assert seen == [{}, {"i": "2026-01-31"}, {"i": "2026-01-31"}, left]
+
+
+def epoch_zero(tables: Any) -> Any:
+    """The first epoch."""
+    own = {"epoch": 0, "run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 0}
+    return {**own, "ledger": "L", "identity": "s", "tables": tables}
+
+
+def one_more(state: State, tables: Any) -> Any:
+    """The next epoch."""
+    return following(state, "r", tables)
+
+
+def test_a_resnapshot_that_was_decided_stays_until_it_begins(tmp_path: Path) -> None:
+    """Across a stop, a restart and a full state; a resnapshot begins it, a removal or a verdict forgets it."""
+    due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
+    state = apply(None, epoch_zero({"d.t": {"planned": planned("t", "one", 1)}}))
+    state = apply(state, one_more(state, {"d.t": {"due": due}}))
+    state = apply(state, one_more(state, {"d.t": {"stopped": {"error": "E", "message": "", "detail": "", "hint": ""}}}))
+    state = state_from_dict(json.loads(json.dumps(state_to_dict(state))))
+    assert state.tables["d.t"].due == due
+    switch = {**planned("t", "one", 1), "before": {"name": "t"}}
+    for change in ({"resnapshot": switch}, {"removed": {"by": None, "drop": False}}, {"due": None}):
+        after = apply(state, one_more(state, {"d.t": change})).known("d.t")
+        assert after is not None
+        assert after.due is None
+
+
+def test_automatic_resnapshots_of_the_last_hour_are_counted() -> None:
+    """An operator's resnapshot begins the count from zero."""
+    state = apply(None, epoch_zero({"d.t": {"planned": planned("t", "one", 1)}}))
+    times = [f"2026-01-01T{hour}:00.000000Z" for hour in ("00:00", "00:40", "01:20", "01:30")]
+    for at in times:
+        switch = {**planned("t", "one", 1), "before": {"name": "t"}, "automatic": at}
+        state = apply(state, one_more(state, {"d.t": {"resnapshot": switch}}))
+    state = state_from_dict(json.loads(json.dumps(state_to_dict(state))))
+    assert state.tables["d.t"].resnapshots == tuple(times[1:])
+    assert latest_resnapshots(state.tables["d.t"], "2026-01-01T02:25:00.000000Z") == (times[3],)
+    switch = {**planned("t", "one", 1), "before": {"name": "t"}}
+    state = apply(state, one_more(state, {"d.t": {"resnapshot": switch}}))
+    assert state.tables["d.t"].resnapshots == ()

@@ -260,7 +260,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mir
     path.unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
-    assert (error := wait_for(publisher.failures)) is not None
+    assert (error := wait_for(publisher.unrepaired)) is not None
     assert type(error["d.t"]).__name__ == "MissingFilesError"
     assert lost["name"] in str(error["d.t"])
     publisher.check()
@@ -286,7 +286,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
-    assert lost["name"] in str(wait_for(publisher.failures)["d.t"])
+    assert lost["name"] in str(wait_for(publisher.unrepaired)["d.t"])
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
@@ -297,7 +297,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
     assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
-    assert not publisher.failures()
+    assert not publisher.unrepaired()
 
 
 def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) -> None:
@@ -311,8 +311,8 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
     publisher.settle()
-    assert publisher.failures()
-    assert publisher.unpublished(), "also when the coordinator has taken the failure and not handled it yet"
+    assert publisher.unrepaired()
+    assert publisher.unrepaired(), "again and again, until the ledger has what to do about it"
     with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
         require_published(publisher.unpublished())
     world.epoch(resnapshot=switch(OLD, OLD))

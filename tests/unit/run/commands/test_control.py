@@ -17,13 +17,14 @@ import pytest
 from engine import clock
 from engine.decode.schema import Table
 from engine.directory import Directory, read_runner, send_command, write_atomically
-from engine.errors import SourceAwayError, SpecError
+from engine.errors import DestinationError, SourceAwayError, SpecError
 from engine.events import CommandDone
 from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
 from engine.run.commands.overrides import Controls, load_controls, save_controls
+from engine.run.commands.resumption import Resumption
 from engine.run.outage import OutageTracker
 from engine.run.table_commands import IN_TURN, parsers, to_add
 from engine.run.tables.bootstrap import check_tables
@@ -376,3 +377,23 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
     assert control.state == "running"
     tracker.back("epochs")
     _wait(lambda: not (read_runner(Directory(tmp_path)) or {})["away"])
+
+
+def test_a_resume_of_a_failed_destination_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
+    """Its file stays in the inbox; tables that a resume does not resnapshot are answered at once."""
+    failed = TableState({}, {}, Coverage(), stopped=DestinationError("no").as_dict())
+    gone = replace(failed, stopped=SpecError("no").as_dict())
+    control.committed = lambda: State(0, "", "", {}, 0, {"d.a": failed, "d.b": gone})
+    directory = Directory(tmp_path)
+    other = send_command(directory, "resume", arguments={"tables": ["d.b"]})
+    _wait(partial(_answers, tmp_path, other))
+    identity = send_command(directory, "resume", arguments={"tables": ["d.a", "d.b"]})
+    _wait(lambda: control.accepted(Resumption))
+    (asked,) = control.accepted(Resumption)
+    assert asked.tables == ("d.a",)
+    assert control.pending
+    control.settle()
+    assert asked.path.exists()
+    control.carried_out(asked, {})
+    assert [one["event"] for one in _answers(tmp_path, identity)] == ["command.done"]
+    assert not asked.path.exists()

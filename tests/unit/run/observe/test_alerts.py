@@ -334,3 +334,30 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
         ("raised", "chunk_parked", "d.t", 0),
         ("cleared", "chunk_parked", "d.t", 0),
     ]
+
+
+def test_a_mirror_that_gets_nothing_raises_an_alert_until_it_has_everything() -> None:
+    """Once, however often it is seen; a stop of the table has an alert of its own."""
+    alerts, since = Alerts(Settings()), utc_text(BEGIN)
+    behind = line("mirror.behind", 901, table="d.t", since=since, epoch=7)
+    assert notices(alerts, behind, behind) == [("raised", "mirror_behind", "d.t", 0)]
+    assert alerts.standing["mirror_behind", "d.t"].value == 901.0
+    assert notices(alerts, line("mirror.behind", 999, table="d.t")) == [("cleared", "mirror_behind", "d.t", 0)]
+    assert notices(alerts, behind, table(1000, "stopped")) == [
+        ("raised", "mirror_behind", "d.t", 0),
+        ("cleared", "mirror_behind", "d.t", 0),
+        ("raised", "table_stopped", "d.t", 0),
+    ]
+
+
+def test_resnapshots_again_and_again_raise_an_alert_for_an_hour() -> None:
+    """From a quarter of the limit on; one that was asked for does not count."""
+    alerts = Alerts(Settings(), most_resnapshots=12)
+
+    def again(at_s: float, count: int | None) -> Entry:
+        return line("source.event", at_s, kind="resnapshotted", table="d.t", reason="why", within_hour=count)
+
+    assert notices(alerts, again(1, 1), again(2, 2), again(3, None)) == []
+    assert notices(alerts, again(4, 3), again(5, 4)) == [("raised", "resnapshots", "d.t", 0)]
+    assert notices(alerts, lag(3604)) == []
+    assert notices(alerts, lag(3605)) == [("cleared", "resnapshots", "d.t", 0)]

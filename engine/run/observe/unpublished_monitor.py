@@ -1,0 +1,70 @@
+"""Notices that a destination takes nothing, by the ledger and the Delta logs (`sink.unpublished`)."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+
+from engine import clock
+from engine.directory import Directory, read_alerts
+from engine.journal import Journal
+from engine.ledger.store import Ledger
+from engine.run.helpers import Helpers
+from engine.sink.unpublished import Lacking, lacking
+from engine.verification_events import MirrorBehind
+
+INTERVAL_S = 15.0
+
+
+class UnpublishedMonitor:
+    """Looks until it is closed. root: of the destination. limit_s: the age of a change that a mirror may lack."""
+
+    def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, limit_s: float) -> None:
+        self._root, self._directory, self._journal, self._helpers = root, directory, journal, helpers
+        self._limit = timedelta(seconds=limit_s)
+        self._interval_s = min(INTERVAL_S, max(limit_s / 2, 1.0))
+        self._shown = dict.fromkeys(_alerted(directory), "")
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="unpublished", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - a helper's error must not end it
+                self._helpers.failed("unpublished", error)
+            else:
+                self._helpers.succeeded("unpublished")
+
+    def _look(self) -> None:
+        ledger = Ledger(self._directory.ledger)
+        if ledger.state is None:
+            return
+        before = clock.utc_text(clock.utc_now() - self._limit)
+        for event in news(self._shown, lacking(self._root, ledger.state, list(ledger.kept_epochs()), before)):
+            self._journal.write(event)
+
+
+def news(shown: dict[str, str], found: Mapping[str, Lacking]) -> Iterator[MirrorBehind]:
+    """Events about what is new, and about tables that lack nothing any more. shown: since when, by table; updated."""
+    for name in sorted(shown.keys() - found.keys()):
+        del shown[name]
+        yield MirrorBehind(table=name)
+    for name, one in found.items():
+        if shown.get(name) != one.since:
+            shown[name] = one.since
+            yield MirrorBehind(table=name, since=one.since, epoch=one.epoch)
+
+
+def _alerted(directory: Directory) -> list[str]:
+    """The tables whose alert an earlier run left active; none if the file is invalid."""
+    try:
+        return [alert["table"] for alert in read_alerts(directory) if alert["kind"] == "mirror_behind"]
+    except (ValueError, OSError, TypeError, KeyError):
+        return []

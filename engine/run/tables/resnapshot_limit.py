@@ -1,0 +1,28 @@
+"""Stops a table that resnapshots itself again and again. Pure.
+
+A statement that Tidemark cannot apply costs a copy of the whole table each time. The ledger knows when the automatic resnapshots
+of the last hour began, so that a restart does not count from zero. An operator's resnapshot does.
+"""
+
+from dataclasses import replace
+
+from engine.errors import TableStoppedError
+from engine.ledger.state import TableState, latest_resnapshots
+from engine.run.tables.schema_change import Altered, Verdict
+
+
+def limited(found: Verdict, altered: Altered, known: TableState, limit: int, now: str) -> Verdict:
+    """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour. now: UTC text."""
+    if found.outcome != "resnapshotted":
+        return found
+    latest = latest_resnapshots(known, now)
+    if len(latest) < limit:
+        return replace(found, automatic=now, within_hour=len(latest) + 1)
+    name = altered.table.full_name
+    error = TableStoppedError(
+        f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {found.reason}.",
+        detail="Each one reads the whole table. What is published is right up to this change; nothing after it was published.",
+        hint="Find out what changes the table like that: the console's page of the table lists the statements. Then resnapshot it: "
+        f"tidemark redump SPEC --table {name}. source.max_resnapshots_per_hour is the limit.",
+    )
+    return Verdict("stopped", error.message, altered.table, altered.plan, error)

@@ -1,0 +1,117 @@
+"""What is decided about a table is in the ledger until it is done, and a mirror that gets nothing is never green."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, source_table
+from tests.live.support.pipeline import Pipeline, Runner
+from tests.servers import Server
+from tests.support.depth import on
+
+QUIET = '[verify]\nperiod = "off"\n[alerts]\nmirror_behind_s = 5\n'
+MERGE_S = 12.0
+"""Long enough for changes to be deleted before they are merged."""
+
+
+def _filled(server: Server) -> None:
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
+    server.execute("INSERT INTO d.t VALUES (1, 1), (2, 2)")
+
+
+def _lose_changes(pipeline: Pipeline, runner: Runner, server: Server) -> None:
+    """A cleaner deletes changes that are not merged yet, during a pause, until the publisher has noticed."""
+    server.execute("INSERT INTO d.t VALUES (3, 3), (4, 4)")
+    pipeline.wait_for(lambda: _change_files(pipeline), runner)
+    for name in _change_files(pipeline):
+        (pipeline.changes("t") / name).unlink()
+    assert pipeline.command("pause").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["state"] == "paused", runner)
+    pipeline.wait_for(lambda: _oldest(pipeline) > MERGE_S + 4, runner, 90)
+
+
+def _change_files(pipeline: Pipeline) -> list[str]:
+    parts = [epoch["tables"].get("d.t", {}).get("changes", {}) for epoch in pipeline.epochs()]
+    return [file["name"] for part in parts for file in part.get("files", [])]
+
+
+def _oldest(pipeline: Pipeline) -> float:
+    """The age of the oldest change that a mirror lacks, as last measured."""
+    measured = pipeline.events("source.lag")
+    return float(measured[-1]["mirror_age_s"]) if measured else 0.0
+
+
+def _copied(pipeline: Pipeline) -> int:
+    """How often the table's copy was completed."""
+    return sum(event["state"] == "streaming" for event in pipeline.events("table.state"))
+
+
+def _alerts(pipeline: Pipeline) -> list[str]:
+    return [alert["kind"] for alert in pipeline.status()["alerts"]]
+
+
+def _verified(pipeline: Pipeline) -> list[dict[str, Any]]:
+    result = pipeline.command("verify", "--json")
+    found: list[dict[str, Any]] = json.loads(result.stdout)["tables"]
+    return found
+
+
+@on("mysql")
+def test_a_resnapshot_that_was_decided_is_made_although_its_epoch_fails(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """The source takes no connection in the moment after the decision.
+
+    Until it is done, the age of the mirror grows, an alert stands, and neither `status` nor `verify` takes the mirror for right.
+    """
+    server = private_server(flavor)
+    _filled(server)
+    pipeline = new_pipeline(server, "d", poll=0.3, merge=MERGE_S, more=QUIET)
+    runner = pipeline.start_streaming()
+    _lose_changes(pipeline, runner, server)
+    pipeline.wait_for(lambda: _alerts(pipeline) == ["mirror_behind"], runner)
+    (found,) = _verified(pipeline)
+    assert (found["verdict"], found["differences_total"]) == ("lagging", 0)
+    assert "the runner is paused" in found["why"]
+    server.execute("INSERT INTO d.t VALUES (5, 5)")
+    with closing(server.connect()) as session, session.cursor() as cursor:
+        cursor.execute("SET GLOBAL max_connections = 1")  # those that are open stay open
+        assert pipeline.command("resume").returncode == 0
+        pipeline.wait_for(lambda: pipeline.events("source.away"), runner)
+        (table,) = pipeline.status()["tables"]
+        assert table["due"]
+        assert table["verification"]["state"] != "verified"
+        cursor.execute("SET GLOBAL max_connections = 150")
+    pipeline.wait_for(lambda: _copied(pipeline) == 2, runner, 90)
+    pipeline.wait_for(lambda: _alerts(pipeline) == [], runner)
+    assert _verified(pipeline)[0]["verdict"] == "verified"
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+@on("mariadb")
+def test_a_resume_of_a_stopped_table_outlives_the_runner(
+    flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
+) -> None:
+    """The command is answered once the ledger has the resnapshot, by whichever run commits it."""
+    server = private_server(flavor)
+    _filled(server)
+    pipeline = new_pipeline(server, "d", poll=0.3, merge=MERGE_S, more=QUIET, source='schema_changes = "stop"')
+    runner = pipeline.start_streaming()
+    _lose_changes(pipeline, runner, server)
+    assert pipeline.command("resume").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["tables"][0]["state"] == "stopped", runner)
+    assert pipeline.command("pause").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["state"] == "paused", runner)
+    assert pipeline.command("resume", "--table", "d.t").returncode == 0
+    pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["what"] == "d.t", runner)
+    assert len(list((pipeline.home / "inbox").glob("*.json"))) == 1, "no epoch can say so during a pause"
+    pipeline.stop(runner)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: _copied(pipeline) == 2, runner, 90)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+    assert not list((pipeline.home / "inbox").glob("*.json"))

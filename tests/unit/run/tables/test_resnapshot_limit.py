@@ -1,0 +1,42 @@
+"""A table that resnapshots itself again and again stops at a limit by the hour."""
+
+from dataclasses import replace
+
+from engine.decode.schema import Column, Table
+from engine.errors import TableStoppedError
+from engine.ledger.state import TableState
+from engine.plan.chunks import Plan
+from engine.run.tables.resnapshot_limit import limited
+from engine.run.tables.schema_change import Altered, Verdict
+
+TABLE = Table("d", "t", (Column("id", "int", nullable=False),), ("id",))
+PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")
+ALTERED = Altered(TABLE, PLAN, copied=True, held=(), fits=lambda *_: None)
+AGAIN = Verdict("resnapshotted", "its rows may have other values", TABLE, PLAN)
+NOW = "2026-01-01T01:00:00.000000Z"
+
+
+def known(*minutes: int) -> TableState:
+    """A table that was resnapshotted at these minutes after midnight."""
+    return TableState({}, {}, resnapshots=tuple(f"2026-01-01T00:{minute:02}:00.000000Z" for minute in minutes))
+
+
+def test_the_resnapshots_within_an_hour_are_counted_up_to_the_limit() -> None:
+    """The ledger gets the time of each; the stop says how many there were, why, and what to do."""
+    found = limited(AGAIN, ALTERED, known(10, 20), 3, NOW)
+    assert (found.outcome, found.within_hour) == ("resnapshotted", 3)
+    assert found.to_record(TABLE, None)["resnapshot"]["automatic"] == NOW
+    stopped = limited(AGAIN, ALTERED, known(10, 20, 30), 3, NOW)
+    assert stopped.outcome == "stopped"
+    assert isinstance(stopped.error, TableStoppedError)
+    assert "resnapshotted 3 times within an hour" in stopped.error.message
+    assert "redump SPEC --table d.t" in stopped.error.hint
+    assert stopped.to_record(TABLE, None)["due"] is None
+
+
+def test_older_ones_do_not_count_and_other_verdicts_stay() -> None:
+    """An hour later the table may be resnapshotted again."""
+    later = "2026-01-01T01:25:00.000000Z"
+    assert limited(AGAIN, ALTERED, known(10, 20, 30), 3, later).within_hour == 2
+    evolved = replace(AGAIN, outcome="evolved")
+    assert limited(evolved, ALTERED, known(10, 20, 30), 3, NOW) == evolved
