@@ -386,7 +386,7 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
             f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
             detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The table's rows "
             "are right; missing files are never added to it.",
-            hint="Do not let cleaners delete files younger than a day. Tidemark resnapshots the table.",
+            hint="Do not let cleaners delete files younger than a day.",
         )
 
 

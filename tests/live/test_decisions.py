@@ -100,16 +100,18 @@ def test_a_resume_of_a_stopped_table_outlives_the_runner(
     server = private_server(flavor)
     _filled(server)
     pipeline = new_pipeline(server, "d", poll=0.3, merge=MERGE_S, more=QUIET, source='schema_changes = "stop"')
-    runner = pipeline.start_streaming()
+    runner = pipeline.start_streaming(killed=True)
     _lose_changes(pipeline, runner, server)
     assert pipeline.command("resume").returncode == 0
     pipeline.wait_for(lambda: pipeline.status()["tables"][0]["state"] == "stopped", runner)
+    assert "redump SPEC --table d.t" in pipeline.status()["tables"][0]["hint"]
     assert pipeline.command("pause").returncode == 0
     pipeline.wait_for(lambda: pipeline.status()["state"] == "paused", runner)
     assert pipeline.command("resume", "--table", "d.t").returncode == 0
     pipeline.wait_for(lambda: pipeline.events("command.accepted")[-1]["what"] == "d.t", runner)
     assert len(list((pipeline.home / "inbox").glob("*.json"))) == 1, "no epoch can say so during a pause"
-    pipeline.stop(runner)
+    runner.kill()
+    runner.wait()
     runner = pipeline.start()
     pipeline.wait_for(lambda: _copied(pipeline) == 2, runner, 90)
     pipeline.finish(runner)
