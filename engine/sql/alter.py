@@ -165,8 +165,8 @@ def _options(reader: Reader) -> list[Action]:
     """Options of the table, separated by blanks."""
     if not reader.tokens:
         raise UnreadableError("an action is missing")
-    engine = any(token.is_word("ENGINE") for token in reader.tokens)
-    found = Action("structure" if engine else "option")
+    rebuilt = any(token.is_word("ENGINE", "FORCE") for token in reader.tokens)
+    found = Action("structure" if rebuilt else "option")
     while not reader.ended:
         if reader.accept("ENABLE", "DISABLE"):
             reader.require("KEYS")

@@ -169,8 +169,7 @@ def _drop(reader: Reader) -> Effect:
         return NOTHING
     if kind == "INDEX":
         reader.accept_if_exists()
-        reader.identifier()
-        return _on(reader)
+        return _on(reader, keeps_primary=reader.identifier().upper() != "PRIMARY")
     if kind in ("DATABASE", "SCHEMA"):
         reader.accept_if_exists()
         name = reader.identifier()
@@ -188,12 +187,12 @@ def _drop(reader: Reader) -> Effect:
     return Effect("alters", tuple(tables))
 
 
-def _on(reader: Reader) -> Effect:
+def _on(reader: Reader, *, keeps_primary: bool = True) -> Effect:
     """The table of an index."""
     while not reader.accept("ON"):
         reader.take()
     table = reader.name()
-    return Effect("alters", (table,), alter=Alter(table, (Action("structure"),)))
+    return Effect("alters", (table,), alter=Alter(table, (Action("structure", keeps_primary=keeps_primary),)))
 
 
 def _truncate(reader: Reader) -> Effect:

@@ -6,6 +6,8 @@ manual):
     ANSI_QUOTES             double quotes enclose a name, not a text; a backslash in it is a plain character
     NO_BACKSLASH_ESCAPES    a backslash in a text is a plain character
 
+and on the server: `/*M! … */` is code to MariaDB, and a plain comment to MySQL.
+
 A comment that only some servers execute is code. Both servers log it as a plain comment if they did not execute it (`/* 99999`
 in place of `/*!99999`), so one that is left in the binlog was executed.
 
@@ -27,15 +29,16 @@ class UnreadableError(Exception):
 
 @dataclass(frozen=True)
 class Modes:
-    """The settings of the session that decide where a token ends."""
+    """The settings of the session that decide where a token ends, and the server."""
 
     ansi_quotes: bool = False
     no_backslash_escapes: bool = False
+    mariadb: bool = True
 
     @staticmethod
-    def of(sql_mode: int) -> "Modes":
+    def of(sql_mode: int, *, mariadb: bool) -> "Modes":
         """From the bits that a QUERY event carries; both servers use the same ones."""
-        return Modes(bool(sql_mode & _ANSI_QUOTES), bool(sql_mode & _NO_BACKSLASH_ESCAPES))
+        return Modes(bool(sql_mode & _ANSI_QUOTES), bool(sql_mode & _NO_BACKSLASH_ESCAPES), mariadb)
 
 
 DEFAULT = Modes()
@@ -131,9 +134,10 @@ def _pattern(modes: Modes) -> re.Pattern[str]:
         name += r'|"(?:[^"]|"")+"'
     else:
         text += f'|"{inside.format(chr(34))}"'
+    code = "M?!" if modes.mariadb else "!"
     return re.compile(
-        rf"""(?P<blank>[ \t\n\v\f\r\0]+ | \#[^\n]* | --(?=[\0-\x20]|\Z)[^\n]* | /\*(?!M?!).*?\*/)
-        | (?P<code>/\*M?!(?:\d{{5,6}})?) | (?P<end>\*/) | (?P<text>{text}) | (?P<name>{name})
+        rf"""(?P<blank>[ \t\n\v\f\r\0]+ | \#[^\n]* | --(?=[\0-\x20]|\Z)[^\n]* | /\*(?!{code}).*?\*/)
+        | (?P<code>/\*{code}(?:\d{{5,6}})?) | (?P<end>\*/) | (?P<text>{text}) | (?P<name>{name})
         | (?P<word>[\w$\x80-\U0010ffff]+) | (?P<sign>(?!/\*)[^'"`])""",
         re.DOTALL | re.VERBOSE,
     )

@@ -50,7 +50,7 @@ def test_tables_are_altered_while_they_stream(
     pipeline.wait_for(lambda: _all_streaming(pipeline, names), runner)
     pipeline.finish(runner)
     outcomes = {e["table"].partition(".")[2]: e["kind"] for e in pipeline.events("source.event")}
-    assert set(outcomes) == set(names)
+    assert set(outcomes) == {name for name in names if ALTERATIONS[name].outcome != ""}
     expected = {name: ALTERATIONS[name].outcome for name in late if ALTERATIONS[name].outcome}
     assert {name: outcomes[name] for name in expected} == expected
     assert min(writer.written.values()) > 50

@@ -157,4 +157,4 @@ def test_what_cannot_change_a_row_copies_nothing(
 
 def _has_changes(pipeline: Pipeline, count: int) -> bool:
     """Whether this many changes are committed."""
-    return sum(event["changes"] for event in pipeline.events("epoch.committed")) >= count
+    return bool(sum(event["changes"] for event in pipeline.events("epoch.committed")) >= count)

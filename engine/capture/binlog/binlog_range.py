@@ -242,7 +242,11 @@ class BinlogRange:
     def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
         """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
-        splits = {int(begins[begins < n][-1]) for n in (one.event for one in meaningful(run)) if (begins < n).any()}
+        splits = {
+            int(begins[begins < n][-1])
+            for n in (one.event for one in meaningful(run, mariadb=self._mariadb))
+            if (begins < n).any()
+        }
         for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
             yield run.slice(begin, end)
 
@@ -283,7 +287,7 @@ class BinlogRange:
         All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
         """
         first_write: int | None = None
-        for logged in meaningful(run):
+        for logged in meaningful(run, mariadb=self._mariadb):
             n = logged.event
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue

@@ -65,7 +65,7 @@ class Logged:
     charset_known: bool = True
 
 
-def meaningful(run: EventBatch) -> Iterator[Logged]:
+def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
     """Yield the statements that may concern a captured table."""
     queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
     tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
@@ -73,17 +73,18 @@ def meaningful(run: EventBatch) -> Iterator[Logged]:
         query = read_query(run.body(n))
         if query.unfinished:
             continue
-        effect, readable = read(query)
+        effect, readable = read(query, mariadb=mariadb)
         if effect.kind != "nothing":
             yield Logged(n, query.database, query.statement.strip(), effect, readable, query.charset_known)
 
 
-def read(query: Query) -> tuple[Effect, str]:
+def read(query: Query, *, mariadb: bool) -> tuple[Effect, str]:
     """The effect of a statement, and the statement in the default modes; empty if it is not read to its end.
 
     Without the session's modes, only what is the same under all of them is known.
     """
-    modes = _ALL_MODES if query.sql_mode is None else (Modes.of(query.sql_mode),)
+    known = query.sql_mode is not None
+    modes = [Modes.of(query.sql_mode or 0, mariadb=mariadb)] if known else _all_modes(mariadb=mariadb)
     try:
         found = {tokens(query.statement, mode) for mode in modes}
     except UnreadableError:
@@ -98,7 +99,8 @@ def read(query: Query) -> tuple[Effect, str]:
     return effect, rewritten(one)
 
 
-_ALL_MODES = tuple(Modes(quotes, escapes) for quotes in (False, True) for escapes in (False, True))
+def _all_modes(*, mariadb: bool) -> list[Modes]:
+    return [Modes(quotes, escapes, mariadb) for quotes in (False, True) for escapes in (False, True)]
 
 
 def without_values(statement: str) -> str:

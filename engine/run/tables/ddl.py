@@ -42,9 +42,7 @@ def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequen
         return False
     changed = {_place(before, action.column) for action in alter.actions if action.kind == "change"}
     return all(after.column(name).nullable for name in added) and all(
-        _keeps_values(known[name], after.column(name), changed=name in changed, key=name in before.key)
-        for name in expected
-        if name in known
+        _keeps_values(known[name], after.column(name), changed=name in changed) for name in expected if name in known
     )
 
 
@@ -134,17 +132,17 @@ def _place(table: Table, name: str) -> str:
     return next((column.name for column in table.columns if column.name.casefold() == name.casefold()), name)
 
 
-def _keeps_values(before: Column, after: Column, *, changed: bool, key: bool) -> bool:
-    """Whether a column has the same values before and after. key: whether it identifies rows, so that its collation counts."""
+def _keeps_values(before: Column, after: Column, *, changed: bool) -> bool:
+    """Whether a column has the same values before and after. Another collation may change those of generated columns."""
     if before == after:
         return True
-    if not changed or (key and before.collation != after.collation):
+    if not changed:
         return False
     return _bare(before) == _bare(after) and (after.nullable or not before.nullable) and _contains(before, after)
 
 
 def _bare(column: Column) -> Column:
-    return replace(column, type="", length=0, labels=(), nullable=True, collation=None)
+    return replace(column, type="", length=0, labels=(), nullable=True)
 
 
 def _contains(before: Column, after: Column) -> bool:

@@ -79,7 +79,7 @@ def tables_reached(
     if names is None:
         return alteration.tables
     # Take the position after reading the catalogue, which lacks all later definitions.
-    definitions = _Definitions(end, current(connection, server))
+    definitions = _Definitions(end, current(connection, server), mariadb=server.flavor == "mariadb")
     for _ in read_range(endpoint, definitions, first_server_id):
         pass
     if definitions.found:
@@ -88,9 +88,9 @@ def tables_reached(
     return [name for name in alteration.tables if name.casefold() in full_names]
 
 
-def _defines(query: Query) -> bool:
+def _defines(query: Query, *, mariadb: bool) -> bool:
     """Whether a statement may define or alter something; one that is not read to its end may."""
-    effect, readable = read(query)
+    effect, readable = read(query, mariadb=mariadb)
     return not effect.known or bool(_DEFINES.match(readable or query.statement))
 
 
@@ -100,8 +100,9 @@ class _Definitions:
     found: whether there is one.
     """
 
-    def __init__(self, start: Position, end: Position) -> None:
+    def __init__(self, start: Position, end: Position, *, mariadb: bool) -> None:
         self.position, self.end, self.found = start, end, False
+        self._mariadb = mariadb
 
     @property
     def done(self) -> bool:
@@ -111,7 +112,9 @@ class _Definitions:
         """Yields nothing; see `found`. Events after the end count too: they can only make the answer more careful."""
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             queries = np.flatnonzero(plain.run.headers.kind == Kind.QUERY)
-            self.found = self.found or any(_defines(read_query(plain.run.body(n))) for n in queries.tolist())
+            self.found = self.found or any(
+                _defines(read_query(plain.run.body(n)), mariadb=self._mariadb) for n in queries.tolist()
+            )
         ended = file_number(run.file) > file_number(self.end.file)
         self.position = self.end if ended else Position(run.file, int(run.offset[-1]))
         yield from ()

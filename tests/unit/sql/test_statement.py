@@ -49,6 +49,7 @@ NAMED: dict[str, set[Name]] = {
     "ALTER TABLE t ADD vector VECTOR(3)": {T},
     "ALTER TABLE t RENAME INDEX a TO b": {T},
     "ALTER TABLE t ENGINE = InnoDB": {T},
+    "ALTER TABLE t FORCE": {T},
     "CREATE UNIQUE INDEX i USING HASH ON d.t (a)": {("d", "t")},
     "CREATE INDEX i ON t ((a + 1))": {T},
     "DROP INDEX i ON t": {T},

@@ -56,6 +56,7 @@ def test_double_quotes_enclose_a_text_or_a_name() -> None:
 def test_comments_are_left_out_and_executed_ones_are_code() -> None:
     """Two hyphens begin a comment only before a blank."""
     assert values("a /* b */ c -- d\n e # f\n--1 /*!50100 g */ /*M!100100 h*/;") == [*"ace--1gh"]
+    assert values("a /*M!100100 b */", Modes(mariadb=False)) == ["a"]
     assert values("'# no' `-- no` \"/* no\"") == ["# no", "-- no", "/* no"]
 
 
