@@ -20,8 +20,8 @@ class Alteration:
     """The schema changes of one table.
 
     statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; executed in turn, with writes in between.
-    outcome: the kind of the source event at the end, such as resnapshotted; None if it depends on how far the pipeline is behind, and
-    empty if there is none, because the statement changes nothing that a reader of the table sees.
+    outcome: the kind of the source event at the end, such as resnapshotted; None if it depends on how far the pipeline is behind,
+    and empty if there is none, because the statement changes nothing that a reader of the table sees.
     create: the statement that creates the table, if it is not the usual one.
     """
 
