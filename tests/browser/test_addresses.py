@@ -70,7 +70,7 @@ def test_a_bar_of_a_window_opens_its_chunk(simulated: Console, open_page: OpenPa
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Watermarks")
     expect(page.get_by_text("The 20 widest windows.")).to_be_visible()
     chunks = page.get_by_role("tab", name="Chunks")
-    for _ in range(5):
+    for _ in range(20):
         with suppress(AssertionError, TimeoutError):  # an autorefresh may draw the bars again meanwhile
             page.locator(".js-plotly-plot .barlayer .point path").first.hover(force=True)
             page.mouse.down()

@@ -28,7 +28,7 @@ def point_at(page: Page, share: float) -> None:
 def hovers(page: Page, share: float) -> None:
     """Point there until the values and the crosshair are shown: an autorefresh hides them."""
     values, crosshair = (page.locator(f".js-plotly-plot .{name}").first for name in ("hovertext", "spikeline"))
-    for _ in range(20):
+    for _ in range(100):  # on a busy machine most tries meet one
         point_at(page, share)
         with suppress(AssertionError):
             expect(values).to_be_visible(timeout=500)
@@ -45,7 +45,7 @@ def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: 
     expect(strip.get_by_text("Outages", exact=True)).to_have_count(0)
     hovers(page, 0.25)
     events = page.get_by_role("tab", name="Events")
-    for _ in range(5):
+    for _ in range(20):
         with suppress(AssertionError, TimeoutError):  # also if the last click was slow: then the timeline is gone
             hovers(page, 0.25)
             page.mouse.down()
