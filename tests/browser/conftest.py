@@ -49,7 +49,7 @@ CONTRASTS = """all => {
 }"""
 
 # An autorefresh comes every two seconds, and the machine may be busy with servers.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 OpenPage = Callable[..., Page]
 _WITNESSES = pytest.StashKey[list[Witness]]()
@@ -102,7 +102,7 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
                 timezone_id=zone,
             )
             stack.callback(context.close)
-            context.set_default_timeout(20_000)
+            context.set_default_timeout(60_000)
             page = context.new_page()
             witnesses.append(Witness(page))
             page.goto(address)
