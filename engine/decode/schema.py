@@ -59,11 +59,13 @@ class Table:
     transactional: bool = True
     """Whether a consistent snapshot covers it. MyISAM and similar tables have none."""
     unfit: str = ""
-    """Why its row images cannot be captured although its columns could be decoded; empty if they can."""
+    """Why its rows or row images cannot be captured although its columns could be decoded; empty if they can."""
     indexes: tuple[Index, ...] = ()
     """The indexes that can split the table into chunks, that of `key` first."""
     clustered: tuple[str, ...] = ()
     """The columns that the engine appends to every index, if known."""
+    remedy: str = ""
+    """The statement that makes an unfit table fit, if there is one."""
 
     @property
     def full_name(self) -> str:
@@ -87,7 +89,10 @@ class Table:
 
     def as_dict(self) -> dict[str, Any]:
         """The record for the ledger; `table_from_dict` is the inverse."""
-        return asdict(self)
+        record = asdict(self)
+        if not self.remedy:  # earlier versions do not know it
+            del record["remedy"]
+        return record
 
 
 def table_from_dict(record: Mapping[str, Any]) -> Table:

@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from engine.decode.schema import Table
+from engine.errors import TidemarkError
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
 from engine.plan.mirrors import EXCLUDED, LABELS, MirrorAdvice, age, mirror_advice, mirror_of, per_day, rate_text
@@ -21,13 +22,22 @@ from engine.sink_settings import Merging
 from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection
 from engine.source.endpoint import endpoint_of
+from engine.source.preflight import refused
 from engine.wording import NOTHING, duration
 
 _STEP, _STEP_S = 1000, 3600.0
 
 
+def not_captured(name: str, error: TidemarkError) -> Plan:
+    """The plan of a table that cannot be captured."""
+    reason = error.message.removeprefix(f"{name} is ")
+    return Plan(name, 0, 0, (), "", None, None, None, "one", f"{reason} {error.hint}".strip(), 0, 0)
+
+
 def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Range]:
     """Yield all chunks in key order, split now; constant memory, however many there are."""
+    if table.unfit:
+        return
     coverage = unsplit_table(plan)
     while coverage.unsplit:
         coverage, chunks = coverage.after(
@@ -40,9 +50,15 @@ def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Rang
 def _planned(
     connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool
 ) -> Iterator[tuple[Table, Plan, float | None]]:
-    """Yield each table with its plan and the estimated seconds (None if unknown)."""
+    """Yield each table with its plan and the estimated seconds (None if unknown).
+
+    Tables that cannot be captured are not read. Their plans say why, and have no chunks.
+    """
     settings, throttle = spec.snapshot, spec.throttle
     check_names(tables, settings)
+    unfit = refused([table for table in tables if table.unfit])
+    yield from ((t, not_captured(t.full_name, unfit[t.full_name]), None) for t in tables if t.full_name in unfit)
+    tables = [table for table in tables if table.full_name not in unfit]
     plans = plan_tables(connection, tables, settings, exact=exact)
     speed = bytes_per_s(connection, tables, plans) if exact else None
     readers = settings.readers or os.cpu_count() or 1
@@ -52,6 +68,7 @@ def _planned(
 
 def _measured(tables: Sequence[Table], spec: Spec, *, exact: bool) -> ChangeRates:
     """How often the tables change."""
+    tables = [table for table in tables if not table.unfit]
     if not exact:
         return ChangeRates(unknown="the binlog was not read for an estimate")
     return recent_changes(endpoint_of(spec.source), spec.first_server_id(), tables)

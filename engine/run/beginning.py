@@ -5,15 +5,15 @@ position, under a ledger that is older than the destination, for a destination t
 other columns or rows in the spec. Without the command, the run ends with the error.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
 from engine.decode.schema import Table
 from engine.errors import SourceLostError
 from engine.events import TableChanged
 from engine.journal import Journal
-from engine.ledger.records import EpochRecord
-from engine.ledger.state import State
+from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.run import failover
@@ -28,7 +28,7 @@ from engine.run.tables.projection_rules import check_asked, check_rules, with_ot
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection
-from engine.source.preflight import Preflight
+from engine.source.preflight import Preflight, refused
 from engine.source.watermarks import watermark_class
 
 
@@ -77,6 +77,16 @@ class Beginning:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
         self._resnapshot_faulty(ledger, connection, self._possession.at_fault)
+        self._stop_unfit(ledger, preflight.tables)
+
+    def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
+        """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""
+        state = committed(ledger)
+        known = {name for name, table in state.tables.items() if not table.stopped}
+        unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in known])
+        if unfit:
+            stopped: dict[str, TableChange] = {name: {"stopped": error.as_dict()} for name, error in unfit.items()}
+            self._commit(ledger, following(state, self._journal.run, stopped), "")
 
     def resnapshot_everything(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError

@@ -308,6 +308,8 @@ class Coordinator:
             self._maintainer.step()
             self._commit_decisions()
             self._change_tables()
+            for name, error in self._membership.merged(self._connection, self.state, self._captured.tables).items():
+                self._stop_table(name, error)
             position = current(self._connection, self._source.server)
             if position.order < self.position.order:
                 self._check_source()

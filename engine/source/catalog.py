@@ -2,14 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from engine.decode.schema import Column, Index, Table
 from engine.errors import SpecError
 from engine.globs import select_tables
+from engine.source.column_grants import grant_of, missing_columns
 from engine.source.connect import Connection, query
+from engine.source.engines import merge_parts, unfit_engine
 
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 
@@ -20,7 +22,8 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME"""
 _COLUMNS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable,
        COLUMN_TYPE AS full_type, CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, NUMERIC_SCALE AS scale,
-       DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset, COLLATION_NAME AS collation
+       DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset, COLLATION_NAME AS collation,
+       ORDINAL_POSITION AS place, PRIVILEGES AS privileges
 FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _KEYS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS part, NULLABLE = 'YES' AS nullable,
@@ -32,14 +35,19 @@ SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, TABLE_ROWS AS n, AVG_ROW_LENGTH AS le
 FROM information_schema.TABLES WHERE {where}"""
 _CREATED = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, UNIX_TIMESTAMP(CREATE_TIME) AS created FROM information_schema.TABLES WHERE {where}"""
+_ENGINE_OF = """
+SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, ENGINE AS engine FROM information_schema.TABLES WHERE {where}"""
 _ENGINES = "SELECT ENGINE AS engine, TRANSACTIONS = 'YES' AS transactional FROM information_schema.ENGINES"
 _INVISIBLE = "SHOW COLUMNS FROM information_schema.STATISTICS WHERE Field IN ('IS_VISIBLE', 'IGNORED')"
 _USABLE = {"IS_VISIBLE": "IS_VISIBLE = 'YES'", "IGNORED": "IGNORED = 'NO'"}
 _ONE_BY_ONE = 8
 """Up to this many tables are looked up one at a time; more are looked up per database."""
 _BASE_TABLE = "BASE TABLE"
+Name = tuple[str, str]
+"""Database and table."""
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
+_HIDDEN = "columns that the user may not SELECT"
 _OLD_FORMAT = "mariadb-5.3"
 
 
@@ -123,23 +131,30 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
     null_dates: invalid dates become NULL, except in the key, which must identify rows.
     """
     columns = _by_table(connection, _COLUMNS, names)
+    found = _by_table(connection, _ENGINE_OF, names)
+    own_engines = {name: found[name][0]["engine"] if name in found else None for name in names}
+    opened = [name for name, engine in own_engines.items() if not unfit_engine(engine)]
     (flag,) = [row["Field"] for row in query(connection, _INVISIBLE)] or [""]
-    keys = _by_table(connection, _KEYS.replace("{usable}", _USABLE.get(flag, "TRUE")), names)
+    keys = _by_table(connection, _KEYS.replace("{usable}", _USABLE.get(flag, "TRUE")), opened, opens=True)
     engines = {row["engine"]: bool(row["transactional"]) for row in query(connection, _ENGINES)}
-    facts = _by_table(connection, _STATISTICS, names)
+    reasons = _unfit(connection, own_engines, keys)
+    hidden = missing_columns(
+        connection, {name: columns[name] for name in names if name in columns and not reasons[name]}
+    )
     tables = []
-    for name in names:
-        engine = facts[name][0]["engine"] if name in facts else None
-        parts = keys.get(name, [])
+    for name, engine in own_engines.items():
+        seen = {row["name"]: row for row in columns.get(name, ()) if "select" in str(row["privileges"]).lower()}
+        whole = name not in hidden or all(part["col"] in seen for part in keys.get(name, ()))
+        parts = keys.get(name, []) if whole else []
         identities = _identities(parts)
         identity = identities[0] if identities else None
-        unfit = _LONG_UNIQUE if engine != "MEMORY" and any(part["kind"] == "HASH" for part in parts) else ""
         table = Table(
             *name,
-            columns=tuple(_column(row) for row in columns.get(name, ())),
+            columns=tuple(map(_column, seen.values())),
             key=identity.columns if identity else (),
             transactional=engine not in engines or engines[engine],
-            unfit=unfit,
+            unfit=f"{_HIDDEN}: {', '.join(hidden[name])}" if name in hidden else reasons[name],
+            remedy=grant_of(connection, name) if name in hidden else "",
             indexes=_ranged(parts, identity),
             clustered=_clustered(parts, identities) if engine == "InnoDB" else (),
         )
@@ -147,24 +162,52 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
     return tables
 
 
+def _unfit(
+    connection: Connection, engines: Mapping[Name, str | None], keys: Mapping[Name, Sequence[dict[str, Any]]]
+) -> dict[Name, str]:
+    """By table, why its rows or row images cannot be captured; empty texts for those that can."""
+    merged = merge_parts(
+        connection, [name for name, engine in engines.items() if engine and engine.casefold() == "myisam"]
+    )
+    found = {}
+    for name, engine in engines.items():
+        hashed = engine != "MEMORY" and any(part["kind"] == "HASH" for part in keys.get(name, ()))
+        found[name] = unfit_engine(engine) or merged.get(name, "") or (_LONG_UNIQUE if hashed else "")
+    return found
+
+
 def _by_table(
-    connection: Connection, statement: str, names: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    connection: Connection, statement: str, names: Sequence[Name], *, opens: bool = False
+) -> dict[Name, list[dict[str, Any]]]:
     """The rows of a statement about tables, by (database, table).
+
+    opens: the server opens each table for it. A table of FEDERATED or SPIDER whose remote server does not answer would fail the
+    statement for its whole database.
 
     In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of names,
     MariaDB opens every table it has.
     """
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[Name, list[dict[str, Any]]] = {}
     asked: list[tuple[str, tuple[str, ...]]]
-    if len(names) <= _ONE_BY_ONE:
-        asked = [("TABLE_SCHEMA = %s AND TABLE_NAME = %s", name) for name in names]
-    else:
-        asked = [("TABLE_SCHEMA = %s", (database,)) for database in dict.fromkeys(d for d, _ in names)]
+    single = {name[0] for name in names}
+    if len(names) > _ONE_BY_ONE:
+        single = _with_remote_tables(connection, single) if opens else set()
+    asked = [("TABLE_SCHEMA = %s AND TABLE_NAME = %s", name) for name in names if name[0] in single]
+    asked += [
+        ("TABLE_SCHEMA = %s", (database,)) for database in dict.fromkeys(d for d, _ in names) if database not in single
+    ]
     for where, values in asked:
         for row in query(connection, statement.replace("{where}", where), values):
             found.setdefault((row["d"], row["t"]), []).append(row)
     return found
+
+
+def _with_remote_tables(connection: Connection, databases: Collection[str]) -> set[str]:
+    """Those of the databases that have a table of an engine that keeps its rows elsewhere, captured or not."""
+    rows = (
+        query(connection, _ENGINE_OF.replace("{where}", "TABLE_SCHEMA = %s"), (database,)) for database in databases
+    )
+    return {row["d"] for found in rows for row in found if unfit_engine(row["engine"])}
 
 
 def _labels(full_type: str) -> tuple[str, ...]:
@@ -238,8 +281,8 @@ def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[In
 
 def statistics(connection: Connection, tables: Sequence[Table]) -> dict[str, Statistics]:
     """The server's estimates by full name; cheap, and as old as its statistics."""
-    names = [(table.database, table.name) for table in tables]
-    rows = _by_table(connection, _STATISTICS, names)
+    names = [(table.database, table.name) for table in tables if not table.unfit]
+    rows = _by_table(connection, _STATISTICS, names, opens=True)
     return {
         f"{name[0]}.{name[1]}": Statistics(
             int(row["n"] or 0), int(row["length"] or 0), int(row["bytes"] or 0), row["engine"] or ""

@@ -91,6 +91,7 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     ),
     1049: (PreflightError, "Check the database's name."),
     1142: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1143: (PreflightError, "Grant the user SELECT on the whole table; `tidemark check` lists the statement."),
     1227: (PreflightError, "Grant the user what `tidemark check` lists."),
     1236: (SourceLostError, "The server cannot send this part of the binlog. " + RESNAPSHOT_ALL),
     1130: (LoginRefusedError, "Allow this host to log in (the host part of the user's account)."),

@@ -93,16 +93,21 @@ class Preflight:
 
 def refused(tables: Sequence[Table]) -> dict[str, TableStoppedError]:
     """The tables that cannot be captured, and why."""
-    failed = {table.full_name: [check for check in table_checks(table) if check.outcome == "fail"] for table in tables}
-    return {
-        name: TableStoppedError(
-            f"{name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
-            detail=" ".join(dict.fromkeys(check.why for check in checks)),
-            hint="\n".join(check.fix for check in checks if check.fix),
+    failed = {table: [check for check in table_checks(table) if check.outcome == "fail"] for table in tables}
+    return {table.full_name: _refused(table, checks) for table, checks in failed.items() if checks}
+
+
+def _refused(table: Table, checks: Sequence[Check]) -> TableStoppedError:
+    fixes = [check.fix for check in checks if check.fix]
+    if table.remedy:
+        fixes.append(
+            f"If the pipeline has the table, then resnapshot it: tidemark redump SPEC --table {table.full_name}"
         )
-        for name, checks in failed.items()
-        if checks
-    }
+    return TableStoppedError(
+        f"{table.full_name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
+        detail=" ".join(dict.fromkeys(check.why for check in checks)),
+        hint="\n".join(fixes),
+    )
 
 
 def table_checks(table: Table) -> list[Check]:
@@ -140,7 +145,8 @@ def run_preflight(
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
-        cascades = unlogged_cascades(connection, context.server, [(table.database, table.name) for table in tables])
+        shown = [(table.database, table.name) for table in tables if not table.remedy]
+        cascades = unlogged_cascades(connection, context.server, shown)
         checks += _hidden_changes(context, tables, cascades)
     finally:
         connection.close()
@@ -359,19 +365,20 @@ def _columns(table: Table) -> Check:
 def _engine(table: Table) -> Check:
     good = table.transactional
     why = "If a table's engine has no transactions, a read blocks its writers until it ends."
-    fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ENGINE = InnoDB;"
+    fix = "" if good or table.unfit else f"ALTER TABLE {quote(table.database, table.name)} ENGINE = InnoDB;"
     actual = "one with transactions" if good else "one without"
     return Check(
         f"{table.full_name}: engine", "ok" if good else "warn", "an engine with transactions", actual, why, fix
     )
 
 
-def _own_columns(table: Table) -> Check:
-    why = "Tidemark cannot read such row images; the table would stop at its first change."
-    fix = f'Change the index, or exclude the table: tables = […, "!{table.full_name}"]' if table.unfit else ""
+def _images(table: Table) -> Check:
+    why = "A mirror can only be equal if SELECT shows all of the table's own rows and columns, and the binlog every change of them."
+    exclude = f'Exclude the table: tables = […, "!{table.full_name}"]'
+    fix = (table.remedy or exclude) if table.unfit else ""
     outcome: Outcome = "fail" if table.unfit else "ok"
-    expected = "only the table's own columns in its row images"
-    return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "only its own columns", why, fix)
+    expected = "its own rows, with all columns and no others"
+    return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "its own rows", why, fix)
 
 
 def _folder(table: Table) -> Check:
@@ -415,4 +422,4 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _watermarks,
     _tls,
 ]
-_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _own_columns, _engine, _folder]
+_TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _images, _engine, _folder]

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 
 from engine import clock
+from engine.decode.schema import table_from_dict
 from engine.errors import SourceChangedError, TransientError
 from engine.events import SourceBack, TableChanged, TableStateChanged
 from engine.journal import Entry, Journal
@@ -111,7 +112,8 @@ class HiddenMonitor:
 
     def _look(self) -> None:
         """Look once, and write the news to the journal. Raises TidemarkError."""
-        tables = [(table.table["database"], table.table["name"]) for table in self._state().tables.values()]
+        known = [table_from_dict(table.table) for table in self._state().tables.values()]
+        tables = [(table.database, table.name) for table in known if not table.remedy]  # others hide their definitions
         connection = self._connection = open_connection(self._source.endpoint)
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])

@@ -16,7 +16,7 @@ that it is deleted. Until then the table cannot join again, so that the deletion
 in between, the ledger still says what to delete; the next runner does that first.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from engine import clock
@@ -39,6 +39,7 @@ from engine.sink.owned import Guard, unguarded
 from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe
+from engine.source.engines import merge_parts
 from engine.source.positions import current, position_from_dict
 from engine.source.preflight import refused
 
@@ -54,15 +55,26 @@ class MembershipChanges:
         self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
         self._searched = spec.source.new_tables != "add"
         self._search_until_s = 0.0
+        self._merges_unknown = False
 
     @property
     def waiting(self) -> bool:
         """Whether a membership change may be pending."""
-        return not self._searched or bool(self._control.accepted(MembershipCommand))
+        return self._merges_unknown or not self._searched or bool(self._control.accepted(MembershipCommand))
 
     def note_definition(self) -> None:
         """Record that the binlog has a statement that may have created a table."""
         self._search_until_s = clock.monotonic_s() + _CATALOGUE_LAG_S
+        self._merges_unknown = True
+
+    def merged(self, connection: Connection, state: State, tables: Mapping[str, Table]) -> dict[str, TableStoppedError]:
+        """The captured tables that have become parts of a MERGE table since the last definition, and stop therefore."""
+        if not self._merges_unknown and clock.monotonic_s() > self._search_until_s:
+            return {}
+        self._merges_unknown = False
+        plain = [table for name, table in tables.items() if not table.transactional and not state.tables[name].stopped]
+        parts = merge_parts(connection, [(table.database, table.name) for table in plain])
+        return {f"{name[0]}.{name[1]}": _merged(name, why) for name, why in parts.items()}
 
     def next(self, connection: Connection, state: State) -> dict[str, TableChange]:
         """The next epoch's records of tables that join or leave; empty if nothing changes now.
@@ -226,6 +238,15 @@ def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
                 hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
             )
     return [existing[names.index(name)] for name in wanted]
+
+
+def _merged(name: Name, why: str) -> TableStoppedError:
+    full = f"{name[0]}.{name[1]}"
+    return TableStoppedError(
+        f"{full} is not captured any more: it is {why}.",
+        detail="What is published is right up to the time when it became a part.",
+        hint=f"Drop that table, or take this one out of its UNION; then resnapshot it: tidemark redump SPEC --table {full}",
+    )
 
 
 def _no_key(table: Table) -> SpecError:
