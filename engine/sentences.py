@@ -28,6 +28,8 @@ class AlertText:
     """What to do."""
 
 
+_MOST_NAMES = 10
+"""Of the tables that a sentence names."""
 _SLOW = (
     "Find what slows it down (status, the console's readers); give it more slots or less to do. After a pause: resume."
 )
@@ -105,6 +107,13 @@ ALERTS: Mapping[str, AlertText] = {
         "the binlog has all captured databases again",
         "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what was left out: "
         "tidemark verify SPEC --repair",
+    ),
+    "new_tables": AlertText(
+        "New tables",
+        "tables have appeared that match `source.tables`, and `source.new_tables` is `ignore` or `refuse`",
+        "they are captured, excluded or gone",
+        'Capture them: tidemark add-table SPEC --table …, or source.new_tables = "add". Otherwise exclude them in source.tables. '
+        'With new_tables = "refuse", the next run does not start until then.',
     ),
     "change_log_differs": AlertText(
         "Change log differs",
@@ -213,11 +222,20 @@ def numbers_of(event: Event) -> list[int]:
 def hidden(event: Event, table: str | None = None) -> str:
     """The sentence for changes that the binlog lacks. table: if given, it is named too."""
     names, of = ", ".join(map(str, event.get("names") or ())), f" of {table}" if table else ""
+    if event.get("kind") == "new_tables":
+        return _left_out([str(name) for name in event.get("names") or ()])
     if event.get("kind") == "binlog_filter":
         return f"The source leaves out of its binlog: {names}" if names else "The binlog has all captured databases"
     if names:
         return f"Foreign keys change rows{of} without an event in the binlog: {names}"
     return f"No foreign key changes rows{of} without an event in the binlog any more"
+
+
+def _left_out(names: list[str]) -> str:
+    if not names:
+        return "All tables that match source.tables are captured"
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"New tables match source.tables and are not captured (source.new_tables): {', '.join(names[:_MOST_NAMES])}{more}"
 
 
 def written(event: Event, table: str | None = None) -> str:

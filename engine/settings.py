@@ -72,8 +72,9 @@ class Source(Section):
     """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     max_resnapshots_per_hour: int = Field(20, ge=1)
     """A table that would be resnapshotted more often within an hour, without an operator's request, stops instead."""
-    new_tables: Literal["refuse", "add"] = "refuse"
-    """What to do with new tables that match `tables`. `refuse`: refuse to start. `add`: capture them, also while running."""
+    new_tables: Literal["add", "ignore", "refuse"] = "add"
+    """What to do with tables that appear later and match `tables`. `add`: capture them, at once. `ignore`: leave them out; an alert
+    names them while they are there. `refuse`: refuse to start. Work tables of gh-ost and pt-online-schema-change do not count."""
     settle_s: float = Field(2.0, gt=0)
     """How old a position must be to serve as a low watermark of the class `aged` (see [Correctness](correctness.md#watermarks))."""
 

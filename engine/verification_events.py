@@ -21,14 +21,15 @@ class TableVerified(Event, name="table.verified"):
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenChanges(Event, name="source.hidden"):
-    """Since the run began, the source can change rows without an event in its binlog; or it cannot any more."""
+    """Since the run began, the source can change rows that the pipeline does not see; or it cannot any more."""
 
     kind: str
-    """cascade or binlog_filter."""
+    """cascade, binlog_filter or new_tables."""
     table: str | None = None
-    """The table whose rows a cascade changes; null for a filter."""
+    """The table whose rows a cascade changes; null for the other kinds."""
     names: Sequence[str] = ()
-    """The foreign keys, or the databases that the server leaves out. Empty: they are gone."""
+    """The foreign keys, the databases that the server leaves out, or the tables that match but are not captured. Empty: they are
+    gone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -323,7 +323,7 @@ class _Run:
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
-            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden)),
+            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
             closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, behind_s)),
         ):

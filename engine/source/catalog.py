@@ -110,7 +110,9 @@ def captured_tables(
             hint="Check the globs (database.table) and the user's grants.",
         )
     names = Counter(f"{database}.{table}" for database, table in chosen)
-    if len(names) < len(chosen):
+    if members.also:  # a running pipeline keeps what it has, whatever appears beside it
+        chosen = [name for name in chosen if name in members.also or names[".".join(name)] == 1]
+    elif len(names) < len(chosen):
         twice = sorted(name for name, count in names.items() if count > 1)
         raise SpecError(
             f"Two tables have the same full name: {', '.join(twice)} (their names contain dots).",

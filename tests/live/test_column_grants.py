@@ -1,4 +1,4 @@
-"""A user who may SELECT only some columns: the others are named with the GRANT, and the table is not copied again and again."""
+"""A user who may SELECT only some columns: the others are named with the GRANT, and the table is not resnapshotted each time."""
 
 import json
 import signal

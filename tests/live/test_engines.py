@@ -96,7 +96,7 @@ def test_such_a_table_stops_and_the_others_go_on(server: Server, database: str, 
     server.execute("CREATE TABLE own (id INT PRIMARY KEY, v INT)", database=database)
     merge = "CREATE TABLE {} (id INT NOT NULL, v INT, KEY (id)) ENGINE = MERGE UNION = ({}) INSERT_METHOD = LAST"
     server.execute(merge.format("m1", "one"), database=database)
-    pipeline = new_pipeline(server, database, source='new_tables = "add"')
+    pipeline = new_pipeline(server, database)
 
     checked = json.loads(pipeline.command("check", "--json").stdout)
     failed = {c["table"]: c for c in checked["checks"] if c["outcome"] == "fail"}

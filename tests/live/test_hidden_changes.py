@@ -17,6 +17,7 @@ from engine.run.helpers import Helpers
 from engine.run.observe import hidden_monitor
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.tables.bootstrap import Source
+from engine.settings import Source as Settings
 from engine.source.connect import Endpoint, describe, open_connection, query
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
@@ -216,7 +217,8 @@ def test_a_look_that_hangs_does_not_hold_up_the_end(
         source = Source(endpoint, describe(connection), "gtid")
     journal = Journal(tmp_path / "j.jsonl", "r")
     helpers = Helpers(journal)
-    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]))
+    settings = Settings(host=server.host, user=USER, tables=(f"{database}.*",))
+    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]), settings)
     while not server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = %s", (sleep,)):
         time.sleep(0.1)
     began = time.monotonic()

@@ -197,8 +197,7 @@ def test_tables_that_begin_to_match_are_added(
     for database in ("d", "x"):
         server.execute(f"CREATE DATABASE {database}")
     _fill(server, "d.a", "x.moved")
-    settings = {"tables": ["d.*", "!d.not_*"], "source": 'new_tables = "add"'}
-    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, **settings)
+    pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, tables=["d.*", "!d.not_*"])
     runner = pipeline.start_streaming()
     _fill(server, "d.made", "d.not_this")
     server.execute("RENAME TABLE x.moved TO d.moved")
@@ -213,7 +212,7 @@ def test_tables_that_begin_to_match_are_added(
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     assert sorted(lake_table(pipeline.changes("keyless"))["v"].to_pylist()) == [1, 2]
 
-    _fill(server, "d.late")
+    _fill(server, "d.late", "d._a_gho")
     server.execute("UPDATE d.moved SET v = v + 1")
     assert pipeline.command("remove-table", "--table", "d.made", "--table", "d.keyless").returncode == 0
     pipeline.run("caught-up")
@@ -221,6 +220,40 @@ def test_tables_that_begin_to_match_are_added(
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     expected = dict.fromkeys(("d.a", "d.late", "d.moved"), ("streaming", None))
     assert _tables(pipeline) == expected | dict.fromkeys(("d.made", "d.keyless"), ("removed", "kept"))
+
+
+def test_new_tables_never_make_a_start_fail_unless_asked(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """With `ignore` an alert names them until they are gone; so does it with `refuse`, whose next start is refused."""
+    _fill(server, f"{database}.a")
+    pipeline = new_pipeline(server, database, source='new_tables = "ignore"')
+    pipeline.run("caught-up")
+    _fill(server, f"{database}.later")
+    server.execute(f"UPDATE {database}.a SET v = v + 1 WHERE id = 1")
+
+    def alerts() -> list[tuple[str, str]]:
+        found = pipeline.events("alert.raised", "alert.cleared")
+        return [(e["event"], e["message"]) for e in found if e["kind"] == "new_tables"]
+
+    runner = pipeline.start()
+    pipeline.wait_for(alerts, runner)
+    assert f"not captured (source.new_tables): {database}.later" in alerts()[0][1]
+    pipeline.finish(runner)
+    assert [alert["kind"] for alert in pipeline.status()["alerts"]] == ["new_tables"]
+    assert _tables(pipeline) == {f"{database}.a": ("streaming", None)}
+    assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
+
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('"ignore"', '"refuse"'))
+    refused = pipeline.command("run", "--until", "caught-up")
+    assert (refused.returncode, f"{database}.later" in refused.stderr) == (2, True)
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('new_tables = "refuse"', ""))
+    pipeline.run("caught-up")
+    assert _state(pipeline, f"{database}.later") == "streaming"
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: alerts()[-1][0] == "alert.cleared", runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "later"), pipeline.mirror("later"))
 
 
 @on("mariadb")

@@ -18,6 +18,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     resnapshots               when a table is resnapshotted again and again; cleared after an hour without, or when it stops
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
+    new_tables                likewise, when tables appear that match the spec and are not captured
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
                               audit of the same part finds no difference, or the table is resnapshotted or removed
     run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for

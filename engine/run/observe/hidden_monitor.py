@@ -1,4 +1,4 @@
-"""Looks for changes that the binlog lacks, while the pipeline runs: cascades that the server does not log, and binlog filters.
+"""Looks for changes that the pipeline lacks while it runs: cascades that the server does not log, binlog filters, and new tables.
 
 Preflight names those that are there at the start. This thread looks every ten minutes, and soon after a table was altered or added
 and after the source was away: it needs a restart for another filter. A look is one statement per database, and on MariaDB one more
@@ -15,10 +15,14 @@ from engine import clock
 from engine.decode.schema import table_from_dict
 from engine.errors import SourceChangedError, TransientError
 from engine.events import SourceBack, TableChanged, TableStateChanged
+from engine.globs import new_matches
 from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.run.helpers import Helpers
 from engine.run.tables.bootstrap import Source
+from engine.run.tables.membership_commands import members_of
+from engine.settings import Source as Settings
+from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection
 from engine.source.hidden_changes import filtered_databases, unlogged_cascades
 from engine.verification_events import HiddenChanges
@@ -29,12 +33,12 @@ _REST_S = 2.0
 """The shortest time between two looks, however many tables are altered."""
 _SHARE = 0.05
 """The largest share of the time in which it looks."""
-_KINDS = ("cascade", "binlog_filter")
+_KINDS = ("cascade", "binlog_filter", "new_tables")
 
 Name = tuple[str, str | None]
 """The kind, and the table whose rows a cascade changes: also the name of the alert."""
 Found = Mapping[Name, tuple[str, ...]]
-"""Foreign keys, or databases that the server leaves out."""
+"""Foreign keys, databases that the server leaves out, or tables."""
 
 
 class Known:
@@ -70,9 +74,16 @@ class HiddenMonitor:
     """Looks until it is closed. state: the committed state. known: the run's."""
 
     def __init__(
-        self, source: Source, journal: Journal, helpers: Helpers, state: Callable[[], State], known: Known
+        self,
+        source: Source,
+        journal: Journal,
+        helpers: Helpers,
+        state: Callable[[], State],
+        known: Known,
+        settings: Settings,
     ) -> None:
         self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
+        self._settings = settings
         self._asked, self._closing = threading.Event(), threading.Event()
         self._asked.set()
         self._connection: Connection | None = None
@@ -118,13 +129,24 @@ class HiddenMonitor:
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
             cascades = unlogged_cascades(connection, self._source.server, tables)
+            new = self._left_out(connection)
         finally:
             self._connection = None
             connection.close()
         found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
             found["binlog_filter", None] = tuple(filtered)
+        if new:
+            found["new_tables", None] = new
         if self._closing.is_set():  # this may be another server than the run's by now
             return
         for event in self._known.news(found):
             self._journal.write(event)
+
+    def _left_out(self, connection: Connection) -> tuple[str, ...]:
+        """The tables that appeared, match the spec, and are not captured because of `source.new_tables`."""
+        if self._settings.new_tables == "add":
+            return ()
+        members = members_of(self._state())
+        new = new_matches(self._settings.tables, list_tables(connection), members.also | members.without)
+        return tuple(f"{database}.{table}" for database, table in new)

@@ -23,6 +23,7 @@ from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.globs import new_matches
 from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
@@ -122,9 +123,10 @@ class MembershipChanges:
         """Records of the tables that match the globs and are not in the ledger."""
         if self._spec.source.new_tables != "add" or (self._searched and clock.monotonic_s() > self._search_until_s):
             return {}
-        chosen = members_of(state).chosen(self._spec.source.tables, list_tables(connection))
-        names = {f"{database}.{table}": (database, table) for database, table in chosen}
-        new = [name for full, name in names.items() if not state.known(full)]
+        members = members_of(state)
+        found = new_matches(self._spec.source.tables, list_tables(connection), members.also | members.without)
+        # A name with dots may already stand for another table, which keeps it.
+        new = list({f"{name[0]}.{name[1]}": name for name in found if not state.known(".".join(name))}.values())
         records, errors = self._join(connection, state, new, None) if new else ({}, {})
         self._searched = True
         return records | {

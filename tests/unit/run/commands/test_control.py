@@ -241,16 +241,18 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
 
 
 def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
-    """By default; a pending command or the setting lets them join."""
+    """If the setting says so; a pending command or the default lets them join."""
     text = 'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\nsink = {{ path = "lake" }}'
     new = [Table("d", "new", (), ())]
-    refuse, add = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add"))
+    refuse, add, ignore = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add", "ignore"))
+    assert parse(text.replace(', new_tables = "{}"', "").format(), Path("/shop.toml")).source.new_tables == "add"
     state = State(0, "", "", {}, 0)
     with pytest.raises(SpecError, match=r"d\.new") as raised:
         check_tables(refuse, state, new, ())
     assert "add-table SPEC --table d.new" in raised.value.hint
     check_tables(refuse, state, new, ("d.new",))
     check_tables(add, state, new, ())
+    check_tables(ignore, state, new, ())
 
 
 def test_who_is_a_member() -> None:

@@ -142,6 +142,21 @@ def test_hidden_changes_raise_an_alert_until_they_are_gone() -> None:
     ]
 
 
+def test_new_tables_that_are_not_captured_raise_an_alert_until_they_are() -> None:
+    """It names them, ten at most, and says how to capture them."""
+
+    def found(at_s: float, *names: str) -> Entry:
+        return line("source.hidden", at_s, kind="new_tables", table=None, names=names)
+
+    alerts = Alerts(Settings())
+    ((_, alert),) = alerts.hear(found(0, "d.a"))
+    assert alert.message == "New tables match source.tables and are not captured (source.new_tables): d.a."
+    assert "tidemark add-table SPEC" in alert.hint
+    ((_, alert),) = alerts.hear(found(1, *(f"d.t{n}" for n in range(13))))
+    assert alert.message.endswith("d.t9 and 3 more.")
+    assert notices(alerts, found(2)) == [("cleared", "new_tables", None, 0)]
+
+
 def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     """However often it writes again; the alert then has the new number of commits. It clears when its cause is gone."""
 
