@@ -59,7 +59,7 @@ class Source(Section):
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
     """The first of 4096 replication server ids. By default, derived from the pipeline's name."""
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
-    """Whether connections use TLS. Only `verify` protects against an active attacker."""
+    """Whether connections use TLS. `preferred`: if the server offers it. Only `verify` protects against an active attacker."""
     tls_ca: Path | None = None
     """The file with the certificate authority for `verify`. By default, the system's authorities."""
     connect_timeout_s: float = Field(10.0, gt=0)

@@ -87,8 +87,10 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1044: (PreflightError, "Grant the user what `tidemark check` lists."),
     1045: (
         LoginRefusedError,
-        "Check source.user and the password that source.password_env or source.password_file refers to.",
+        "Check source.user and the password that source.password_env or source.password_file refers to. With source.tls = off, "
+        "the server may refuse the login because it requires TLS.",
     ),
+    3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),
     1049: (PreflightError, "Check the database's name."),
     1142: (PreflightError, "Grant the user what `tidemark check` lists."),
     1143: (PreflightError, "Grant the user SELECT on the whole table; `tidemark check` lists the statement."),
@@ -166,6 +168,12 @@ _DUMPS: tuple[tuple[tuple[int, ...], str, type[TidemarkError], str], ...] = (
         "Raise max_allowed_packet on the server to its largest value (1G), then start again.",
     ),
 )
+
+
+_without_tls: set[tuple[str, int]] = set()
+"""Servers that offered no TLS, by host and port."""
+_REFUSED_WITHOUT_TLS = (1045, 3159)
+"""Server errors: the account, or the server, may require TLS."""
 
 
 def explain(error: pymysql.Error, doing: str) -> TidemarkError:
@@ -270,15 +278,28 @@ def _login(endpoint: Endpoint) -> Connection:
 
 
 def _login_preferring_tls(options: dict[str, Any]) -> Connection:
-    """Use TLS if the server offers it, as the servers' own clients do; use plain text for a local server."""
-    if options["host"] in ("127.0.0.1", "::1", "localhost"):
-        return pymysql.connect(**options, ssl_disabled=True)
+    """Use TLS if the server offers it, as the servers' own clients do, on this machine too: it may be the end of a tunnel.
+
+    A server that offered none is asked again only if it refuses a login without it.
+    """
+    server = (str(options["host"]), int(options["port"]))
+    if server not in _without_tls:
+        try:
+            return pymysql.connect(**options, ssl=_unverified())
+        except pymysql.OperationalError as error:
+            if "SSL" not in str(error):
+                raise
+            _without_tls.add(server)
     try:
-        return pymysql.connect(**options, ssl=_unverified())
-    except pymysql.OperationalError as error:
-        if "SSL" not in str(error):
-            raise
         return pymysql.connect(**options, ssl_disabled=True)
+    except pymysql.OperationalError as error:
+        if error.args[0] not in _REFUSED_WITHOUT_TLS:
+            raise
+        with suppress(pymysql.OperationalError):
+            connection = pymysql.connect(**options, ssl=_unverified())
+            _without_tls.discard(server)
+            return connection
+        raise
 
 
 def _tls(endpoint: Endpoint) -> ssl.SSLContext:
