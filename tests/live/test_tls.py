@@ -26,7 +26,7 @@ def test_preferred_tries_tls_everywhere(private_server: ServerFactory, flavor: s
         assert connection._secure
     with pytest.raises(LoginRefusedError) as refused:
         open_connection(Endpoint(server.host, server.port, USER, PASSWORD, "off"))
-    assert "source.tls" in refused.value.hint
+    assert "TLS" in refused.value.hint
 
 
 def test_a_server_without_tls_is_asked_once(
