@@ -87,7 +87,7 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1044: (PreflightError, "Grant the user what `tidemark check` lists."),
     1045: (
         LoginRefusedError,
-        "Check source.user and the password that source.password_env or source.password_file refers to. The server may also require TLS.",
+        "Check source.user, and the password that source.password_env or source.password_file names. The server may require TLS.",
     ),
     3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),
     1049: (PreflightError, "Check the database's name."),
