@@ -23,11 +23,11 @@ import duckdb
 import psutil
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from engine import clock
 from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
+from engine.sink_settings import AUTO_BYTES
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
@@ -37,6 +37,7 @@ from tests.live.support.seed import seed_table
 from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
+from tests.support.delta import rows_at
 from tests.support.depth import on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 
@@ -243,6 +244,11 @@ def _create(server: Server) -> None:
     server.execute("DROP USER 'tidemark'@'%'")
     server.execute("CREATE DATABASE shop")
     seed_table(server, "shop", "orders", ROWS)
+    server.execute("ALTER TABLE shop.orders ADD COLUMN label MEDIUMBLOB")
+    server.execute("UPDATE shop.orders SET label = REPEAT(SHA2(id, 512), 192)")
+    server.execute("ANALYZE TABLE shop.orders")
+    (size,) = server.execute("SELECT DATA_LENGTH FROM information_schema.TABLES WHERE TABLE_NAME = 'orders'")[0]
+    assert size > AUTO_BYTES, "its mirror would not be merged on read, as those of most readers are"
     for table in ("carts", "invoices"):
         server.execute(f"CREATE TABLE shop.{table} (id INT PRIMARY KEY, total DECIMAL(10,2))")
         server.execute(f"INSERT INTO shop.{table} VALUES (1, 9.95), (2, 19.90)")
@@ -306,7 +312,7 @@ def _queried(text: str) -> list[list[tuple[Any, ...]]]:
     """The rows of each query. DuckDB's `delta` extension needs the network, so deltalake stands in for `delta_scan`."""
     with duckdb.connect() as connection:
         for number, folder in enumerate(dict.fromkeys(re.findall(r"delta_scan\('([^']*)'\)", text))):
-            connection.register(f"scan_{number}", DeltaTable(folder).to_pyarrow_table())
+            connection.register(f"scan_{number}", rows_at(folder))
             text = text.replace(f"delta_scan('{folder}')", f"scan_{number}")
         return [connection.execute(statement).fetchall() for statement in connection.extract_statements(text)]
 
