@@ -4,6 +4,7 @@ from contextlib import suppress
 
 import pymysql
 
+from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.capture.pacing import Pacer
 from engine.capture.row_counter import RowCounter
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection
@@ -13,10 +14,11 @@ from engine.source.watermarks import WatermarkClass, Watermarks
 class ReaderSession:
     """A connection for SELECTs, the watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows."""
 
-    def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> None:
+    def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_server_id: int) -> None:
         self.connection: Connection = open_connection(endpoint)
         self.server: Server = describe(self.connection)
-        self.watermarks = Watermarks(self.connection, self.server, kind, settle_s)
+        visibility = XaVisibility(endpoint, first_server_id)
+        self.watermarks = Watermarks(self.connection, self.server, kind, settle_s, visibility)
         self.pacer = Pacer()
         self.counter = RowCounter(None)
 
@@ -24,7 +26,7 @@ class ReaderSession:
 _sessions: dict[tuple[Endpoint, WatermarkClass], ReaderSession] = {}
 
 
-def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> ReaderSession:
+def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_server_id: int) -> ReaderSession:
     """Return this process's session. Open a new one if there is none or it has died."""
     key = (endpoint, kind)
     cached = _sessions.get(key)
@@ -35,7 +37,7 @@ def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float) -> Reader
             drop(endpoint, kind)
         else:
             return cached
-    _sessions[key] = ReaderSession(endpoint, kind, settle_s)
+    _sessions[key] = ReaderSession(endpoint, kind, settle_s, first_server_id)
     return _sessions[key]
 
 

@@ -21,6 +21,7 @@ from engine.errors import TidemarkError
 from engine.event_fields import Backfill
 from engine.plan.chunks import Range
 from engine.source.positions import Position
+from engine.source.xa_places import XaPlaces, Xid
 
 Kinds = tuple[int, int, int, int]
 """Changes per kind, in the order of `decode.images.KINDS`."""
@@ -158,6 +159,8 @@ class RangeReport(ReaderReport):
     unknown: Mapping[str, int]
     largest: dict[str, Any] | None
     """The largest transaction, as stored in the ledger."""
+    xa: tuple[XaPlaces, set[Xid]] | None
+    """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known exactly."""
     last_ts: int
     """Commit time of the last transaction, in Unix seconds of the source's clock."""
     seconds: float

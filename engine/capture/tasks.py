@@ -50,6 +50,7 @@ from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
+from engine.source.xa_places import XaPlaces
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class ChunkGroup:
 
     def _read(self, request: ChunkRequest) -> ChunkReport:
         started = clock.utc_text()
-        session = sessions.session(self.endpoint, self.watermarks, self.settle_s)
+        session = sessions.session(self.endpoint, self.watermarks, self.settle_s, self.first_server_id)
         session.watermarks.offer(self.candidate)
         session.pacer.end = self.counts and self.counts.with_name(END)
         session.counter = RowCounter(self.counts, request.table.full_name, request.number)
@@ -165,6 +166,8 @@ class BinlogTask:
     """Tables that do not exist now and may be created again."""
     known: Position | None = None
     """The committed position. It is after `start` if the epoch publishes chunks that are exact at an earlier position."""
+    places: XaPlaces | None = None
+    """Of the XA transactions that were prepared last before `start`, or later."""
 
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""
@@ -188,6 +191,7 @@ class BinlogTask:
             awaited=self.awaited,
             since={name: captured.progress.since for name, captured in tables.items()},
             known=self.known,
+            places=self.places,
         )
         logs: dict[str, _Log] = {}
         order = ServerOrder(self.endpoint)
@@ -230,6 +234,7 @@ class BinlogTask:
             damaged=binlog_range.statistics.damaged,
             unknown=dict(binlog_range.statistics.unknown),
             largest=binlog_range.statistics.largest,
+            xa=binlog_range.places,
             last_ts=transactions.last_ts,
             seconds=round(clock.monotonic_s() - started, 6),
         )

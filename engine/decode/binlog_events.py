@@ -126,8 +126,8 @@ class Headers:
         """Events `begin` to `end`, exclusive."""
         return Headers(**{field.name: getattr(self, field.name)[begin:end] for field in fields(self)})
 
-    def take(self, chosen: npt.NDArray[np.bool_]) -> "Headers":
-        """The events of a mask."""
+    def take(self, chosen: npt.NDArray[np.bool_] | Offsets) -> "Headers":
+        """Events by a mask or by index."""
         return Headers(**{field.name: getattr(self, field.name)[chosen] for field in fields(self)})
 
     def moved(self, by: int) -> "Headers":

@@ -433,7 +433,8 @@ class Coordinator:
         self._publisher.submit(record)
         self._last_ts = max([self._last_ts, *(r.last_ts for r in reports)])
         self._gtids = self._gtids.after(reports, mariadb=self._mariadb)
-        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s)
+        self._reader.committed(reports)
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s, self._reader.places)
         took_s = clock.monotonic_s() - began
         self._journal.write(done := committed(record, len(frozen), reports, read_s, took_s))
         self._pace.done(max(took_s, self._publisher.append_s), done.changes)

@@ -4,7 +4,7 @@ Chunks of tables with a mutable key are first fast-forwarded to the committed po
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from engine.capture.binlog.emission import progress_of
@@ -23,6 +23,7 @@ from engine.run.tables.captured import CapturedTables
 from engine.source.ancestry import check_born
 from engine.source.connect import Endpoint
 from engine.source.positions import Position, position_from_dict
+from engine.source.xa_places import XaPlaces
 from engine.spark.session import Session
 
 _PART_SEQ = 1 << 33
@@ -42,6 +43,13 @@ class EpochReader:
     captured: CapturedTables
     snapshot: Snapshot
     redumps: RedumpExecutor
+    places: XaPlaces = field(default_factory=XaPlaces)
+    """Of the XA transactions that were prepared last before the committed position."""
+
+    def committed(self, reports: Sequence[RangeReport]) -> None:
+        """Note an epoch's XA transactions. A gap would hide that an id was used again, so nothing is known after one."""
+        for report in reports:
+            self.places = XaPlaces() if report.xa is None else self.places.after(*report.xa)
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
         """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
@@ -77,8 +85,8 @@ class EpochReader:
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
         task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         tasks = [
-            task(start, end, emitted, seq, awaited, known)
-            for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
+            task(start, end, emitted, seq, awaited, known, None if n else self.places)
+            for n, ((start, end), seq) in enumerate(zip(parts, first_seq[len(redumped) :], strict=True))
         ]
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
         reports = self.session.run([*redumps, *tasks], about)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.errors import BinlogOffError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.watermarks import Watermarks
@@ -137,7 +138,8 @@ def test_a_start_notes_a_binlog_that_the_server_closed_after_an_error(
 def test_there_are_no_watermarks_without_a_binlog(flavor: str, private_server: ServerFactory) -> None:
     """Not even from a snapshot, whose position is empty then."""
     server = private_server(flavor)
-    with binlog_off(server), closing(open_connection(Endpoint(server.host, server.port, "root", ""))) as connection:
-        watermarks = Watermarks(connection, describe(connection), "snapshot", 0.0)
+    endpoint = Endpoint(server.host, server.port, "root", "")
+    with binlog_off(server), closing(open_connection(endpoint)) as connection:
+        watermarks = Watermarks(connection, describe(connection), "snapshot", 0.0, XaVisibility(endpoint, 79_000))
         with pytest.raises(BinlogOffError):
             watermarks.low()

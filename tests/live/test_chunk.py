@@ -86,7 +86,7 @@ def _stand(
         table = read_table(connection, database, "t")
     limits = Range((str(LOWER),), (str(UPPER),))
     request = ChunkRequest(table, 0, own_key(table), limits, 1000, folder, 1 << 20)
-    return ReaderSession(_reader(server), kind, settle_s=0.2), request, writer
+    return ReaderSession(_reader(server), kind, settle_s=0.2, first_server_id=6000), request, writer
 
 
 @pytest.mark.parametrize(("flavor", "options", "grants", "kind"), CLASSES, ids=[case[3] for case in CLASSES])
@@ -178,7 +178,7 @@ def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp
     with closing(open_connection(endpoint)) as connection:
         described = describe(connection)
         kind, table = watermark_class(connection, described), read_table(connection, database, "t")
-    session = ReaderSession(endpoint, kind, settle_s=0.2)
+    session = ReaderSession(endpoint, kind, settle_s=0.2, first_server_id=6000)
     session.watermarks.offer(_candidate(endpoint, session, kind))
 
     def step(name: str) -> None:

@@ -17,6 +17,7 @@ from engine.decode.schema import Table
 from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
 from engine.source.positions import Position, binlog_files
+from engine.source.xa_places import XaPlaces
 from tests.live.support.source import COMPRESSED, Rows, Source, numbers, prepared
 from tests.servers import Server
 
@@ -385,3 +386,40 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
     for _, _, changes in read_range(source.endpoint, binlog_range, 6000):
         found += changes.rows["id"].to_pylist()
     assert found == list(range(20))
+
+
+@pytest.mark.parametrize("table", ["i", "other"])
+def test_xa_transactions_keep_up(source: Source, table: str) -> None:
+    """Hundreds are read by one dump, faster than the server writes them, captured or not; in the next range by one more dump."""
+    begin, count = source.at(), 300
+    transaction = ("XA START '{0}'", f"INSERT INTO {table} VALUES ({{0}}, 'x')", "XA END '{0}'", "XA PREPARE '{0}'")
+    began_s = time.monotonic()
+    source.run(*(s.format(n) for n in range(count) for s in (*transaction, "XA COMMIT '{0}'")))
+    middle, written_s = source.at(), time.monotonic() - began_s
+    sessions = [source.server.connect(database=source.database) for _ in range(20)]
+    for n, session in enumerate(sessions, count):
+        for statement in transaction:
+            session.cursor().execute(statement.format(n))
+    prepared_at = source.at()
+    for n, session in enumerate(sessions, count):
+        session.cursor().execute(f"XA COMMIT '{n}'")
+        session.close()
+    keys, known = list[int](), XaPlaces()
+    for start, end, most in ((begin, middle, 1), (middle, prepared_at, 1), (prepared_at, source.at(), 2)):
+        before, began_s = _connections(source.server), time.monotonic()
+        tables = {(source.database, "i"): source.table("i")}
+        binlog_range = BinlogRange(tables, start, end, mariadb=source.server.flavor == "mariadb", places=known)
+        for _, _, changes in read_range(source.endpoint, binlog_range, 6000):
+            keys += changes.rows["id"].to_pylist()
+        took_s, opened = time.monotonic() - began_s, _connections(source.server) - before
+        assert opened <= most + 3  # the count itself, and the columns of the table
+        assert binlog_range.places is not None
+        known = known.after(*binlog_range.places)
+        if start == begin:
+            assert took_s < written_s
+    assert keys == (list(range(count + 20)) if table == "i" else [])
+    assert not known.undecided
+
+
+def _connections(server: Server) -> int:
+    return int(server.execute("SHOW GLOBAL STATUS LIKE 'Connections'")[0][1])

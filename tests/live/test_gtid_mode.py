@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from engine.capture.binlog.binlog_reader import before, gtids_at
+from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.errors import SourceLostError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
@@ -76,7 +77,7 @@ def test_a_reader_takes_no_low_watermark_under_a_lowered_mode(source: Server, st
     with closing(open_connection(endpoint)) as connection:
         server = describe(connection)
         end = current(connection, server)
-        marks = Watermarks(connection, server, "gtid", 1.0)
+        marks = Watermarks(connection, server, "gtid", 1.0, XaVisibility(endpoint, 79_000))
         marks.offer(
             Candidate(type(end)(end.file, end.offset, gtids_at(endpoint, end, 78_000)), server_time_s(connection))
         )

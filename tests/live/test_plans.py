@@ -117,7 +117,7 @@ def test_a_reader_stops_at_twice_the_planned_rows(
     endpoint = Endpoint(server.host, server.port, "tidemark", PASSWORD)
     with connected(server) as connection:
         described = describe(connection)
-        session = ReaderSession(endpoint, watermark_class(connection, described), settle_s=0.2)
+        session = ReaderSession(endpoint, watermark_class(connection, described), settle_s=0.2, first_server_id=6000)
         end = current(connection, described)
         gtids = gtids_at(endpoint, end, 6300) if session.watermarks.kind == "gtid" else None
         session.watermarks.offer(Candidate(Position(end.file, end.offset, gtids), 0.0))

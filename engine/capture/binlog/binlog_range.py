@@ -19,7 +19,7 @@ import pyarrow as pa
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import Alteration, Logged, concerned, meaningful, without_values
-from engine.capture.binlog.transaction_outcomes import Judged, Log, Prepared, TransactionOutcomes
+from engine.capture.binlog.transaction_outcomes import Judged, Log, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
 from engine.decode.arrow_schema import image_schema
@@ -31,6 +31,7 @@ from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.source.positions import Position, file_number
+from engine.source.xa_places import Prepared, XaPlaces, Xid
 
 _TABLE_ID = np.uint64((1 << 48) - 1)
 _NO_TABLE = (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF)
@@ -69,6 +70,7 @@ class BinlogRange:
 
     awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
     table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
+    places: of the XA transactions that were prepared last before `start`.
     `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed. `altered`: why the range ends
     earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
     `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
@@ -85,6 +87,7 @@ class BinlogRange:
         log: Log | None = None,
         since: Mapping[str, tuple[float, float]] | None = None,
         known: Position | None = None,
+        places: XaPlaces | None = None,
     ) -> None:
         self._since, self._known = since or {}, (known or start).order
         self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
@@ -95,7 +98,7 @@ class BinlogRange:
         self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
         self.statistics = EventStatistics(mariadb=mariadb)
         self._captures = bool(tables) or bool(awaited)
-        self._outcomes = TransactionOutcomes(start, end, log, self._names_captured)
+        self._outcomes = TransactionOutcomes(start, end, log, self._captured_ids, places=places)
         self.altered: Alteration | None = None
         self.defined = False
         self.transactions = Transactions(mariadb=mariadb)
@@ -111,6 +114,13 @@ class BinlogRange:
     @log.setter
     def log(self, log: Log) -> None:
         self._outcomes.log = log
+
+    @property
+    def places(self) -> tuple[XaPlaces, set[Xid]] | None:
+        """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known exactly."""
+        if self._ended_early or not self._captures:
+            return None
+        return self._outcomes.places, self._outcomes.decided
 
     @property
     def done(self) -> bool:
@@ -166,9 +176,7 @@ class BinlogRange:
         """Yield the rows of an XA transaction. They are read where it was prepared, and take effect at its commit."""
         maps, self._maps = self._maps, {}
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
-        outcomes = TransactionOutcomes(
-            prepared.start, prepared.end, self.log, self._names_captured, prepared_count=True
-        )
+        outcomes = TransactionOutcomes(prepared.start, prepared.end, self.log, self._captured_ids, prepared_count=True)
         for judged in outcomes.read() if self._tables else ():
             count = len(judged.run.headers)
             run = replace(judged.run, file=commit.file, offset=np.full(count, at))
@@ -191,11 +199,12 @@ class BinlogRange:
                     return run.body(int(at))
         return None
 
-    def _names_captured(self, run: EventBatch) -> bool:
+    def _captured_ids(self, run: EventBatch) -> npt.NDArray[np.uint64]:
+        """The table ids of the captured tables that a run names."""
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
-        _, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
-        maps = (read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist())
-        return any((m.database, m.table) in self._tables for m in maps)
+        ids, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
+        maps = [read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist()]
+        return np.asarray(ids[np.array([(m.database, m.table) in self._tables for m in maps], bool)], np.uint64)
 
     def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.capture.binlog.written_tables import Written
+from engine.capture.binlog.xa_events import xa_statements
 from engine.decode.binlog_events import Kind
 from engine.decode.framing import words
 from engine.decode.query_event import REPLACED, Query, read_query
@@ -69,7 +70,8 @@ def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
     """Yield the statements that may concern a captured table."""
     queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
     tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
-    for n in queries[tail != _BEGIN].tolist():
+    queries = queries[tail != _BEGIN]
+    for n in queries[~xa_statements(run, queries)].tolist():
         query = read_query(run.body(n))
         if query.unfinished:
             continue

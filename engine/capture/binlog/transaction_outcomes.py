@@ -8,9 +8,9 @@ Servers log some rows before it is decided whether they count, and some that nev
   from the `SAVEPOINT` of that name up to the rollback. A trigger's savepoint shadows one of the same name and is logged alike,
   while in a session it would replace it (seen on MariaDB). If that name is rolled back to, rows between the two are doubtful.
 * **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`. They count at `XA COMMIT`, perhaps files later, or never.
-  They are skipped, and read again when they are committed. A PREPARE before the binlog range is searched for backwards, so any
-  range can be read without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that says so: its rows count at
-  once.)
+  They are kept (`prepared_rows`), and follow their COMMIT. What was not kept is read again when it is committed. Those prepared
+  before the binlog range are found by `earlier_transactions`, so any range can be read without what came before it. (MySQL logs
+  `XA COMMIT … ONE PHASE` as a PREPARE that says so: its rows count at once.)
 * **Torn.** A server that died during a write leaves an unfinished transaction at the end of a file, and rolls it back when it
   restarts.
 
@@ -20,14 +20,17 @@ have to be revoked, and memory is bounded.
 """
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from engine.capture.binlog.earlier_transactions import EarlierTransactions, purged
+from engine.capture.binlog.prepared_rows import NOTHING, Kept, PreparedRows, compacted, spliced
+from engine.capture.binlog.xa_events import decision, opens_or_ends
 from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_xa_prepare
 from engine.decode.framing import PADDING, words
 from engine.decode.query_event import read_query
@@ -35,14 +38,15 @@ from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import SourceLostError
 from engine.source.positions import FIRST_OFFSET, Position, file_number
+from engine.source.xa_places import MOST_RECENT, Prepared, XaPlaces, Xid
 
 MOST = 16 << 20
 """Bytes of an open transaction that are held back; beyond them the log is read ahead."""
-Xid = tuple[bytes, bytes, int]
+_TABLE_ID = np.uint64((1 << 48) - 1)
 _BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
 _CHECKSUM = 4
+_XA_PREPARE = int(Kind.XA_PREPARE)  # an enum's attribute is slow, and this is looked at for each XA transaction
 _PREPARED, _UNDONE, _DOUBTFUL = "prepared", "undone", "doubtful"
-_XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
 _ROLLBACK = re.compile(
     r"(?i)ROLLBACK(?:\s+WORK)?(?:\s+TO(?:\s+SAVEPOINT)?\s+(.*?))?\s*(?:/\*.*\*/)?\s*;?\s*$", re.DOTALL
@@ -60,11 +64,12 @@ class Log(Protocol):
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """The place in the log of a prepared XA transaction."""
+class _Commit:
+    """A COMMIT of an XA transaction: the event's number, the transaction, and what is known of its PREPARE in the range."""
 
-    start: Position
-    end: Position
+    number: int
+    xid: Xid
+    prepared: tuple[Prepared, int] | None
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,14 @@ class Judged:
     doubtful: npt.NDArray[np.uint64]
     """Table ids of rows for which it is unknown whether they were rolled back."""
     committed: Prepared | None = None
-    """The XA transaction that the run's last event commits."""
+    """The XA transaction that the run's last event commits, if its rows must be read again."""
 
 
 class TransactionOutcomes:
     """Determines transaction outcomes in a log from `start` to `end`, both between transactions.
 
-    captured: whether a run names a captured table. prepared_count: for reading a prepared transaction that was committed.
+    captured: the table ids of captured tables that a run names. prepared_count: for reading a prepared transaction that was
+    committed. places: of transactions prepared before `start`; all of those that were prepared last before it, or none.
     """
 
     def __init__(
@@ -91,21 +97,25 @@ class TransactionOutcomes:
         start: Position,
         end: Position,
         log: Log | None,
-        captured: Callable[[EventBatch], bool],
+        captured: Callable[[EventBatch], npt.NDArray[np.uint64]],
         *,
         prepared_count: bool = False,
+        places: XaPlaces | None = None,
     ) -> None:
         self.start, self.end, self.log = start, end, log
         self._captured, self._prepared_count = captured, prepared_count
         self._file, self._next = start.file, 0  # events are numbered in the order they arrive
-        self._begin, self._begin_at, self._open, self._rows, self._bytes = -1, start, False, False, 0
+        self._begin, self._begin_at, self._open, self._has_rows, self._bytes = -1, start, False, False, 0
         self._known_end = False  # whether the outcome of the open transaction is known
         self._savepoints: dict[str, int] = {}
         self._shadows: dict[str, list[tuple[int, int]]] = {}
         self._dropped: list[tuple[int, int, str]] = []  # from, to, why
-        self._commits: list[tuple[int, Xid, Prepared | None]] = []
-        self._prepared: dict[Xid, Prepared] = {}
-        self._undecided_by_file: dict[str, dict[Xid, Prepared]] = {}
+        self._commits: deque[_Commit] = deque()
+        self._prepared: dict[Xid, tuple[Prepared, int]] = {}  # the place, and the number of its first event
+        self._recent: dict[Xid, Prepared] = {}
+        self._decided: set[Xid] = set()  # of those prepared before `start`
+        self._rows = PreparedRows()
+        self._earlier = EarlierTransactions(start, places or XaPlaces(), self._scanned, MOST)
         self._held: list[tuple[int, EventBatch]] = []
 
     def judge(self, run: EventBatch) -> Iterator[Judged]:
@@ -125,7 +135,7 @@ class TransactionOutcomes:
         if self._bytes <= MOST:
             self._held.append((first, _copied(run)))
             return
-        if not self._known_end and any(self._captured(part) for _, part in (*self._held, (first, run))):
+        if not self._known_end and any(len(self._captured(part)) for _, part in (*self._held, (first, run))):
             self._look_ahead()
         yield from self._judged((*self._pop_held(), (first, run)))
 
@@ -134,7 +144,7 @@ class TransactionOutcomes:
 
         Raises SourceLostError if the binlog range ends inside a transaction that the server may still be writing.
         """
-        if self._open and self._rows and self.log is not None and not self._prepared_count:
+        if self._open and self._has_rows and self.log is not None and not self._prepared_count:
             if not torn and not self._file_ended(self.log):
                 raise SourceLostError(
                     f"The binlog range that ends at {self.end} ends inside a transaction that began at {self._begin_at}.",
@@ -163,16 +173,41 @@ class TransactionOutcomes:
                 yield from self.judge(plain.run)
         yield from self.flush()
 
-    def undecided(self) -> dict[Xid, Prepared]:
-        """The XA transactions prepared between `start` and `end`, and neither committed nor rolled back there."""
+    @property
+    def places(self) -> XaPlaces:
+        """The XA transactions that were prepared in the range: those that were not decided there, and the last of the others."""
+        return XaPlaces({xid: place for xid, (place, _) in self._prepared.items()}, self._recent)
+
+    @property
+    def undecided(self) -> list[Xid]:
+        """The XA transactions that were prepared in the range and not decided there."""
+        return list(self._prepared)
+
+    @property
+    def decided(self) -> set[Xid]:
+        """The XA transactions that were prepared before the range and decided in it."""
+        return self._decided
+
+    def scan(self) -> None:
+        """Read the log from `start` to `end` for the XA transactions prepared and not decided there, and keep their rows."""
         assert self.log is not None
-        if self.start.order < self.end.order:
-            for run in self.log.read(self.start, self.end):
-                for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
-                    self._record(plain.run)
-                    self._dropped.clear()
-                    self._commits.clear()
-        return self._prepared
+        if self.start.order >= self.end.order:
+            return
+        for run in self.log.read(self.start, self.end):
+            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
+                first = self._next
+                self._record(plain.run)
+                self._keep(first, plain.run)
+                for commit in self._commits:
+                    if commit.prepared is not None:
+                        self._rows.drop(commit.prepared[1])
+                self._commits.clear()
+                self._dropped.clear()
+
+    def take(self, xid: Xid) -> tuple[Prepared, Kept | str | None] | None:
+        """After `scan`: the place of a transaction, and its rows if they were kept. Forgets it."""
+        entry = self._prepared.pop(xid, None)
+        return None if entry is None else (entry[0], self._rows.take(entry[1]))
 
     def _pop_held(self) -> list[tuple[int, EventBatch]]:
         held, self._held = self._held, []
@@ -182,7 +217,7 @@ class TransactionOutcomes:
         """Record what a run says about transaction outcomes."""
         kind, first = run.headers.kind, self._next
         if run.file != self._file:
-            if self._open and self._rows:
+            if self._open and self._has_rows:
                 self._tear()
             self._file, self._open = run.file, False
         begins = np.flatnonzero(among(kind, BEGINS))
@@ -191,11 +226,12 @@ class TransactionOutcomes:
         tail = words(run.buffer)[run.headers.end[queries] - 8]
         commits = tail >> np.uint64(8) == _COMMIT
         ends[queries[commits]] = True
-        other_queries = queries[~commits & (tail >> np.uint64(16) != _BEGIN)]
-        for n in np.union1d(other_queries, np.flatnonzero(kind == Kind.XA_PREPARE)).tolist():
-            before = begins[begins <= n]
-            if len(before):
-                self._enter_transaction(run, int(before[-1]), first)
+        others = queries[~commits & (tail >> np.uint64(16) != _BEGIN)]
+        others = others[~opens_or_ends(run, others)]
+        events = np.union1d(others, np.flatnonzero(kind == Kind.XA_PREPARE))
+        for n, before in zip(events.tolist(), np.searchsorted(begins, events, side="right").tolist(), strict=True):
+            if before:
+                self._enter_transaction(run, int(begins[before - 1]), first)
             ends[n] |= self._read_event(run, n, first + n)
         if len(begins):
             self._enter_transaction(run, int(begins[-1]), first)
@@ -205,34 +241,31 @@ class TransactionOutcomes:
         elif last_end >= 0:
             self._open = False
         rows = among(kind[max(self._begin - first, 0) :], ROWS).any()
-        self._rows = bool(rows) or (self._rows and self._begin < first)
+        self._has_rows = bool(rows) or (self._has_rows and self._begin < first)
         self._next = first + len(kind)
 
     def _enter_transaction(self, run: EventBatch, begin: int, first: int) -> None:
         if self._begin == first + begin:
             return
-        self._begin, self._known_end, self._rows, self._bytes = first + begin, False, False, 0
+        self._begin, self._known_end, self._has_rows, self._bytes = first + begin, False, False, 0
         self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
         self._savepoints.clear()
         self._shadows.clear()
 
     def _read_event(self, run: EventBatch, n: int, number: int) -> bool:
         """Record one event. Returns whether it ends its transaction."""
-        if run.headers.kind[n] == Kind.XA_PREPARE:
+        if run.headers.kind[n] == _XA_PREPARE:
             xid, one_phase = read_xa_prepare(run.body(n))
             if not one_phase:
-                self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n])))
+                self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n]))), self._begin
                 if not self._prepared_count:
                     self._dropped.append((self._begin, number, _PREPARED))
             return True
-        statement = read_query(run.body(n)).statement.strip()
-        if match := _XA.match(statement):
-            verb, gtrid, bqual, form = match.groups()
-            xid = (bytes.fromhex(gtrid), bytes.fromhex(bqual), int(form) & 0xFFFFFFFF)
-            prepared = self._prepared.pop(xid, None)
-            if verb.upper() == "COMMIT":
-                self._commits.append((number, xid, prepared))
+        body = run.body(n)
+        if (decided := decision(body)) is not None:
+            self._decide(*decided, number)
             return True
+        statement = read_query(body).statement.strip()
         if match := _SAVEPOINT.match(statement):
             before = self._savepoints.pop(name := _name(match[1]), None)
             self._savepoints[name] = number
@@ -244,6 +277,20 @@ class TransactionOutcomes:
                 return True
             self._roll_back_to(run, n, _name(match[1]), number)
         return False
+
+    def _decide(self, commits: bool, xid: Xid, number: int) -> None:
+        prepared = self._prepared.pop(xid, None)
+        if prepared is None:
+            self._decided.add(xid)
+        else:
+            self._recent.pop(xid, None)
+            self._recent[xid] = prepared[0]
+            if len(self._recent) > MOST_RECENT:
+                del self._recent[next(iter(self._recent))]
+        if commits:
+            self._commits.append(_Commit(number, xid, prepared))
+        elif prepared is not None:
+            self._rows.drop(prepared[1])
 
     def _roll_back_to(self, run: EventBatch, n: int, name: str, number: int) -> None:
         if name not in self._savepoints:
@@ -264,7 +311,7 @@ class TransactionOutcomes:
         """Read ahead to find the outcome of the open transaction, by the same rules."""
         assert self.log is not None, "a binlog range that is read in blocks can read its log again"
         ahead = TransactionOutcomes(
-            self._begin_at, self.end, None, lambda _: False, prepared_count=self._prepared_count
+            self._begin_at, self.end, None, lambda _: _NO_TABLES, prepared_count=self._prepared_count
         )
         for run in self.log.read(self._begin_at, self.end):
             for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
@@ -290,50 +337,91 @@ class TransactionOutcomes:
 
     def _judged(self, runs: list[tuple[int, EventBatch]] | tuple[tuple[int, EventBatch], ...]) -> Iterator[Judged]:
         for first, run in runs:
+            self._keep(first, run)
             stop = first + len(run.headers)
-            at = first
-            while self._commits and self._commits[0][0] < stop:
-                number, xid, prepared = self._commits.pop(0)
-                part = run.slice(at - first, number + 1 - first)
-                yield replace(self._without_uncounted(at, part), committed=prepared or self._find(xid, part))
-                at = number + 1
+            at, splices, size = first, list[tuple[int, Kept]](), 0
+            while self._commits and self._commits[0].number < stop:
+                commit = self._commits.popleft()
+                after = commit.number + 1
+                place, rows = self._rows_of(commit, run.slice(at - first, after - first))
+                if isinstance(rows, Kept) and rows.run.file == run.file:
+                    splices.append((after - at, rows))
+                    size += rows.bytes
+                elif rows != NOTHING:
+                    part = self._without_uncounted(at, run.slice(at - first, after - first), splices)
+                    yield replace(part, committed=place)
+                    at, splices, size = after, [], 0
+                if size > MOST:
+                    yield self._without_uncounted(at, run.slice(at - first, after - first), splices)
+                    at, splices, size = after, [], 0
             if at < stop:
-                yield self._without_uncounted(at, run.slice(at - first, stop - first))
+                yield self._without_uncounted(at, run.slice(at - first, stop - first), splices)
 
-    def _without_uncounted(self, first: int, run: EventBatch) -> Judged:
+    def _masks(self, first: int, run: EventBatch) -> dict[str, npt.NDArray[np.bool_]]:
+        """Which events of a run are dropped, by reason."""
         stop = first + len(run.headers)
         masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
         for a, b, why in self._dropped:
             if a < stop and b > first:
                 masks[why][max(a - first, 0) : b - first] = True
+        return masks
+
+    def _without_uncounted(self, first: int, run: EventBatch, splices: Sequence[tuple[int, Kept]] = ()) -> Judged:
+        """A run without the rows that do not count, and with kept rows spliced in behind so many of its events."""
+        stop, masks = first + len(run.headers), self._masks(first, run)
         self._dropped = [entry for entry in self._dropped if entry[1] > stop]
         rows = among(run.headers.kind, ROWS)
         uncounted, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
         undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~uncounted)
         if uncounted.any():
+            counted = np.cumsum(~uncounted)
+            splices = [(int(counted[behind - 1]), kept) for behind, kept in splices]
             run = replace(run, headers=run.headers.take(~uncounted), offset=run.offset[~uncounted])
+        if splices:
+            run = spliced(run, splices)
         return Judged(run, undone_ids, doubtful_ids)
 
-    def _find(self, xid: Xid, run: EventBatch) -> Prepared:
-        """Search for the PREPARE before the binlog range, backwards from its start."""
-        if self.log is not None:
-            files = [name for name in self.log.files() if file_number(name) <= file_number(self.start.file)]
-            ends = {name: Position(after, FIRST_OFFSET) for name, after in pairwise(files)} | {
-                self.start.file: self.start
-            }
-            for name in reversed(files):
-                if name not in self._undecided_by_file:
-                    earlier = TransactionOutcomes(Position(name, FIRST_OFFSET), ends[name], self.log, lambda _: False)
-                    self._undecided_by_file[name] = earlier.undecided()
-                if xid in self._undecided_by_file[name]:
-                    return self._undecided_by_file[name].pop(xid)
-        gtrid, bqual, form = xid
-        raise SourceLostError(
-            f"The binlog {run.file}:{run.offset[-1]} commits an XA transaction whose rows it no longer contains: "
-            f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
-            detail="They were logged at its PREPARE, in a file that was purged. The position stays before the commit.",
-            hint="Resnapshot the tables. To avoid this, raise binlog_expire_logs_seconds above the age of prepared transactions.",
-        )
+    def _keep(self, first: int, run: EventBatch) -> None:
+        """Keep the rows of the transactions that a run prepares and contains whole, unless they were rolled back already."""
+        stop = first + len(run.headers)
+        wanted = {number for _, number in self._prepared.values()}
+        wanted |= {commit.prepared[1] for commit in self._commits if commit.prepared is not None}
+        whole = [(a, b) for a, b, why in self._dropped if why == _PREPARED and a >= first and b <= stop and a in wanted]
+        if not whole:
+            return
+        masks, kind = self._masks(first, run), run.headers.kind
+        maps, rows = masks[_PREPARED] & (kind == Kind.TABLE_MAP), masks[_PREPARED] & among(kind, ROWS) & ~masks[_UNDONE]
+        captured = self._captured(replace(run, headers=run.headers.take(maps), offset=run.offset[maps]))
+        if not len(captured):
+            self._rows.keep(None, [(a, 0, 0) for a, _ in whole])
+            return
+        chosen = maps | rows
+        chosen[chosen] = np.isin(words(run.buffer)[run.headers.body[chosen]] & _TABLE_ID, captured)
+        doubtful = np.concatenate([[0], np.cumsum(chosen & masks[_DOUBTFUL])])
+        count = np.concatenate([[0], np.cumsum(chosen)])
+        parts = [
+            (a, int(count[a - first]), int(count[b - first]))
+            for a, b in whole
+            if doubtful[a - first] == doubtful[b - first]
+        ]
+        self._rows.keep(compacted(run, np.flatnonzero(chosen)) if chosen.any() else None, parts)
+
+    def _rows_of(self, commit: _Commit, run: EventBatch) -> tuple[Prepared, Kept | str | None]:
+        """The place of a transaction that a run's last event commits, and its rows if they were kept."""
+        if commit.prepared is not None:
+            return commit.prepared[0], self._rows.take(commit.prepared[1])
+        if self.log is not None and (found := self._earlier.find(commit.xid, self.log)) is not None:
+            return found
+        raise purged(commit.xid, f"{run.file}:{run.offset[-1]}")
+
+    def _scanned(self, start: Position, end: Position) -> "TransactionOutcomes":
+        """The transactions prepared in another part of the log, and not decided there."""
+        earlier = TransactionOutcomes(start, end, self.log, self._captured)
+        earlier.scan()
+        return earlier
+
+
+_NO_TABLES = np.zeros(0, np.uint64)
 
 
 def _tables(run: EventBatch, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:

@@ -43,6 +43,7 @@ from engine.source.connect import Endpoint, query, quote
 from engine.source.packets import BUFFER, prepare
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, Step, no_step, server_time_s
+from engine.source.xa_places import XaPlaces
 
 _SMALL_BLOCK = 128 << 10
 """Bytes per block of a SELECT that is read with pauses between its blocks."""
@@ -368,15 +369,15 @@ def changes_between(
 
     Raises as `changes_of`.
     """
-    binlog_range = BinlogRange(
-        {(table.database, table.name): table}, low, high, mariadb=session.server.flavor == "mariadb"
-    )
+    before, mariadb = session.watermarks.places, session.server.flavor == "mariadb"
+    binlog_range = BinlogRange({(table.database, table.name): table}, low, high, mariadb=mariadb, places=before)
     yield from changes_of(endpoint, first_server_id, table, binlog_range)
     nulled.update(binlog_range.nulled[table.full_name])
     if session.watermarks.kind == "gtid" and low.gtids is not None:
         gtids = joined([low.gtids, str(binlog_range.transactions.gtids)], mariadb=False)
         known = Position(high.file, high.offset, gtids)
-        session.watermarks.offer(Candidate(known, server_time_s(session.connection)))
+        places = before.after(*binlog_range.places) if binlog_range.places is not None else XaPlaces()
+        session.watermarks.offer(Candidate(known, server_time_s(session.connection), places))
 
 
 def changes_of(

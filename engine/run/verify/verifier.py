@@ -286,7 +286,7 @@ class Verifier:
         endpoint, first = self._endpoint(state), self._spec.first_server_id()
         with closing(open_connection(endpoint)) as connection:
             kind = watermark_class(connection, describe(connection))
-        session = ReaderSession(endpoint, kind, self._spec.source.settle_s)
+        session = ReaderSession(endpoint, kind, self._spec.source.settle_s, first)
         # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that are read,
         # and hide what changed without an event.
         position = current(session.connection, session.server)

@@ -53,6 +53,7 @@ def part(end: Position, **more: Any) -> RangeReport:
         damaged=0,
         unknown={},
         largest=None,
+        xa=None,
         last_ts=0,
         seconds=0.1,
     )

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog import transaction_outcomes
+from engine.capture.binlog import prepared_rows, transaction_outcomes
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
 from engine.errors import SourceLostError
 from engine.source.positions import Position, file_number
+from engine.source.xa_places import XaPlaces
 from tests.support.depth import depth
 from tests.unit.support.compressed import payload
 from tests.unit.support.wire import Binlog, laid_out, table_map
@@ -70,7 +71,7 @@ def read_log(
 ) -> list[list[Any]]:
     """The changes of a binlog range: table, key and kind; on request also position and transaction number."""
     tables = {("shop", t.name): t for t in (ITEMS, STONE)}
-    binlog_range = BinlogRange(tables, start, end, mariadb=False, log=files)
+    binlog_range = BinlogRange(tables, start, end, mariadb=False, log=files, places=options.get("known"))
     packets, position, found = list(files.packets(start, end)), StreamPosition(start.file, start.offset), []
     for a, b in pairwise(sorted({0, len(packets), *(c % (len(packets) + 1) for c in cuts or [])})):
         for run in position.runs(*laid_out(packets[a:b])):
@@ -83,6 +84,8 @@ def read_log(
                     place = [f"{file}:{offset}", number] if options.get("places") else []
                     found.append([table.name, key, KINDS[kind], *place])
     assert binlog_range.done
+    assert binlog_range.places is not None
+    options.get("read", []).append(binlog_range.places)
     assert set(binlog_range.stopped) == options.get("stopped", set())
     return found
 
@@ -223,10 +226,14 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction_outcomes, "MOST", kept)
+        known = XaPlaces()
         for a, b in pairwise(inner):
             cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
-            found = read_log(files, writer.places[a], writer.places[b], cuts)
-            assert [row[1] for row in found] == [key for keys in writer.counted[a:b] for key in keys]
+            counted, read = [key for keys in writer.counted[a:b] for key in keys], list[Any]()
+            for places in (None, known):
+                found = read_log(files, writer.places[a], writer.places[b], cuts, known=places, read=read)
+                assert [row[1] for row in found] == counted
+            known = known.after(*read[-1])
 
 
 def test_a_small_transaction_is_not_read_twice() -> None:
@@ -280,6 +287,73 @@ def test_prepared_rows_come_with_their_commit() -> None:
         (1, f"bin.000001:{commit}", 3),
         (3, f"bin.000001:{after}", 4),
     ]
+
+
+def prepared(writer: Writer, count: int, table: Table = ITEMS) -> list[list[int]]:
+    """XA transactions that are prepared and not decided: the rows of each."""
+    rows = []
+    for number in range(count):
+        writer.begin(f"XA START X'{number:04x}',X'',1")
+        rows.append(writer.rows(table))
+        writer.prepare(f"{number:04x}")
+        writer.end([])
+    return rows
+
+
+def commit(writer: Writer, count: int) -> None:
+    """Commit what `prepared` prepared."""
+    for number in range(count):
+        writer.begin(f"XA COMMIT X'{number:04x}',X'',1")
+        writer.end([])
+
+
+@pytest.mark.parametrize("table", [ITEMS, OTHER])
+def test_prepared_rows_are_read_once_for_all(table: Table) -> None:
+    """Not again in the range of their PREPARE, once in a later one if their places are known, and else one search."""
+    writer = Writer()
+    keys = [key for rows in prepared(writer, 30, table) for key in rows]
+    commit(writer, 30)
+    files, read = Files(*writer.logs), list[Any]()
+    begin, middle, end = (writer.places[n] for n in (0, 30, 60))
+    assert [r[1] for r in read_log(files, begin, end)] == keys
+    assert files.reads == 0
+    assert read_log(files, begin, middle, read=read) == []
+    known = XaPlaces().after(*read[0])
+    assert len(known.undecided) == 30
+    assert [r[1] for r in read_log(files, middle, end, known=known, read=read)] == keys
+    assert files.reads == 1
+    assert known.after(*read[1]).undecided == {}
+    assert [r[1] for r in read_log(files, middle, end)] == keys
+    assert files.reads == 2
+
+
+def test_a_place_after_the_start_is_that_of_another_transaction_of_the_same_name() -> None:
+    """Its id was used again since; the range then searches for the earlier PREPARE."""
+    writer = Writer()
+    (first,) = prepared(writer, 1)
+    commit(writer, 1)
+    (second,) = prepared(writer, 1)
+    files, read = Files(*writer.logs), list[Any]()
+    read_log(files, writer.places[0], writer.places[3], read=read)
+    known = XaPlaces().after(*read[0])
+    assert known.before((b"\0\0", b"", 1), writer.places[1]) is None
+    assert [r[1] for r in read_log(files, writer.places[1], writer.places[2], known=known)] == first
+    assert second
+
+
+def test_rows_beyond_the_limits_are_spilled_or_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a file of bounded size; what has no room there is read from the log again, one by one."""
+    writer = Writer()
+    header = len(writer.log.payloads)
+    keys = [key for rows in prepared(writer, 40) for key in rows]
+    commit(writer, 40)
+    for spilled, reads in ((1 << 30, range(1)), (30_000, range(1, 40))):
+        monkeypatch.setattr(prepared_rows, "MOST_MEMORY", 10_000)
+        monkeypatch.setattr(prepared_rows, "MOST_SPILLED", spilled)
+        files = Files(*writer.logs)
+        found = read_log(files, writer.places[0], writer.places[-1], list(range(header, header + 240, 6)))
+        assert [r[1] for r in found] == keys
+        assert files.reads in reads
 
 
 def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:

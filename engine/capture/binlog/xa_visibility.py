@@ -1,0 +1,146 @@
+"""Which XA COMMITs in the binlog are visible for certain (`source.watermarks`, class snapshot). For one reader.
+
+The reader follows the binlog from the first time that it meets an XA transaction. It looks only at XA statements.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.capture.binlog.binlog_access import binary_logs
+from engine.capture.binlog.binlog_reader import read_range
+from engine.capture.binlog.xa_events import decision, xa_statements
+from engine.decode.binlog_events import BEGINS, Kind, among, read_xa_prepare
+from engine.decode.stream import EventBatch
+from engine.decode.unfold import unfolded
+from engine.source.connect import Endpoint
+from engine.source.positions import FIRST_OFFSET, Position, file_number
+from engine.source.xa_places import Prepared, XaPlaces, Xid
+
+
+class XaScan:
+    """Reads a binlog range for XA statements (a `capture.binlog.binlog_reader.EventConsumer`).
+
+    commits: for each transaction whose last statement commits it, the position before that. others: those whose last statement does
+    not. places: of the transactions prepared in the range. earlier: those decided in it that were prepared before.
+    """
+
+    def __init__(self, start: Position, end: Position) -> None:
+        self.position, self.end = start, end
+        self.commits: dict[Xid, Position] = {}
+        self.others: set[Xid] = set()
+        self.earlier: set[Xid] = set()
+        self._undecided: dict[Xid, Prepared] = {}
+        self._recent: dict[Xid, Prepared] = {}
+        self._begin = start
+
+    @property
+    def done(self) -> bool:
+        return self.position.order >= self.end.order
+
+    @property
+    def places(self) -> XaPlaces:
+        return XaPlaces().after(XaPlaces(self._undecided, self._recent), ())
+
+    def feed(self, run: EventBatch) -> Iterator[None]:
+        """Yield nothing."""
+        if file_number(run.file) > file_number(self.end.file):
+            self.position = self.end
+            return
+        if run.file == self.end.file and run.offset[-1] > self.end.offset:
+            run = run.slice(0, int((run.offset <= self.end.offset).sum()))
+            self.position = self.end
+        if not len(run.headers):
+            return
+        if not self.done:
+            self.position = Position(run.file, int(run.offset[-1]))
+        for plain in unfolded(run, np.flatnonzero(run.headers.kind == Kind.MARIA_QUERY_COMPRESSED)):
+            self._read(plain.run)
+        yield from ()
+
+    def _read(self, run: EventBatch) -> None:
+        kind = run.headers.kind
+        begins, queries = np.flatnonzero(among(kind, BEGINS)), np.flatnonzero(kind == Kind.QUERY)
+        events = np.union1d(queries[xa_statements(run, queries)], np.flatnonzero(kind == Kind.XA_PREPARE))
+        for n, before in zip(events.tolist(), np.searchsorted(begins, events, side="right").tolist(), strict=True):
+            begin = self._start_of(run, int(begins[before - 1])) if before else self._begin
+            if kind[n] == Kind.XA_PREPARE:
+                self._prepared(run, n, begin)
+            elif (decided := decision(run.body(n))) is not None:
+                self._decided(*decided, begin)
+        if len(begins):
+            self._begin = self._start_of(run, int(begins[-1]))
+
+    def _start_of(self, run: EventBatch, begin: int) -> Position:
+        return Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
+
+    def _prepared(self, run: EventBatch, n: int, begin: Position) -> None:
+        xid, one_phase = read_xa_prepare(run.body(n))
+        if not one_phase:
+            self.commits.pop(xid, None)
+            self.others.add(xid)
+            self._undecided[xid] = Prepared(begin, Position(run.file, int(run.offset[n])))
+
+    def _decided(self, commits: bool, xid: Xid, begin: Position) -> None:
+        if xid in self._undecided:
+            self._recent.pop(xid, None)
+            self._recent[xid] = self._undecided.pop(xid)
+        else:
+            self.earlier.add(xid)
+        self.others.discard(xid)
+        self.commits.pop(xid, None)
+        if commits:
+            self.commits[xid] = begin
+        else:
+            self.others.add(xid)
+
+
+@dataclass
+class XaVisibility:
+    """Follows the binlog up to `_through`. `_pending`: the positions before XA COMMITs up to there that may not be visible."""
+
+    endpoint: Endpoint
+    first_server_id: int
+
+    def __post_init__(self) -> None:
+        self._through: Position | None = None
+        self._pending: dict[Xid, Position] = {}
+        self._places = XaPlaces()
+
+    def visible_through(self, end: Position, prepared: Collection[Xid]) -> tuple[Position, XaPlaces]:
+        """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
+
+        prepared: what XA RECOVER listed after the binlog had reached `end`.
+        """
+        if self._through is None or self._through.order > end.order:
+            self._begin(end, prepared)
+        elif self._through.order < end.order:
+            self._follow(self._through, end)
+        self._through = end
+        self._pending = {xid: before for xid, before in self._pending.items() if xid in prepared}
+        return min([end, *self._pending.values()], key=lambda position: position.order), self._places
+
+    def _begin(self, end: Position, prepared: Collection[Xid]) -> None:
+        """Find the last statement of each listed transaction, backwards from `end`."""
+        self._pending, self._places, unknown = {}, XaPlaces(), set(prepared)
+        files = [name for name in binary_logs(self.endpoint) if file_number(name) <= file_number(end.file)]
+        ends = [*(Position(after, FIRST_OFFSET) for after in files[1:]), end]
+        for name, stop in reversed([*zip(files, ends, strict=True)]):
+            if not unknown:
+                return
+            scan = self._scanned(Position(name, FIRST_OFFSET), stop)
+            self._pending |= {xid: before for xid, before in scan.commits.items() if xid in unknown}
+            self._places = scan.places.after(self._places, ())
+            unknown -= scan.commits.keys() | scan.others
+
+    def _follow(self, start: Position, end: Position) -> None:
+        scan = self._scanned(start, end)
+        self._pending = {xid: before for xid, before in self._pending.items() if xid not in scan.others} | scan.commits
+        self._places = self._places.after(scan.places, scan.earlier)
+
+    def _scanned(self, start: Position, end: Position) -> XaScan:
+        scan = XaScan(start, end)
+        for _ in read_range(self.endpoint, scan, self.first_server_id):
+            pass
+        return scan
