@@ -7,12 +7,18 @@ keys of a billion rows share a code with a probability of less than 10⁻¹⁸.
 
 The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be read is built
 again. The whole folder can be deleted at any time.
+
+A flipped bit must not hide a row from a merge. Each page of an entry has a checksum, and a search is believed only after a check of
+the pages that prove it: that of the code it found, or those of the two neighbours between which the key would be; and those of the
+positions. However a search got there, two sound neighbours around a key prove where it is, because the codes are sorted. An entry
+that fails is built again.
 """
 
 import mmap
 import os
 import struct
 import uuid
+import zlib
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,7 +33,9 @@ from engine.durable import sync_file
 LEAST_ROWS = 1 << 16
 """The key columns of smaller files are read instead."""
 _GATHER_ROWS = 1 << 16
-_MAGIC, _HEADER = b"TMKEYS03", struct.Struct("<8s???5xQQ")
+_MAGIC, _HEADER = b"TMKEYS04", struct.Struct("<8s???5xQQ")
+_PAGE_BITS = 12
+_PAGE = 1 << _PAGE_BITS
 _SUFFIX = ".keys"
 _SEEDS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
 U64 = npt.NDArray[np.uint64]
@@ -133,26 +141,12 @@ class KeyIndex:
         wanted: ordered, so that searches for neighbours touch the same pages. read: reads the file's keys, normalised for
         comparison, if they are not indexed yet.
         """
-        entry = self._opened(name) or self._built(name, read)
-        if entry is None:
-            return None
-        codes = entry.codes
-        if not len(codes):
-            return np.empty(0, np.int64)
-        wanted = wanted.between(codes[0], entry.last)
-        if entry.unique:
-            begins = _places(codes, entry.last, wanted.first)
-            found: npt.NDArray[np.bool_] = codes[begins] == wanted.first
-            if entry.rows is None and wanted.second is None:
-                return begins[found]
-            counts = found.astype(np.int64)
-        else:
-            begins = codes.searchsorted(wanted.first)
-            counts = codes.searchsorted(wanted.first, side="right") - begins
-        places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-        if wanted.second is not None and entry.checks is not None:
-            places = places[entry.checks[places] == np.repeat(wanted.second, counts)]
-        return np.unique(places if entry.rows is None else entry.rows[places].astype(np.int64))
+        entry = self._opened(name)
+        if entry is not None:
+            with suppress(_DamagedError):
+                return entry.find(wanted)
+        entry = self._built(name, read)
+        return None if entry is None else entry.find(wanted)
 
     def keep_only(self, names: Collection[str]) -> None:
         """Delete the entries of all other files."""
@@ -182,7 +176,7 @@ class KeyIndex:
         first, rows = codes.first[order], order.astype(np.uint32)
         in_order = bool((rows[1:] > rows[:-1]).all())
         last, unique = first[-1] if len(first) else np.uint64(0), bool((first[1:] != first[:-1]).all())
-        entry = _Entry(first, last, checks, None if in_order else rows, unique)
+        entry = _Entry(first, last, checks, None if in_order else rows, unique, None)
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._folder / f".{uuid.uuid4().hex}"
         with suppress(OSError):  # without room for it, the next merge builds it again
@@ -214,9 +208,35 @@ def _places(codes: U64, last: np.uint64, wanted: U64) -> npt.NDArray[np.int64]:
     return places
 
 
+class _DamagedError(Exception):
+    """A page of an entry is not what was written."""
+
+
+class _Pages:
+    """The pages of an entry's file, and their checksums."""
+
+    def __init__(self, data: mmap.mmap, sums: npt.NDArray[np.uint32]) -> None:
+        self._data, self._sums = memoryview(data), sums
+        self._sound = np.zeros(len(sums), bool)
+
+    def require(self, begin: int, width: int, places: npt.NDArray[np.int64]) -> None:
+        """Raises _DamagedError unless the pages of some elements are sound. begin: of the first element; width: of each."""
+        needed = np.zeros(len(self._sums), bool)
+        needed[(begin + places * width) >> _PAGE_BITS] = True
+        end = len(self._sums) << _PAGE_BITS
+        for page in np.flatnonzero(needed & ~self._sound).tolist():
+            if zlib.crc32(self._data[page << _PAGE_BITS : min((page + 1) << _PAGE_BITS, end)]) != self._sums[page]:
+                raise _DamagedError
+        self._sound |= needed
+
+
 @dataclass(frozen=True)
 class _Entry:
-    """The index of one file. Its file has a header, the codes, the checks if there are any, and the rows if they are needed."""
+    """The index of one file.
+
+    Its file has a page for the header, the codes, the checks if there are any, and the rows if they are needed, padded to a page,
+    and the checksums of all pages.
+    """
 
     codes: U64
     """Sorted."""
@@ -228,14 +248,80 @@ class _Entry:
     """The rows' positions in the order of the codes; None if that is the file's order."""
     unique: bool
     """Whether no code is there twice."""
+    pages: _Pages | None
+    """None if it was not read from a file."""
+
+    def find(self, wanted: Codes) -> npt.NDArray[np.int64]:
+        """The positions of the rows with one of the keys, ascending. Raises _DamagedError."""
+        codes = self.codes
+        if not len(codes):
+            return np.empty(0, np.int64)
+        self._require(0, np.zeros(1, np.int64))
+        wanted = wanted.between(codes[0], self.last)
+        if self.unique:
+            begins = _places(codes, self.last, wanted.first)
+            found: npt.NDArray[np.bool_] = codes[begins] == wanted.first
+            self._prove(begins[~found], wanted.first[~found])
+            self._require(0, begins[found])
+            if self.rows is None and wanted.second is None:
+                return begins[found]
+            counts = found.astype(np.int64)
+        else:
+            begins = codes.searchsorted(wanted.first)
+            ends = codes.searchsorted(wanted.first, side="right")
+            self._prove(begins, wanted.first)
+            self._prove(ends, wanted.first, right=True)
+            counts = ends - begins
+        places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
+        if wanted.second is not None and self.checks is not None:
+            self._require(1, places)
+            places = places[self.checks[places] == np.repeat(wanted.second, counts)]
+        if self.rows is None:
+            return np.unique(places)
+        self._require(2, places)
+        return np.unique(self.rows[places].astype(np.int64))
+
+    def _prove(self, places: npt.NDArray[np.int64], wanted: U64, *, right: bool = False) -> None:
+        """Raises _DamagedError unless these are the places of the wanted codes: what is before is less, what is there is not."""
+        before, after = np.maximum(places - 1, 0), np.minimum(places, len(self.codes) - 1)
+        self._require(0, before)
+        self._require(0, after)
+        less, more = self.codes[before], self.codes[after]
+        low = (less <= wanted) if right else (less < wanted)
+        high = (more > wanted) if right else (more >= wanted)
+        if not ((low | (places == 0)) & (high | (places == len(self.codes)))).all():
+            raise _DamagedError
+
+    def _require(self, part: int, places: npt.NDArray[np.int64]) -> None:
+        """Raises _DamagedError unless the codes, the checks or the rows (0, 1, 2) at these places are as they were written."""
+        if self.pages is not None:
+            width = len(self.codes) * 8
+            begin = _PAGE + width * (part if self.checks is not None else min(part, 1))
+            self.pages.require(begin, 4 if part == 2 else 8, places)
 
     def parts(self) -> Iterator[bytes | memoryview]:
         """The parts of the file."""
         has = self.checks is not None, self.rows is not None
-        yield _HEADER.pack(_MAGIC, *has, self.unique, len(self.codes), int(self.last))
+        header = _HEADER.pack(_MAGIC, *has, self.unique, len(self.codes), int(self.last)).ljust(_PAGE, b"\0")
+        sums, rest = [zlib.crc32(header)], b""
+        yield header
         for part in (self.codes, self.checks, self.rows):
-            if part is not None:
-                yield np.ascontiguousarray(part).data.cast("B")
+            if part is None:
+                continue
+            whole = np.ascontiguousarray(part).data.cast("B")
+            yield whole
+            first = min(-len(rest) % _PAGE, len(whole))
+            rest += bytes(whole[:first])
+            if len(rest) == _PAGE:
+                sums.append(zlib.crc32(rest))
+                rest = b""
+            stop = len(whole) - (len(whole) - first) % _PAGE
+            sums += [zlib.crc32(whole[at : at + _PAGE]) for at in range(first, stop, _PAGE)]
+            rest += bytes(whole[stop:])
+        if rest:
+            yield bytes(-len(rest) % _PAGE)
+            sums.append(zlib.crc32(rest.ljust(_PAGE, b"\0")))
+        yield np.array(sums, np.uint32).tobytes()
 
     @staticmethod
     def mapped(data: mmap.mmap) -> "_Entry":
@@ -244,10 +330,14 @@ class _Entry:
             raise ValueError("no header")
         magic, has_checks, has_rows, unique, count, last = _HEADER.unpack_from(data)
         width = count * 8
-        if magic != _MAGIC or len(data) != _HEADER.size + width * (1 + has_checks) + count * 4 * has_rows:
+        pages = 1 + -(-(width * (1 + has_checks) + count * 4 * has_rows) // _PAGE)
+        if magic != _MAGIC or len(data) != pages * (_PAGE + 4):
             raise ValueError("not an index")
-        begin = _HEADER.size
+        sums = np.frombuffer(data, np.uint32, pages, pages << _PAGE_BITS)
+        if zlib.crc32(data[:_PAGE]) != sums[0]:
+            raise ValueError("its header is damaged")
+        begin = _PAGE
         codes = np.frombuffer(data, np.uint64, count, begin)
         checks = np.frombuffer(data, np.uint64, count, begin + width) if has_checks else None
         rows = np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks)) if has_rows else None
-        return _Entry(codes, np.uint64(last), checks, rows, unique)
+        return _Entry(codes, np.uint64(last), checks, rows, unique, _Pages(data, sums))
