@@ -5,11 +5,12 @@ for each transaction. So their table maps and row events are kept: in memory up 
 one. What is not kept (a transaction that a block of the dump did not contain whole, or one beyond the limits) is read again.
 
 At its COMMIT, a transaction's events are spliced into the run behind the COMMIT, with its position. That holds within one binlog
-file: a server numbers its tables anew when it restarts.
+file: a server that restarts numbers its tables from the beginning.
 """
 
 import pickle
 import tempfile
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import IO
@@ -92,6 +93,7 @@ class PreparedRows:
     def _spill(self, block: _Block) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="tidemark-prepared-")  # noqa: SIM115 - it lives as long as this object
+            weakref.finalize(self, self._file.close)
         block.place = self._file.seek(0, 2)
         pickle.dump(block.run, self._file, protocol=5)
         self._spilled += block.bytes
