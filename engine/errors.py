@@ -17,6 +17,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot continue; the others do
     │   ├── TableGoneError            1   the table no longer exists; it may come back
+    │   ├── IncompatibleColumnsError 1  a change log cannot get the table's new columns; a new one can
     │   ├── DecodeError               1   a value or a packet is not what its type promises
     │   │   └── DoubtfulRowsError     1   rows of the binlog are in doubt; a resnapshot repairs the table
     │   └── DestinationError          1   one table's destination cannot be read or written
@@ -172,6 +173,10 @@ class TableGoneError(TableStoppedError):
     """The table was dropped or renamed, or its tablespace was discarded. A new table of the same name replaces it."""
 
 
+class IncompatibleColumnsError(TableStoppedError):
+    """A change log cannot get the table's new columns. A resnapshot begins a new generation of it."""
+
+
 class DecodeError(TableStoppedError):
     """Bytes from the server are not what the column's type promises. Never turned into NULL."""
 
@@ -241,6 +246,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         LedgerError,
         TableStoppedError,
         TableGoneError,
+        IncompatibleColumnsError,
         DecodeError,
         DoubtfulRowsError,
         DestinationError,

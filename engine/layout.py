@@ -7,6 +7,7 @@ from urllib.parse import unquote
 from engine.errors import SpecError
 
 _LOG = "__changes"
+_KEPT = re.compile(r"__changes__until_\d{8}T\d{6}", re.IGNORECASE)
 _LONGEST_NAME = 255
 
 
@@ -30,7 +31,8 @@ def folder_fault(database: str, table: str) -> str:
             return f"{name!r} contains a percent sign and two digits, which is how another name's folder is encoded"
         if len(folder_name(name) + ending) > _LONGEST_NAME:
             return f"{name!r} is too long for a folder name when percent-encoded ({_LONGEST_NAME} bytes at most)"
-    return f"{table!r} ends like the change log of another table" if table.casefold().endswith(_LOG) else ""
+    taken = table.casefold().endswith(_LOG) or _KEPT.search(table)
+    return f"{table!r} ends like the change log of another table" if taken else ""
 
 
 def make_readable(folder: Path) -> None:
@@ -57,6 +59,11 @@ def make_readable(folder: Path) -> None:
 def mirror_folder(root: Path, database: str, table: str) -> Path:
     """The folder of the table's mirror."""
     return root / folder_name(database) / folder_name(table)
+
+
+def kept_changes_folder(changes: Path, until: str) -> Path:
+    """The folder that keeps an earlier generation of a change log. until: when it ended, as `clock.utc_text`."""
+    return changes.with_name(f"{changes.name}__until_{until[:19].replace('-', '').replace(':', '')}Z")
 
 
 def changes_folder(root: Path, database: str, table: str) -> Path:

@@ -351,6 +351,9 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     ),
     "mirror.written": written,
     "mirror.behind": behind,
+    "changelog.kept": lambda e: (
+        f"The change log began again; the one until {str(e.get('until'))[:19]}Z is in {e.get('folder')}"
+    ),
     "source.hidden": hidden,
     "audit.done": lambda e: f"Audit: {audited(e)}",
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",

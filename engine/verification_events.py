@@ -73,3 +73,14 @@ class MirrorBehind(Event, name="mirror.behind"):
     """When the first of them was committed, or a resnapshot was decided, as UTC text; null: it lacks none any more."""
     epoch: int | None = None
     """The first epoch that it lacks; null if a resnapshot is due."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeLogKept(Event, name="changelog.kept"):
+    """A change log began again, because it cannot get the table's new columns; the earlier one is kept beside it."""
+
+    table: str
+    folder: str
+    """Where it is kept."""
+    until: str
+    """When it ended: UTC text."""

@@ -30,6 +30,7 @@ from engine.events import SinkApplied
 from engine.sink.delta_actions import VECTORS_ENABLED, Actions, metadata_of, needed_features, protocol_of
 from engine.sink.delta_log import DeltaLog
 from engine.sink.evolution import check_evolution, mirror_schema, schema_of, united, widened
+from engine.sink.generations import GENERATION, can_become, keep
 from engine.sink.maintained import MaintainedTables
 from engine.sink.merging import MirrorFiles
 from engine.sink.owned import SEQ, is_on_read, properties_of
@@ -183,15 +184,20 @@ class DeltaTables(MaintainedTables):
         return pa.schema([*wanted, *kept])
 
     def check(self, before: Table, after: Table) -> None:
-        """Raises TableStoppedError when the change log with the columns of `before` cannot evolve to those of `after`."""
+        """Raises IncompatibleColumnsError when the change log with the columns of `before` cannot evolve to those of `after`."""
         if not self._logs[self.changes].there:
             return  # it will be created
         current = united(schema_of(self._load(self.changes)), log_schema(arrow_schema(before)))
         check_evolution(after.full_name, current, log_schema(arrow_schema(after)))
 
-    def evolve(self, table: Table) -> None:
-        """Set the table's columns: add missing ones to the change log, and widen its types."""
+    def evolve(self, table: Table, epoch: int) -> None:
+        """Set the table's columns after an epoch: add missing ones to the change log, and widen its types.
+
+        A generation of the change log that began later has the columns of that time.
+        """
         self.table = table
+        if self.generation > epoch:
+            return
         log = self._logs[self.changes]
         wanted = log_schema(arrow_schema(table))
         current = schema_of(self._load(self.changes))
@@ -200,6 +206,34 @@ class DeltaTables(MaintainedTables):
             self._widen(log, both)
         else:
             self._add_columns(log, both)
+
+    def begin_generation(self, table: Table, epoch: int, until: str) -> Path | None:
+        """Give the change log the columns of a table that is resnapshotted after this epoch. until: UTC text.
+
+        If it cannot get them, it begins again (`sink.generations`). Returns where the earlier one is kept, if that is so.
+        """
+        self.table = table
+        log, wanted = self._logs[self.changes], log_schema(arrow_schema(table))
+        delta, begun = self._load(self.changes), self.generation >= epoch
+        if begun or can_become(table.full_name, schema_of(delta), wanted):
+            is_new = log.version == 0
+            self.evolve(table, epoch)
+            if is_new and not begun:  # it has nothing of earlier epochs, and gets nothing
+                self._commit(self.changes, lambda: Actions("WRITE", self._generation(epoch)))
+            return None
+        kept = keep(self.changes, schema_of(delta), log.files(delta), self._description, until)
+
+        def emptied() -> Actions:
+            delta = self._load(self.changes)
+            metadata = metadata_of(delta, wanted, self._properties(self.changes))
+            protocol = protocol_of(delta, needed_features(wanted))
+            return Actions("WRITE", self._generation(epoch), (), log.files(delta), metadata, protocol, mode="Overwrite")
+
+        self._commit(self.changes, emptied)
+        return kept
+
+    def _generation(self, epoch: int) -> dict[str, int]:
+        return {self._app(GENERATION): epoch, self._app("changes"): epoch}
 
     def widen_mirror(self) -> None:
         """Add the table's new columns to the mirror, leaving the types of its other columns."""

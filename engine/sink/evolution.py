@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table
-from engine.errors import TableStoppedError
+from engine.errors import IncompatibleColumnsError
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -28,22 +28,22 @@ def united(held: pa.Schema, wanted: pa.Schema) -> pa.Schema:
 
 
 def check_evolution(table: str, held: pa.Schema, wanted: pa.Schema) -> None:
-    """Raises TableStoppedError when a held column cannot become the wanted one without losing values."""
+    """Raises IncompatibleColumnsError when a held column cannot become the wanted one without losing values."""
     spelled = {name.casefold(): name for name in held.names}
     for field in wanted:
         if spelled.get(field.name.casefold(), field.name) != field.name:
             other = spelled[field.name.casefold()]
-            raise TableStoppedError(
+            raise IncompatibleColumnsError(
                 f"{table}: column {field.name!r} differs by case alone from {other!r}, which its change log has.",
                 detail="Delta tables cannot have both. What is published is right up to the change of the table.",
-                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
+                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {table}",
             )
         if field.name in held.names and not _widens(held.field(field.name).type, field.type):
-            raise TableStoppedError(
+            raise IncompatibleColumnsError(
                 f"{table}: column {field.name!r} is now {field.type}, which its change log, where it is "
                 f"{held.field(field.name).type}, cannot become.",
                 detail="What is published is right up to the change of the table; nothing after it was published.",
-                hint="Move the table's folders in the destination away, then resnapshot it: tidemark redump.",
+                hint=f"Resnapshot it, which begins a new change log: tidemark redump SPEC --table {table}",
             )
 
 

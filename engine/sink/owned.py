@@ -41,6 +41,7 @@ from engine.sink.delta_actions import (
 from engine.sink.delta_log import DeltaLog, StaleVersionError, check_files, create, files_of
 from engine.sink.dropping import drop
 from engine.sink.evolution import lacks, mirror_schema, schema_of
+from engine.sink.generations import GENERATION, kept_generations
 from engine.sink.key_index import KeyIndex
 from engine.sink.known_tables import KnownTables, describe, fingerprint
 from engine.sink.lost import Recent, lost_names
@@ -126,7 +127,7 @@ class OwnedTables:
                 with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                     vectors = self.on_read and folder == self.mirror
                     properties = _PROPERTIES | self._properties(folder)
-                    create(folder, schema, f"Tidemark ledger {self._owner.ledger}", properties, vectors=vectors)
+                    create(folder, schema, self._description, properties, vectors=vectors)
                     continue
             delta = self._load(folder)
             if not self._describes_us(delta):
@@ -139,6 +140,27 @@ class OwnedTables:
             wanted = schema if folder == self.changes else pa.schema([])
             if self._lacks(delta, folder, wanted):
                 self._add_columns(log, wanted)
+
+    @property
+    def _description(self) -> str:
+        """By which its tables name the ledger."""
+        return f"Tidemark ledger {self._owner.ledger}"
+
+    @property
+    def generation(self) -> int:
+        """The epoch with which the change log's generation began; -1 for the first one."""
+        self._refresh(self.changes)
+        return self._logs[self.changes].transactions.get(self._app(GENERATION), -1)
+
+    @property
+    def has_log(self) -> bool:
+        """Whether the folder of the change log is there."""
+        return self._logs[self.changes].there
+
+    @property
+    def exist(self) -> bool:
+        """Whether the folders of its tables are there, whoever owns them."""
+        return all(self._logs[folder].there for folder, _ in self._folders())
 
     def hold(self, *, held: bool) -> None:
         """Whether the change log's newest version stays in memory too, which a start needs several times."""
@@ -177,6 +199,11 @@ class OwnedTables:
 
     def _is_ours(self, folder: Path) -> bool:
         return self._describes_us(self._load(folder))
+
+    def _is_ours_at(self, folder: Path) -> bool:
+        with suppress(DeltaError, OSError):
+            return self._describes_us(DeltaTable(str(folder)))
+        return False
 
     def _describes_us(self, delta: DeltaTable) -> bool:
         return self._owner.ledger in (delta.metadata().description or "")
@@ -234,6 +261,9 @@ class OwnedTables:
             if not folder.exists() or (log.there and self._is_ours(folder)):
                 drop(folder)
                 log.version = -1
+        for kept in kept_generations(self.changes):
+            if self._is_ours_at(kept):
+                drop(kept)
 
     def _folders(self) -> list[tuple[Path, pa.Schema]]:
         """The folders and schemas of its tables."""
@@ -320,7 +350,7 @@ class OwnedTables:
     def _apps(self, folder: Path) -> list[str]:
         """The identifiers that commits to a table may have; the search for each takes as long as the load."""
         kinds = [kind for kind in KINDS if self._folder(kind) == folder]
-        return [self._app(kind) for kind in (*kinds, *([SEQ] if folder == self.mirror else []), TERM)]
+        return [self._app(kind) for kind in (*kinds, SEQ if folder == self.mirror else GENERATION, TERM)]
 
     def _files(self, folder: Path) -> list[StoredFile]:
         """The data files of the newest version."""
@@ -369,7 +399,7 @@ class OwnedTables:
             ) from error
         files = self._logs[folder].files(delta), files_of(old, folder)
         now, then = ({file.name: file for file in found} for found in files)
-        known = {self._app(kind): -1 for kind in (*KINDS, SEQ)}
+        known = {self._app(kind): -1 for kind in (*KINDS, SEQ, GENERATION)}
         changed = schema_of(old) != schema_of(delta)
         return Actions(
             "RESTORE",

@@ -5,6 +5,7 @@ Only the publisher's thread uses it. Failed operations may be repeated: the dest
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine import clock
 from engine.capture.files import DataFile
@@ -131,22 +132,30 @@ class Target:
             self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
             self.applied[kind] = new[-1][0]
 
-    def alter(self, table: Table) -> None:
+    def alter(self, table: Table, epoch: int) -> None:
         """Switch the table to new columns after this epoch."""
-        self.delta.evolve(table)
+        self.delta.evolve(table, epoch)
+        if self.delta.generation > epoch:
+            return  # a later resnapshot has replaced the columns
         self.delta.create(expected=False)
         if self.resnapshot is None:
             self.delta.widen_mirror()
 
-    def begin_resnapshot(self, table: Table, epoch: int, *, emptied: bool) -> None:
-        """Begin a resnapshot after this epoch. emptied: the pipeline copies nothing, so the mirror is emptied instead."""
-        self.delta.evolve(table)
-        self.delta.create(expected=False)  # a table that got a key gets a mirror
+    def begin_resnapshot(self, table: Table, epoch: int, until: str, *, emptied: bool) -> Path | None:
+        """Begin a resnapshot after this epoch. Returns where an earlier generation of the change log is kept, if one ended.
+
+        until: when the epoch was committed. emptied: the pipeline copies nothing, so the mirror is emptied instead.
+        """
+        kept = self.delta.begin_generation(table, epoch, until)
+        if self.delta.generation <= epoch:
+            self.delta.create(expected=False)  # a table that got a key gets a mirror
+        self.applied["changes"] = max(self.applied["changes"], self.delta.generation)
         if emptied:
             self._forget_waiting()
             if self.applied["chunks"] < epoch:
                 self.written(self.delta.replace(epoch, [], since=epoch))
                 self.applied["chunks"] = self.applied["merge"] = epoch
+        return kept
 
     def _publish(self, parts: Sequence[Part]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)

@@ -37,6 +37,7 @@ from engine.sink.maintenance import Answer, Maintenance, Request, notes_folder
 from engine.sink.owned import KINDS, Guard, unguarded
 from engine.sink.target import Part, Resnapshot, Target, files_of_parts
 from engine.sink_settings import Sink
+from engine.verification_events import ChangeLogKept
 
 _TRIES, _RETRY_S = 3, 0.5
 Step = Callable[[], None]
@@ -267,10 +268,11 @@ class Targets:
 
     def _append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
+        times = {record["epoch"]: record["ts"] for record in records}
         for name in dict.fromkeys(name for record in records for name in record["tables"]):
             parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
             for group in self._commit_groups(name, parts):
-                self._append_table(name, group)
+                self._append_table(name, group, times[group[-1][0]])
         if records:
             self._applied = records[-1]["epoch"]
 
@@ -288,7 +290,8 @@ class Targets:
         if group:
             yield group
 
-    def _append_table(self, name: str, parts: list[Part]) -> None:
+    def _append_table(self, name: str, parts: list[Part], until: str) -> None:
+        """Apply the parts of some epochs. until: when the last one was committed."""
         epoch, last = parts[-1]
         if name not in self._targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
@@ -304,7 +307,7 @@ class Targets:
             self._targets.pop(name, None)
             self._leaving.discard(name)
         for switch in _switches(last):
-            self._switch(name, epoch, switch, resnapshot="resnapshot" in last)
+            self._switch(name, (epoch, until), switch, resnapshot="resnapshot" in last)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Apply the parts of some epochs to a table."""
@@ -315,36 +318,49 @@ class Targets:
         if any("stopped" in part for _, part in parts):
             target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
-    def _switch(self, name: str, epoch: int, switch: Switch, *, resnapshot: bool) -> None:
-        """Switch a table to new columns after this epoch. resnapshot: by a resnapshot, which repairs a failed destination."""
+    def _switch(self, name: str, after: tuple[int, str], switch: Switch, *, resnapshot: bool) -> None:
+        """Switch a table to new columns after an epoch. resnapshot: by a resnapshot, which repairs a failed destination.
+
+        after: the epoch, and when it was committed.
+        """
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
         if name not in self._targets:  # it was refused or removed before
             self._open(table, plan, expected=False)
-        target, emptied = self._targets[name], bool(switch.get("since"))
+        target, emptied, epoch = self._targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
             self._merge(name, target)
-        if target.error is not None and resnapshot:
-            self._repair_for_resnapshot(name, target)
+        if resnapshot and (target.error is not None or not target.delta.exist):
+            self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
             target.delta.on_read = _on_read(self._sink, table, plan)
             self._run_step(name, target, lambda: self._drop_lost(name, target))
-            self._run_step(name, target, lambda: target.begin_resnapshot(table, epoch, emptied=emptied))
+            self._run_step(name, target, lambda: self._begin_resnapshot(target, table, after, emptied=emptied))
             if not emptied:
                 target.resnapshot = Resnapshot(epoch)
         else:
-            self._run_step(name, target, lambda: target.alter(table))
+            self._run_step(name, target, lambda: target.alter(table, epoch))
         if target.error is not None:
             target.delta.table = table
+
+    def _begin_resnapshot(self, target: Target, table: Table, after: tuple[int, str], *, emptied: bool) -> None:
+        kept = target.begin_resnapshot(table, *after, emptied=emptied)
+        if kept is not None:
+            self._journal.write(ChangeLogKept(table=table.full_name, folder=str(kept), until=after[1]))
 
     def _drop_lost(self, name: str, target: Target) -> None:
         if gone := target.delta.drop_lost():
             self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
 
-    def _repair_for_resnapshot(self, name: str, target: Target) -> None:
-        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist."""
-        lacking = target.reopen()
+    def _repair_for_resnapshot(self, name: str, target: Target, table: Table) -> None:
+        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist.
+
+        table: as it is resnapshotted. A change log that is gone begins with its columns.
+        """
+        lacking, is_gone = target.reopen(), not target.delta.has_log
+        if is_gone:
+            target.delta.table = table
         try:
             for file in target.delta.repair(accepting=True):
                 self._repaired(name, file)
@@ -355,7 +371,9 @@ class Targets:
         except Exception as error:  # noqa: BLE001 - see above
             self._fail(name, error, lacking)
             return
-        for part in lacking:
+        if is_gone:
+            self._has_gap(name, "everything before this resnapshot: its folder is gone")
+        for part in () if is_gone else lacking:
             try:
                 target.append("changes", files_of_parts([part])[1])
             except PipelineHeldError:

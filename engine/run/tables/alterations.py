@@ -14,7 +14,7 @@ from engine.ledger.state import State, TableState
 from engine.run.tables.bootstrap import Source
 from engine.run.tables.captured import CapturedTables
 from engine.run.tables.resnapshot_limit import limited
-from engine.run.tables.schema_change import Altered, Verdict, verdict
+from engine.run.tables.schema_change import REQUESTED, Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.settings import Spec
 from engine.sink.publisher import Publisher
@@ -81,7 +81,7 @@ class Alterations:
         found = verdict(connection, self.spec, altered, statement)
         if asked or (known.due and known.due["by"] is not None):
             return found
-        if statement is None and known.due and known.due["why"] and found.outcome == "resnapshotted":
+        if known.due and known.due["why"] and found.reason == REQUESTED:
             found = replace(found, reason=known.due["why"]["message"])
         return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 

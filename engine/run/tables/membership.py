@@ -17,12 +17,13 @@ in between, the ledger still says what to delete; the next runner does that firs
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 
 from engine import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
 from engine.globs import new_matches
 from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
@@ -178,7 +179,8 @@ class MembershipChanges:
             before = table_from_dict(known.table)
             if not table.key:
                 raise _no_key(table)
-            kept.check(published_as(before, known.projection), published_as(table, projection))
+            with suppress(IncompatibleColumnsError):  # then its change log begins again
+                kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
             switch: Switch = {
                 "table": joins["table"],

@@ -3,7 +3,8 @@
     evolved        every row keeps its values, and the destination can have the columns: they are written from here on
     resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its columns at that
                    time. The mirror stays as it is until the last chunk is finished, and is then replaced at once
-                   (`sink.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the table
+                   (`sink.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the table.
+                   If the change log cannot get its columns, it begins again (`sink.generations`)
     stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is copied and
                    the binlog has later schema changes, so that the columns in between are unknown
 
@@ -18,7 +19,7 @@ from typing import Literal
 
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
-from engine.errors import TableGoneError, TableStoppedError
+from engine.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError
 from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
@@ -33,6 +34,8 @@ from engine.source.positions import Position, current
 from engine.source.preflight import refused
 from engine.sql.alter import Alter
 
+REQUESTED = "requested"
+"""The reason of a resnapshot whatever happened."""
 Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
 
@@ -84,7 +87,8 @@ class Altered:
     held: Collection[str]
     """The names of all columns that it ever had."""
     fits: Callable[[Table, Table], None]
-    """Raises TableStoppedError when the destination cannot take the table's new columns."""
+    """Raises IncompatibleColumnsError when the change log cannot get the table's new columns, TableStoppedError when the
+    destination cannot take the table at all."""
     projection: Description | None = None
     """The published columns and rows, as the ledger keeps them."""
     stopped: ErrorRecord | None = None
@@ -104,19 +108,29 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
     try:
         shown = _current_table(connection, spec, before)
         evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
-        after = evolved or shown
-        projection = projection_record(spec, after)
-        altered.fits(published_as(before, altered.projection), published_as(after, projection))
-        if evolved is not None:
-            found = Verdict("evolved", "every row keeps its values", after, altered.plan)
+        if evolved is not None and not _needs_new_log(spec, altered, evolved):
+            after, found = evolved, Verdict("evolved", "every row keeps its values", evolved, altered.plan)
         else:
-            found = _resnapshot(connection, spec, after, statement)
+            after, new_log = shown, _needs_new_log(spec, altered, shown)
+            found = _resnapshot(connection, spec, after, statement, new_log)
             if not spec.source.copies:
                 found = replace(found, since=_since(connection, altered, statement))
         check_altered(spec, before, after, found.plan.chunk_key)
-        return replace(found, projection=projection)
+        return replace(found, projection=projection_record(spec, after))
     except TableStoppedError as error:
         return Verdict("stopped", error.message, before, altered.plan, error)
+
+
+def _needs_new_log(spec: Spec, altered: Altered, after: Table) -> str:
+    """Why the change log cannot get the table's columns, so that it must begin again; "" if it can.
+
+    Raises TableStoppedError when the destination cannot take the table at all.
+    """
+    try:
+        altered.fits(published_as(altered.table, altered.projection), published_as(after, projection_record(spec, after)))
+    except IncompatibleColumnsError as error:
+        return f"{error.message} The change log begins again; the old one is kept beside it"
+    return ""
 
 
 def _since(connection: Connection, altered: Altered, statement: str | None) -> Position:
@@ -169,8 +183,8 @@ def _evolved(altered: Altered, shown: Table) -> Table | None:
     return plain if readable and keyed and keeps_rows(bare, plain, alter, held=list(altered.held)) else None
 
 
-def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None) -> Verdict:
-    reason = "requested" if statement is None else "its rows may have other values"
+def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> Verdict:
+    reason = new_log or (REQUESTED if statement is None else "its rows may have other values")
     if not after.key:
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",

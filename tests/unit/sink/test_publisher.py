@@ -190,7 +190,7 @@ def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
         other.check_free()
     other.drop()
     assert mine.there, "it is not the other's to delete"
-    mine.evolve(WIDER)
+    mine.evolve(WIDER, 0)
     with pytest.raises(SpecError, match="exists already"):
         mine.check_free()
 
