@@ -1,7 +1,7 @@
 """Backups of a pipeline: its ledger, and the versions of its Delta tables at that time.
 
 A ledger and a destination are restored together or not at all (`sink.belonging`). A backup contains the ledger's files and each
-Delta table's version and transaction identifiers. It contains no rows: the destination keeps those until someone vacuums them.
+Delta table's identifier, version and transactions. It contains no rows: the destination keeps those until someone vacuums them.
 `restore` puts the ledger back and rolls every table back to its version. The pipeline then continues from the backup's position, if
 the source still has it.
 
@@ -58,11 +58,13 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     """Write a backup, even while the pipeline runs. Raises SpecError without a ledger or if the file cannot be written."""
     for _ in range(_TRIES):
         before = _state(directory)
-        tables = {name: found.versions() for name, found in _destinations(spec, before).items()}
+        found = _destinations(spec, before)
+        tables = {name: one.versions() for name, one in found.items()}
+        identities = {name: one.identities() for name, one in found.items()}
         files = _ledger_files(directory)
         state = _state(directory)
         if state.ledger == before.ledger and _is_complete(files, tables, state):
-            return _written(spec, directory, out, state, tables, files)
+            return _written(spec, directory, out, state, {"tables": tables, "identities": identities}, files)
     raise LedgerError(
         "The ledger changed faster than it could be copied.",
         detail="No backup was written.",
@@ -107,7 +109,8 @@ def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], 
     state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
     found = {name: t for name, t in _destinations(spec, state, fence.check).items() if name in manifest["tables"]}
     for name, tables in found.items():
-        tables.check_roll_back(manifest["tables"][name])
+        # Backups of an earlier version do not have the identifiers.
+        tables.check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
     fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
     for name, tables in found.items():
         tables.repair()
@@ -122,7 +125,7 @@ def _written(
     directory: Directory,
     out: Path,
     state: State,
-    tables: Mapping[str, Any],
+    versions: Mapping[str, Mapping[str, Any]],
     files: Mapping[str, bytes],
 ) -> Backup:
     manifest = {
@@ -135,7 +138,7 @@ def _written(
         "term": state.term,
         "position": state.position,
         "destination": str(spec.sink.path),
-        "tables": tables,
+        **versions,
     }
     partial = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -155,7 +158,7 @@ def _written(
         raise SpecError(f"The backup {out} cannot be written: {error}.", hint="Choose another file.") from error
     finally:
         partial.unlink(missing_ok=True)
-    return Backup(out, state.epoch, _position(state), len(tables))
+    return Backup(out, state.epoch, _position(state), len(versions["tables"]))
 
 
 def _state(directory: Directory) -> State:

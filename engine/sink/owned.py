@@ -38,13 +38,14 @@ from engine.sink.delta_actions import (
     needed_features,
     protocol_of,
 )
-from engine.sink.delta_log import DeltaLog, StaleVersionError, check_files, create, files_of
+from engine.sink.delta_log import DeltaLog, StaleVersionError, check_files, create
 from engine.sink.dropping import drop
 from engine.sink.evolution import lacks, mirror_schema, schema_of
 from engine.sink.generations import GENERATION, kept_generations
 from engine.sink.key_index import KeyIndex
 from engine.sink.known_tables import KnownTables, describe, fingerprint
 from engine.sink.lost import Recent, lost_names
+from engine.sink.rollback import check_is_same, rolled_back
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
 _PROPERTIES = {
@@ -370,9 +371,21 @@ class OwnedTables:
             found[folder.name] = log.version, dict(log.transactions)
         return found
 
-    def check_roll_back(self, versions: Mapping[str, tuple[int, Mapping[str, int]]]) -> None:
-        """Raises DestinationError when `roll_back` is not possible; changes nothing."""
+    def identities(self) -> dict[str, str]:
+        """By folder name, the identifier that each Delta table got when it was created."""
+        return {folder.name: str(self._load(folder).metadata().id) for folder, _ in self._folders()}
+
+    def check_roll_back(
+        self, versions: Mapping[str, tuple[int, Mapping[str, int]]], identities: Mapping[str, str]
+    ) -> None:
+        """Raises DestinationError when `roll_back` is not possible; changes nothing.
+
+        identities: those of the tables that the versions are of; empty if they are not known.
+        """
         for folder, _ in self._folders():
+            version, transactions = versions[folder.name]
+            then = {app: transactions.get(app, -1) for app in self._rolled_apps}
+            check_is_same(folder, self.table.full_name, version, then, identities.get(folder.name, ""))
             if found := self._rolled_back(folder, *versions[folder.name]):
                 check_files(folder, found.add)
 
@@ -387,31 +400,15 @@ class OwnedTables:
 
     def _rolled_back(self, folder: Path, version: int, transactions: Mapping[str, int]) -> Actions | None:
         delta = self._load(folder)
-        if self._logs[folder].version == version:
+        log = self._logs[folder]
+        if log.version == version:
             return None
-        try:
-            old = DeltaTable(str(folder), version=version)
-        except (DeltaError, OSError) as error:
-            raise DestinationError(
-                f"The version {version} of {folder} is missing: {error}",
-                detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
-                hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
-            ) from error
-        files = self._logs[folder].files(delta), files_of(old, folder)
-        now, then = ({file.name: file for file in found} for found in files)
-        known = {self._app(kind): -1 for kind in (*KINDS, SEQ, GENERATION)}
-        changed = schema_of(old) != schema_of(delta)
-        return Actions(
-            "RESTORE",
-            {
-                app: transactions.get(app, -1)
-                for app in known
-                if app in transactions or app in self._logs[folder].transactions
-            },
-            [file for name, file in then.items() if name not in now or now[name].vector != file.vector],
-            [file for name, file in now.items() if name not in then or then[name].vector != file.vector],
-            metadata_of(delta, schema_of(old)) if changed else None,
-        )
+        apps = [app for app in self._rolled_apps if app in transactions or app in log.transactions]
+        return rolled_back(folder, delta, log.files(delta), version, {app: transactions.get(app, -1) for app in apps})
+
+    @property
+    def _rolled_apps(self) -> list[str]:
+        return [self._app(kind) for kind in (*KINDS, SEQ, GENERATION)]
 
     def _commit(self, folder: Path, actions: Callable[[], Actions | None]) -> bool:
         """Commit the result of `actions`. Returns False if that is None.

@@ -1,5 +1,7 @@
 """A backup holds the ledger and the versions of the tables; a restore brings both back, and the pipeline continues from there."""
 
+import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from engine.ledger.store import Ledger
 from engine.run.backup import restore, write_backup
 from engine.run.commands.possession import Possession
 from engine.settings import Spec, parse
-from tests.unit.sink.support import OLD, SPEC, World, log, mirror, publish_story, story
+from tests.unit.sink.support import OLD, SPEC, WHOLE_SPLIT, World, log, mirror, publish_story, story, switch
 
 
 def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:
@@ -59,6 +61,40 @@ def test_a_backup_whose_files_are_vacuumed_is_refused(tmp_path: Path) -> None:
     state = Ledger(directory.ledger).state
     assert state is not None
     assert state.epoch == 3
+
+
+@pytest.mark.parametrize("replaced", ["t", "t__changes"])
+@pytest.mark.parametrize("known", [True, False], ids=["identifiers", "earlier format"])
+def test_another_table_is_not_rolled_back(tmp_path: Path, replaced: str, *, known: bool) -> None:
+    """The folder was moved away and the table snapshotted again: its version of that number has other rows."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    if not known:
+        _without_identities(tmp_path / "b.zip")
+    (tmp_path / "lake/d" / replaced).rename(tmp_path / "moved")
+    world.records = world.records[:3]
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, [], since=3)
+    before = mirror(tmp_path), log(tmp_path)
+    with pytest.raises(DestinationError, match="is another one than the backup has"):
+        restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before, "nothing was changed"
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert state.epoch == 5
+
+
+def _without_identities(file: Path) -> None:
+    """A backup as an earlier version wrote it."""
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(parts["backup.json"])
+    del manifest["identities"]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in (parts | {"backup.json": json.dumps(manifest).encode()}).items():
+            archive.writestr(name, content)
 
 
 def test_what_is_no_backup_of_this_pipeline_is_refused(tmp_path: Path) -> None:
