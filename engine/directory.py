@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock, formats, processes
-from engine.durable import sync_folder
+from engine.durable import rename, sync_folder
 from engine.journal.parts import runs_in
 
 HEARTBEAT_S = 1.0
@@ -130,7 +130,7 @@ def write_atomically(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(path)
+        rename(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     sync_folder(path.parent)

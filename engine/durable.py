@@ -1,7 +1,26 @@
-"""What survives a power cut: a file's content after syncing the file, a file's name after syncing its folder."""
+"""Names and contents that survive: a power cut, and a network file system that loses an answer.
 
+A file's content is on disk after syncing the file, its name after syncing its folder.
+
+A network file system may carry a request out, lose the answer and repeat the request: a link then fails because the name exists,
+and a rename because the old name is gone. So after such an error we look whose the name is.
+"""
+
+import errno
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_REFUSED = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EACCES, errno.EROFS, errno.EMLINK, errno.ENOENT, errno.ENOTDIR),
+    *(errno.EXDEV, errno.ENAMETOOLONG, errno.EOPNOTSUPP, errno.ELOOP),
+}
+"""Errors after which a link certainly does not exist, and will not."""
+
+
+class UnknownOutcomeError(OSError):
+    """A link failed so that it may exist, or appear later: nothing that it would name may be deleted."""
 
 
 def sync_file(path: Path) -> None:
@@ -20,6 +39,51 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def link(source: Path, target: Path) -> bool:
+    """Give a file a second name. Returns False if another file has that name.
+
+    The file's content must be unique. Raises OSError, or UnknownOutcomeError if the name may exist nevertheless.
+    """
+    try:
+        os.link(source, target)
+    except FileExistsError:
+        return is_same(source, target)
+    except OSError as error:
+        if error.errno in _REFUSED:
+            raise
+        with suppress(OSError):
+            return is_same(source, target)
+        raise UnknownOutcomeError(error.errno, f"linking {target} failed: {error}") from error
+    return True
+
+
+@contextmanager
+def discarding(discard: Callable[[], object]) -> Iterator[None]:
+    """Call `discard` if a step fails, unless what it wrote may be named nevertheless."""
+    try:
+        yield
+    except UnknownOutcomeError:
+        raise  # a vacuum deletes what no commit names
+    except BaseException:
+        discard()
+        raise
+
+
+def is_same(source: Path, target: Path) -> bool:
+    """Whether two names are of one file, or of equal ones: not every file system keeps inode numbers. Raises OSError."""
+    return source.samefile(target) or source.read_bytes() == target.read_bytes()
+
+
+def rename(source: Path, target: Path) -> None:
+    """Rename a file or folder, over a file that has the name. Raises OSError."""
+    before = source.stat()
+    try:
+        source.replace(target)
+    except FileNotFoundError:
+        if not os.path.samestat(before, target.stat()):
+            raise
 
 
 def make_folders(folder: Path) -> None:

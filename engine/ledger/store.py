@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from engine import formats
 from engine.directory import write_atomically
-from engine.durable import make_folders, sync_folder
+from engine.durable import link, make_folders, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
@@ -125,16 +125,16 @@ class Ledger:
                 json.dump(formats.stamped("epoch", record), file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())
-            os.link(temporary, path)
-        except FileExistsError:
-            raise _held(state.epoch) from None
+            if not link(temporary, path):
+                raise _held(state.epoch)
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # the epoch may be committed
+                temporary.unlink(missing_ok=True)
         if self._others_pruned(state.epoch):
             # The name was free only because the epoch was pruned, after a full state that contains it was written.
             path.unlink()
             raise _held(state.epoch)
-        sync_folder(self._folder)
+        self._sync(state.epoch)
         self.state = state
         with self._lock:
             self._known_epochs().add(state.epoch)
@@ -144,6 +144,17 @@ class Ledger:
                 write_atomically(self._folder / _full_name(state.epoch), json.dumps(full, ensure_ascii=False))
                 self._full = state.epoch
         return state
+
+    def _sync(self, epoch: int) -> None:
+        """Make a new epoch's name durable. Raises LedgerError: the epoch is there, so this run cannot commit it again."""
+        try:
+            sync_folder(self._folder)
+        except OSError as error:
+            raise LedgerError(
+                f"Epoch {epoch} was written, but the ledger's folder could not be synced: {error}.",
+                detail="The epoch may be lost in a power cut. Nothing of it is published yet.",
+                hint="Check the disk, then run again: it continues from what the ledger has.",
+            ) from None
 
     def _others_pruned(self, epoch: int) -> bool:
         """Whether another runner has a full state with this epoch.

@@ -24,7 +24,7 @@ from engine import __version__, clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.directory import Directory, write_atomically
-from engine.durable import make_folders, sync_folder
+from engine.durable import make_folders, rename, sync_folder
 from engine.errors import LedgerError, SpecError
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -152,7 +152,7 @@ def _written(
                     archive.write(path, path.name)
         with partial.open("rb") as written:
             os.fsync(written.fileno())
-        partial.replace(out)
+        rename(partial, out)
         sync_folder(out.absolute().parent)
     except OSError as error:
         raise SpecError(f"The backup {out} cannot be written: {error}.", hint="Choose another file.") from error

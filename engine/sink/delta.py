@@ -26,6 +26,7 @@ from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.vector_log import FEATURE
+from engine.durable import discarding
 from engine.events import SinkApplied
 from engine.sink.delta_actions import VECTORS_ENABLED, Actions, metadata_of, needed_features, protocol_of
 from engine.sink.delta_log import DeltaLog
@@ -137,12 +138,9 @@ class DeltaTables(MaintainedTables):
             while prepared_files:
                 prepared_files.pop().discard()
 
-        try:
+        with discarding(discard):
             if not self._commit(self.mirror, actions):
                 return None
-        except BaseException:
-            discard()
-            raise
         prepared_files[-1].drop_unused()
         for file in (file for step in steps for file in step.changes):
             restored_path(self.changes, file).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ Source: Delta transaction log protocol, "Actions" and "Per-file Statistics" (git
 """
 
 import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -113,7 +114,8 @@ def lines_of(actions: Actions) -> Iterator[dict[str, Any]]:
     """The lines of a commit's file."""
     now_ms = round(clock.unix_s() * 1000)
     info = {"timestamp": now_ms, "operation": actions.operation, "operationParameters": {"mode": actions.mode}}
-    yield {"commitInfo": {**info, "engineInfo": f"Tidemark/{__version__}"}}
+    # `txnId` makes each commit's file unique, so that a writer recognises its own (`durable.link`).
+    yield {"commitInfo": {**info, "engineInfo": f"Tidemark/{__version__}", "txnId": str(uuid.uuid4())}}
     for app, version in actions.transactions.items():
         yield {"txn": {"appId": app, "version": version, "lastUpdated": now_ms}}
     if actions.protocol is not None:

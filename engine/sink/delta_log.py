@@ -40,7 +40,7 @@ from engine import clock
 from engine.capture.files import DataFile
 from engine.destination.deletion_vectors import Descriptor
 from engine.destination.vector_log import FEATURE, VectorLog, has_vectors
-from engine.durable import sync_file, sync_folder
+from engine.durable import link, sync_file, sync_folder
 from engine.errors import DestinationError, MissingFilesError
 from engine.sink.delta_actions import (
     LEGACY_WRITER,
@@ -237,16 +237,18 @@ class DeltaLog:
         return count >= _CHECKPOINT_EVERY and (since + commit_bytes >= size or count >= _MOST_COMMITS)
 
     def place(self, version: int, content: str) -> None:
-        """Create a version's file, whole and durable. Raises StaleVersionError when another writer was first."""
+        """Create a version's file, whole and durable.
+
+        Raises StaleVersionError when another writer was first, UnknownOutcomeError when the version may be there nevertheless.
+        """
         temporary = self.path / f".tidemark-{uuid.uuid4().hex}.json"
         with temporary.open("x", encoding="utf-8") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(temporary, self.path / _name(version))
-        except FileExistsError:
-            raise StaleVersionError from None
+            if not link(temporary, self.path / _name(version)):
+                raise StaleVersionError
         finally:
             with suppress(OSError):
                 temporary.unlink()

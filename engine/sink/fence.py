@@ -17,16 +17,16 @@ anything is written (`compare`).
 """
 
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from engine.directory import write_atomically
-from engine.durable import make_folders, sync_folder
+from engine.durable import link, make_folders, sync_folder
 from engine.errors import MismatchError, PipelineHeldError
 
 _TERM = re.compile(r"^term-(\d{8,})\.json$")
@@ -67,11 +67,11 @@ class Fence:
         temporary = self._folder / f".term-{uuid.uuid4().hex}"
         write_atomically(temporary, _text(term))
         try:
-            os.link(temporary, self._path(term.number))
-        except FileExistsError:
-            raise _taken_over(term, self.newest()) from None
+            if not link(temporary, self._path(term.number)):
+                raise _taken_over(term, self.newest())
         finally:
-            temporary.unlink()
+            with suppress(OSError):
+                temporary.unlink()
         sync_folder(self._folder)
         self._term = term
         self.check()

@@ -11,7 +11,6 @@ A crash between the two repeats the first, which then finds the kept one. The mi
 the generation replaces all its files and columns.
 """
 
-import os
 import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -19,7 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine.durable import sync_folder
+from engine.durable import link, rename, sync_folder
 from engine.errors import IncompatibleColumnsError
 from engine.layout import kept_changes_folder, make_readable
 from engine.sink.delta_actions import Actions, StoredFile, vector_of
@@ -50,12 +49,13 @@ def keep(changes: Path, schema: pa.Schema, files: Sequence[StoredFile], descript
     create(partly, schema, description, {}, vectors=vectors)
     for name in _names(files):
         (partly / name).parent.mkdir(parents=True, exist_ok=True)
-        os.link(changes / name, partly / name)
+        if not link(changes / name, partly / name):
+            raise FileExistsError(f"{partly / name} is another file.")
     log = DeltaLog(partly)
     log.load()
     log.commit(Actions("WRITE", {}, add=files))
     sync_folder(partly)
-    partly.rename(kept)
+    rename(partly, kept)
     sync_folder(kept.parent)
     make_readable(kept)
     return kept

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from engine import clock
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
+from engine.durable import discarding
 from engine.events import TableMaintained
 from engine.sink.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
 from engine.sink.delta_actions import Actions, StoredFile, metadata_of
@@ -91,9 +92,12 @@ class MaintainedTables(OwnedTables):
             return None
         began, prepared, done = time.monotonic(), list[MirrorFiles](), _Done()
 
-        def actions() -> Actions | None:
+        def discard() -> None:
             while prepared:
                 prepared.pop().discard()
+
+        def actions() -> Actions | None:
+            discard()
             delta = self._load(self.mirror)
             files = self._mirror_files(delta)
             prepared.append(files)
@@ -105,13 +109,9 @@ class MaintainedTables(OwnedTables):
             done.removed, done.added = files.removed, files.added
             return _moved(delta, files.added, files.removed)
 
-        try:
+        with discarding(discard):
             if not self._commit(self.mirror, actions):
                 return None
-        except BaseException:
-            for files in prepared:
-                files.discard()
-            raise
         prepared[-1].drop_unused()
         return self._maintained("optimize", done.removed, done.added, began)
 
@@ -148,12 +148,9 @@ class MaintainedTables(OwnedTables):
             done.removed, done.added, done.written = chosen, added, [self.changes / file.name for file in added]
             return _moved(delta, added, chosen)
 
-        try:
+        with discarding(done.discard):
             if not self._commit(self.changes, actions):
                 return None
-        except BaseException:
-            done.discard()
-            raise
         return self._maintained("compact", done.removed, done.added, began)
 
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:

@@ -127,7 +127,9 @@ def _needs_new_log(spec: Spec, altered: Altered, after: Table) -> str:
     Raises TableStoppedError when the destination cannot take the table at all.
     """
     try:
-        altered.fits(published_as(altered.table, altered.projection), published_as(after, projection_record(spec, after)))
+        altered.fits(
+            published_as(altered.table, altered.projection), published_as(after, projection_record(spec, after))
+        )
     except IncompatibleColumnsError as error:
         return f"{error.message} The change log begins again; the old one is kept beside it"
     return ""
