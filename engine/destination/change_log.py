@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from engine.destination.delta_rows import rows_of
+from engine.destination.delta_rows import batches_of, rows_of
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20
@@ -112,17 +112,10 @@ class ChangeLog:
         """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
         schema = pa.schema([self._rows.schema.field(name) for name in columns])
         with pq.ParquetFile(path) as file:
-            held = [name for name in columns if name in file.schema_arrow.names]
             groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
             size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1) + 1
             rows = max(_LEAST_ROWS, min(BATCH_ROWS, _BATCH_BYTES // size))
-            for batch in file.iter_batches(rows, columns=held):
-                found = {name: batch.column(name) for name in held}
-                arrays = [
-                    found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
-                    for field in schema
-                ]
-                yield pa.table(arrays, names=list(columns))
+        yield from batches_of(path, schema, rows)
 
 
 def _is_sorted(path: Path) -> bool:

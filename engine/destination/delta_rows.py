@@ -5,8 +5,13 @@ Tidemark calls `count`; `to_pyarrow_dataset` is called here alone, for tables wi
 (`tests/unit/base/test_rooms.py`). We also read through Arrow's own file system. deltalake's is in Python: Arrow's threads call it
 even while the process exits, when the interpreter is shutting down. The process then aborts ("terminate called without an active
 exception") or hangs: 22 of 60 that counted rows.
+
+Files of other programs may have other types than the table: deltalake and Polars write `string_view`, for which Arrow has few
+functions, Spark times of 96 bits, and others wider integers or dictionaries. So rows of such files are converted to the table's
+schema before anything is asked of them.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +21,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
@@ -25,7 +31,10 @@ from engine.destination.vector_log import VectorLog, has_vectors
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
     from pyarrow.dataset import Dataset, ParquetFileFragment
 
-_KEPT = "\0kept"
+_KEPT, _NUMBER = "\0kept", "\0number"
+_OWN = re.compile(r"(chunk(-\d+)?|merge|changes|compact)-[0-9a-f]{32}\.parquet")
+"""The names of Tidemark's files (`capture.files.FileWriter`)."""
+_BATCH_ROWS = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Rows:
 
     schema: pa.Schema
     dataset: "Dataset | None"
-    """The rows as Arrow's dataset; None if deletion vectors delete some."""
+    """The rows as Arrow's dataset; None if deletion vectors delete some, or another program has written some."""
     _folder: Path
     _files: dict[str, Descriptor | None]
 
@@ -75,9 +84,10 @@ class Rows:
         self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.Table]:
         """The rows of one file. Row groups that cannot match the condition are not read."""
-        from pyarrow.dataset import ParquetFileFormat
-
-        whole = ParquetFileFormat().make_fragment(file, SubTreeFileSystem(str(self._folder), LocalFileSystem()))
+        if not is_own(file):
+            yield from self._converted(file, vector, names, condition)
+            return
+        whole = self._fragment(file)
         deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self._folder, vector))
         groups = [whole.metadata.row_group(n).num_rows for n in range(whole.metadata.num_row_groups)]
         begins = np.concatenate([[0], np.cumsum(groups)])
@@ -85,6 +95,29 @@ class Rows:
         wanted[_KEPT] = pc.scalar(True) if condition is None else condition
         for part in whole.split_by_row_group(condition, self.schema):
             yield self._kept(part, wanted, deleted, begins)
+
+    def _converted(
+        self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
+    ) -> Iterator[pa.Table]:
+        """The rows of another program's file, in the table's types. The condition may name any column."""
+        deleted = pa.array([], pa.int64()) if vector is None else self.deleted(vector).cast(pa.int64())
+        wanted = self.schema if condition is not None else pa.schema([self.schema.field(name) for name in names])
+        whole, number = self._fragment(file), 0
+        matching = _matching_groups(whole, condition, self.schema)
+        for group in range(whole.metadata.num_row_groups):
+            begin, number = number, number + whole.metadata.row_group(group).num_rows
+            for batch in batches_of(self._folder / file, wanted, _BATCH_ROWS, [group]) if group in matching else ():
+                numbered = batch.append_column(_NUMBER, pa.array(range(begin, begin + batch.num_rows), pa.int64()))
+                begin += batch.num_rows
+                found = numbered if condition is None else numbered.filter(condition)
+                if len(deleted):
+                    found = found.filter(pc.invert(pc.is_in(found[_NUMBER], deleted)))
+                yield found.select(names)
+
+    def _fragment(self, file: str) -> "ParquetFileFragment":
+        from pyarrow.dataset import ParquetFileFormat
+
+        return ParquetFileFormat().make_fragment(file, SubTreeFileSystem(str(self._folder), LocalFileSystem()))
 
     def _kept(
         self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
@@ -97,13 +130,44 @@ class Rows:
         return rows.drop_columns([_KEPT]).filter(pa.array(kept))
 
 
+def _matching_groups(whole: "ParquetFileFragment", condition: pc.Expression | None, schema: pa.Schema) -> set[int]:
+    """The row groups of a file whose statistics allow the condition; all if its types do not allow to ask."""
+    try:
+        parts = whole.split_by_row_group(condition, schema)
+    except pa.ArrowNotImplementedError:
+        parts = whole.split_by_row_group()
+    return {part.row_groups[0].id for part in parts}
+
+
+def is_own(name: str) -> bool:
+    """Whether Tidemark has written a data file, judged by its name."""
+    return _OWN.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def batches_of(path: Path, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
+    """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
+
+    groups: the row groups; None for all.
+    """
+    # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        held = [name for name in schema.names if name in file.schema_arrow.names]
+        for batch in file.iter_batches(rows, row_groups=groups, columns=held):
+            found = {name: batch.column(name) for name in held}
+            arrays = [
+                found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.table(arrays, names=schema.names)
+
+
 def rows_of(delta: DeltaTable, folder: Path) -> Rows:
     """The rows of a loaded version. Raises DestinationError when its deletion vectors cannot be read."""
     vectors = VectorLog(folder).at(delta.version()) if has_vectors(delta) else {}
     schema = pa.schema(delta.schema().to_arrow())
     names = [unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()]
     files = {name: vectors.get(name) for name in names}
-    if any(files.values()):
+    if any(files.values()) or not all(map(is_own, names)):
         return Rows(schema, None, folder, files)
     return Rows(schema, _dataset(delta, folder, names, schema), folder, files)
 

@@ -105,7 +105,8 @@ def comparable(keys: pa.Table) -> pa.Table:
 def opened(path: Path) -> pq.ParquetFile:
     """A data file. Raises MissingFilesError."""
     with suppress(FileNotFoundError):
-        return pq.ParquetFile(path)
+        # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other times.
+        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     raise MissingFilesError(
         f"The data file {path} is gone.",
         detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its content is "

@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 from pyarrow.fs import PyFileSystem
 
 from engine.destination.delta_rows import rows_of
+from tests.unit.sink.lake import Lake
 
 FILES, ROWS = 25, 500
 LEAVE = """
@@ -23,9 +23,10 @@ print(next(batches).num_rows)
 
 
 def _table(folder: Path) -> Path:
+    lake = Lake(folder, "copy_on_write")
     for n in range(FILES):
-        write_deltalake(str(folder), pa.table({"id": list(range(n * ROWS, (n + 1) * ROWS))}), mode="append")
-    return folder
+        lake.copy(dict.fromkeys(range(n * ROWS, (n + 1) * ROWS), 0))
+    return lake.delta.mirror
 
 
 def test_a_table_is_read_whole(tmp_path: Path) -> None:
