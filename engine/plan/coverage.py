@@ -4,7 +4,7 @@ Neighbours share a bound, text for text. So neighbouring runs join, and ranges a
 only the server could do.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -137,6 +137,22 @@ class Coverage:
             "finished": [list(ends) for ends in self.finished],
             **split_as_dict([Chunk(number, limits) for number, limits in self.pending.items()], self),
         }
+
+
+def covers(ranges: Iterable[tuple[Hashable, Hashable]]) -> bool:
+    """Whether ranges, given by their bounds, lead from open to open: each begins where another ends, text for text.
+
+    Such a chain has every key, whatever order the bounds are in: take the first range whose upper bound is after the key. The key
+    is not before its lower bound, which is the upper bound of the range before.
+    """
+    listed = list(ranges)
+    following = dict(listed)
+    if len(following) < len(listed) or None not in following:
+        return False
+    lower = following.pop(None)
+    while lower is not None and lower in following:
+        lower = following.pop(lower)
+    return lower is None and not following
 
 
 EMPTY = Coverage(runs=(WHOLE,), finished=((0, 0),), next_number=1)

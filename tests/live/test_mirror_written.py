@@ -1,13 +1,16 @@
 """Other programs that change rows of mirrors are noticed, until the rows are verified or resnapshotted."""
 
+import json
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.support.depth import on
 
 QUIET = '[verify]\nperiod = "off"\n'
 
@@ -142,3 +145,31 @@ def test_such_a_mirror_does_not_wait_for_its_turn(server: Server, database: str,
     pipeline.wait_for(lambda: versions_compared(pipeline)[-1] >= version, runner, 60)
     pipeline.finish(runner)
     assert states(pipeline) == {"changed": ("diverged", "")}
+
+
+@on("mariadb")
+def test_rows_that_deltalake_has_written_are_compared_and_repaired(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """It writes texts in another of Arrow's types, for which Arrow has no comparison."""
+    server.execute(
+        f"CREATE TABLE `{database}`.named (id VARCHAR(20) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, v INT, b BLOB)"
+    )
+    rows = ", ".join(f"('key {n:03}', {n}, 'x')" for n in range(40))
+    server.execute(f"INSERT INTO `{database}`.named VALUES {rows}")
+    pipeline = new_pipeline(server, database, chunk_rows=10, poll=0.2, merge=0.5, more=QUIET)
+    pipeline.run("caught-up")
+    delta = DeltaTable(str(pipeline.mirror("named")))
+    delta.update(updates={"v": "1000"}, predicate="id = 'key 017'")
+    delta.merge(
+        pa.table({"id": ["key 900"], "v": pa.array([1], pa.int32()), "b": [b"y"]}), "s.id = t.id", "s", "t"
+    ).when_not_matched_insert_all().execute()
+    result = pipeline.command("verify", "--json")
+    (found,) = json.loads(result.stdout)["tables"]
+    assert (found["verdict"], found["differences_total"]) == ("diverged", 2), found
+    assert {(one["kind"], *one["key"]) for one in found["differences"]} == {
+        ("different", "key 017"),
+        ("extra", "key 900"),
+    }
+    succeed(pipeline, "verify", "--repair")
+    assert_equal(source_table(server, database, "named"), pipeline.mirror("named"), ["id"])

@@ -21,7 +21,7 @@ from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.run.helpers import Helpers
 from engine.run.redump.requests import bound_from
 from engine.run.verify.mirror_at import Committed
-from engine.run.verify.recorded import Recorder, forgotten, planned
+from engine.run.verify.recorded import Recorder, cover, forgotten, planned
 from engine.run.verify.scope import Scope
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verifier import Verifier
@@ -146,7 +146,7 @@ class ContinuousVerifier:
     def _ranges(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[NumberedRange, ...]:
         """The chunks of a table that were compared longest ago; none if it is compared as a whole."""
         details = read_details(self._directory, name)
-        if not details["complete"] or (known is not None and not known["compared"]):
+        if not details["complete"] or not cover(details["parts"]) or (known is not None and not known["compared"]):
             summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
             save(self._directory, {name: summary}, [details])
         return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan))

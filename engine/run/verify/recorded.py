@@ -8,6 +8,7 @@ from typing import Any
 from engine import clock
 from engine.directory import Directory
 from engine.plan.chunks import text
+from engine.plan.coverage import covers
 from engine.run.verify.table_check import NumberedRange
 from engine.run.verify.verdicts import MOST_LISTED, Difference, TableResult
 from engine.verifications import (
@@ -57,7 +58,7 @@ def merged(
     found = [json_of(one) for one in result.differences]
     total = result.differences_total + len(left) + unlisted
     oldest = min(parts, key=lambda part: part["at"], default=None)
-    complete = result.whole or details["complete"]
+    complete = (result.whole or details["complete"]) and cover(parts)
     summary: Summary = {
         "verdict": "diverged" if total else result.verdict,
         "why": result.why,
@@ -76,6 +77,11 @@ def merged(
     }
     listed = [*found, *left][:MOST_LISTED]
     return summary, {"table": result.table, "complete": complete, "parts": parts, "differences": listed}
+
+
+def cover(parts: Sequence[PartState]) -> bool:
+    """Whether the parts cover their table without a gap."""
+    return covers((part["lower"], part["upper"]) for part in parts)
 
 
 def json_of(difference: Difference) -> dict[str, Any]:

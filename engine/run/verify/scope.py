@@ -10,6 +10,7 @@ from engine.errors import SpecError
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import WHOLE, Plan, Range
 from engine.plan.conditions import is_comparable
+from engine.plan.coverage import covers
 from engine.plan.keys import Bound
 from engine.run.redump.requests import chunk_ranges, redump_from
 from engine.run.verify.table_check import NumberedRange
@@ -71,8 +72,9 @@ def ranges_of(
 ) -> Sequence[NumberedRange]:
     """The ranges of one table to compare.
 
-    They are the chunks of its last copy, so that each has its own verdict. If the journals no longer have all of them, or the
-    server orders the chunk key, it is one range.
+    They are the chunks of its last copy, so that each has its own verdict. Their bounds come from the journals, which are not
+    synced to disk. So they must cover the whole table, which the ledger says is copied, whatever the journals say. If they do not,
+    if the journals no longer have all of them, or if the server orders the chunk key, it is one range.
     """
     if scope.ranges:
         return scope.ranges
@@ -90,7 +92,7 @@ def ranges_of(
         ranges = chunk_ranges(directory.journals, table, plan, numbers) if divided else ()
     except SpecError:
         ranges = ()
-    if not ranges:
+    if not covers((limits.lower, limits.upper) for limits in ranges):
         return [NumberedRange(numbers[0] if len(numbers) == 1 else None, WHOLE)]
     found = [NumberedRange(number, limits) for number, limits in zip(numbers, ranges, strict=True)]
     if scope.sample < 1:

@@ -91,7 +91,7 @@ def _away(_self: Path, _other: Path) -> bool:
 
 
 def test_an_epoch_and_a_term_are_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No other runner has them: this one goes on."""
+    """No other runner has them, and this one continues."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     ledger, fence = Ledger(tmp_path / "ledger"), Fence(tmp_path / "lake", "L")
