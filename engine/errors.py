@@ -270,6 +270,18 @@ def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
 
 
+_WAYS_BACK = ("tidemark redump", "tidemark remove-table", "is copied and streamed")
+"""What a hint says of how a stopped table continues."""
+
+
+def stop_of(error: TidemarkError, table: str) -> Failure:
+    """The error that stops a table, for the ledger. Its hint ends with how the table continues, if it does not say so itself."""
+    hint = error.hint.replace("--table …", f"--table {table}")
+    if not any(way in hint for way in _WAYS_BACK):
+        hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()
+    return {**error.as_dict(), "hint": redact(hint)}
+
+
 def unknown_tables(unknown: Iterable[str], known: Collection[str], detail: str = "") -> SpecError:
     """The error about tables that a pipeline does not have. detail: what it means for the data."""
     names = sorted(known)

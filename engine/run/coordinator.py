@@ -21,7 +21,7 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.pacing import END
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
-from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full
+from engine.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full, stop_of
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord, ErrorRecord
 from engine.ledger.state import State, TableState, following
@@ -279,7 +279,7 @@ class Coordinator:
     def _stop_table(self, name: str, error: TidemarkError) -> None:
         """Stop reading a table; the next epoch commits that it stopped."""
         self._drop(name)
-        self._stopped[name] = error.as_dict()
+        self._stopped[name] = stop_of(error, name)
 
     def _drop(self, name: str) -> None:
         """Discard the table's uncommitted chunks and the running reads of it."""

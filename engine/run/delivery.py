@@ -13,7 +13,7 @@ from engine import clock
 from engine.capture.files import DataFile
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
-from engine.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
+from engine.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
 from engine.events import ErrorReported
 from engine.journal import Journal
 from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
@@ -80,7 +80,7 @@ class Delivery:
                 self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0))
                 found[name] = {"due": _due(error)}
             else:
-                found[name] = {"stopped": _stopped(name, error)}
+                found[name] = {"stopped": stop_of(error, name)}
         for command in self._control.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):
                 if not state.tables[name].due:
@@ -125,12 +125,6 @@ class Delivery:
         except MissingFilesError as error:
             detail = "Nothing of this epoch was committed."
             raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error
-
-
-def _stopped(name: str, error: TidemarkError) -> ErrorRecord:
-    """The error that stops a table, with a remedy."""
-    remedy = f"tidemark redump SPEC --table {name}"
-    return {**error.as_dict(), "hint": error.hint if remedy in error.hint else f"{error.hint} Resnapshot it: {remedy}"}
 
 
 def _due(error: TidemarkError | None, by: str | None = None) -> Due:

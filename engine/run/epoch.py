@@ -11,7 +11,7 @@ from itertools import pairwise
 from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
-from engine.errors import TidemarkError
+from engine.errors import TidemarkError, stop_of
 from engine.events import EpochCommitted, TableNulled
 from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
 from engine.ledger.state import State, apply, nulled
@@ -133,7 +133,7 @@ def _add_reports(
         for name, error in report.stopped.items():
             if name not in stopped and name not in newly:
                 newly[name] = error
-                tables.setdefault(name, {})["stopped"] = error.as_dict()
+                tables.setdefault(name, {})["stopped"] = stop_of(error, name)
     return newly
 
 

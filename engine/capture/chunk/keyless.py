@@ -61,7 +61,8 @@ def read_keyless(
     raise TableStoppedError(
         f"{request.table.full_name} has no key and was written to continuously for {_PATIENCE_S:.0f} s.",
         detail="Without a key, a table can only be read exactly at an instant when it does not change. Nothing was published.",
-        hint="Give it a primary key, or start the pipeline when there are fewer writes.",
+        hint="Give it a primary key. Or try again when there are fewer writes: tidemark remove-table SPEC --table "
+        f"{request.table.full_name} --drop and, once it is removed, tidemark add-table SPEC --table {request.table.full_name}",
     )
 
 

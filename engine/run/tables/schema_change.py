@@ -191,7 +191,9 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
         raise TableStoppedError(
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
-            hint="Give it a primary key, or move its folder in the destination away and copy it with a pipeline of its own.",
+            hint="Give it a primary key. Or snapshot it into a new change log, without the changes until now: tidemark "
+            f"remove-table SPEC --table {after.full_name} --drop and, once it is removed, tidemark add-table SPEC --table "
+            f"{after.full_name}",
         )
     if statement is not None and spec.source.schema_changes == "stop":
         raise TableStoppedError(

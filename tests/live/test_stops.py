@@ -1,0 +1,116 @@
+"""What a stopped table's hint says is done word by word, and the table is right again."""
+
+import re
+import shutil
+from contextlib import closing
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline, Runner
+from tests.servers import Server
+from tests.support.delta import rows_at
+from tests.support.depth import on
+
+COMMAND = re.compile(r"tidemark ([a-z-]+) SPEC (--table \S+(?: --drop)?)")
+CREATED = {
+    "dated": "(id INT PRIMARY KEY, v DATE)",
+    "keyless": "(id INT, v INT)",
+    "keyed": "(id INT, v INT)",
+    "moved": "(id INT PRIMARY KEY, v VARCHAR(20))",
+    "other": "(id INT PRIMARY KEY)",
+}
+
+
+def test_every_stop_is_ended_by_what_its_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """A value that cannot be published, tables without a key, folders that are gone while the columns change."""
+    for name, columns in CREATED.items():
+        server.execute(f"CREATE TABLE {database}.{name} {columns}")
+        server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")
+    pipeline = new_pipeline(server, database, poll=0.3, merge=0.5)
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: pipeline.status()["phase"] == "streaming", runner)
+    with closing(server.connect(database=database)) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute("INSERT INTO dated VALUES (3, '0000-00-00')")
+    for name in ("keyless", "keyed"):
+        server.execute(f"ALTER TABLE {database}.{name} MODIFY v BIGINT")
+    for folder in (pipeline.mirror("moved"), pipeline.changes("moved")):
+        shutil.move(folder, pipeline.folder / folder.name)
+    server.execute(f"INSERT INTO {database}.moved VALUES (3, 'x')")
+    stopped = {"dated", "keyless", "keyed", "moved"}
+    pipeline.wait_for(lambda: hints(pipeline).keys() == stopped, runner)
+
+    server.execute(f"UPDATE {database}.dated SET v = '2026-01-01' WHERE id = 3")
+    server.execute(f"ALTER TABLE {database}.keyed ADD PRIMARY KEY (id)")  # its hint offers that first
+    server.execute(f"ALTER TABLE {database}.moved DROP COLUMN v, ADD COLUMN v INT DEFAULT 7")
+    for name, hint in hints(pipeline).items():
+        if name != "keyed":
+            follow(pipeline, runner, name, hint)
+    pipeline.wait_for(lambda: not hints(pipeline) and pipeline.status()["phase"] == "streaming", runner)
+    for name in CREATED:
+        server.execute(f"INSERT INTO {database}.{name} (id) VALUES (9)")
+    check(server, pipeline, runner)
+
+
+def hints(pipeline: Pipeline) -> dict[str, str]:
+    """The stopped tables, with what to do."""
+    return {t["table"].partition(".")[2]: t["hint"] for t in pipeline.status()["tables"] if t["state"] == "stopped"}
+
+
+def follow(pipeline: Pipeline, runner: Runner, name: str, hint: str) -> None:
+    """Run the commands that a hint names, in order."""
+    commands = COMMAND.findall(hint)
+    assert commands, hint
+    for verb, arguments in commands:
+        assert f"{pipeline.database}.{name}" in arguments, hint
+        result = pipeline.command(verb, *arguments.rstrip(",.").split())
+        assert result.returncode == 0, result.stdout + result.stderr
+        if verb == "remove-table":
+            pipeline.wait_for(lambda: name in removed(pipeline), runner)
+
+
+def removed(pipeline: Pipeline) -> list[str]:
+    """The tables that were removed, with their data."""
+    tables = pipeline.status()["tables"]
+    return [table["table"].partition(".")[2] for table in tables if table["destination"] == "dropped"]
+
+
+def check(server: Server, pipeline: Pipeline, runner: Runner) -> None:
+    """Mirrors equal the source; of a table without a key, the change log has its rows."""
+    pipeline.finish(runner)
+    for name in ("dated", "keyed", "moved", "other"):
+        source = source_table(server, pipeline.database, name)
+        assert_equal(source, lake_table(pipeline.mirror(name)).select(source.column_names), ["id"])
+    assert sorted(row["id"] for row in rows_at(pipeline.changes("keyless")).to_pylist()) == [1, 2, 9]
+
+
+@on("mariadb")
+def test_a_table_that_resnapshots_itself_again_and_again_stops(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """At the limit by the hour, after an alert; an operator's resnapshot counts from zero."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, source="max_resnapshots_per_hour = 2")
+    runner = pipeline.start()
+    for turn in range(1, 4):
+        pipeline.wait_for(lambda turn=turn: streamed(pipeline) == turn, runner)  # type: ignore[misc]
+        server.execute(f"TRUNCATE TABLE {database}.t")
+        server.execute(f"INSERT INTO {database}.t VALUES ({turn})")
+    pipeline.wait_for(lambda: hints(pipeline), runner)
+    raised = [(one["kind"], one["value"]) for one in pipeline.events("alert.raised") if one["kind"] == "resnapshots"]
+    assert raised == [("resnapshots", 2.0)]
+    assert "2 times within an hour" in pipeline.status()["tables"][0]["error"]
+    follow(pipeline, runner, "t", hints(pipeline)["t"])
+    pipeline.wait_for(lambda: streamed(pipeline) == 4, runner)
+    server.execute(f"TRUNCATE TABLE {database}.t")
+    server.execute(f"INSERT INTO {database}.t VALUES (9)")
+    pipeline.wait_for(lambda: streamed(pipeline) == 5, runner)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+
+
+def streamed(pipeline: Pipeline) -> int:
+    """How often the table began to stream."""
+    return sum(event["state"] == "streaming" for event in pipeline.events("table.state"))
