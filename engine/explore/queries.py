@@ -173,7 +173,10 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
 
 
 def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, files: ReadOnlyFiles) -> None:
-    """Give a table's rows a name. files: gets those that DuckDB reads itself, because deletion vectors delete some rows."""
+    """Give a table's rows a name.
+
+    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, or another program has written some.
+    """
     if rows.dataset is not None:
         connection.register(name, rows.dataset)
         return
@@ -183,8 +186,8 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, file
     vectors = {files.add(path): vector for path, vector in rows.files.items()}
     parts = [(file, rows.deleted(vector)) for file, vector in vectors.items() if vector is not None]
     places = {
-        "f": pa.concat_arrays([pa.array([file] * len(numbers), pa.string()) for file, numbers in parts]),
-        "n": pa.concat_arrays([numbers.cast(pa.int64()) for _, numbers in parts]),
+        "f": pa.array([file for file, numbers in parts for _ in range(len(numbers))], pa.string()),
+        "n": pa.concat_arrays([pa.array([], pa.int64()), *(numbers.cast(pa.int64()) for _, numbers in parts)]),
     }
     connection.register(f"{name}_deleted", pa.table(places))
     connection.register(f"{name}_columns", rows.schema.empty_table())
