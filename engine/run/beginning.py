@@ -21,7 +21,7 @@ from engine.run.commands.control import Control
 from engine.run.commands.possession import Possession
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.table_copy import planned
-from engine.run.table_commands import everything, to_add, to_replace
+from engine.run.table_commands import everything, resumed, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
 from engine.run.tables.membership_commands import removed_tables
 from engine.run.tables.projection_rules import check_asked, check_rules, with_other_projection
@@ -63,9 +63,9 @@ class Beginning:
     def _continue(self, ledger: Ledger, connection: Connection, source: Source, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server
         check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._control.waiting()))
+        waiting = self._control.waiting()  # before any of them is answered
         self._control.committed = partial(committed, ledger)
         if not self._possession.taken:
-            waiting = self._control.waiting()
             next_seq = self._possession.take(ledger, to_replace(waiting), everything=everything(waiting))
             if next_seq is not None:
                 self._begin_lineage(ledger, connection, endpoint, server, next_seq)
@@ -76,7 +76,7 @@ class Beginning:
         except SourceLostError as error:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
-        self._resnapshot_faulty(ledger, connection, self._possession.at_fault)
+        self._resnapshot_faulty(ledger, connection, self._possession.at_fault, resumed(waiting))
         self._stop_unfit(ledger, preflight.tables)
 
     def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
@@ -124,12 +124,14 @@ class Beginning:
             if redump.whole and not redump.tables:
                 self._control.carried_out(redump, {})
 
-    def _resnapshot_faulty(self, ledger: Ledger, connection: Connection, names: Collection[str]) -> None:
-        """Resnapshot the tables with a faulty destination that a command asked for."""
+    def _resnapshot_faulty(
+        self, ledger: Ledger, connection: Connection, names: Collection[str], resume: Collection[str]
+    ) -> None:
+        """Resnapshot the tables with a faulty destination that a command asked for. resume: those that a resume names."""
         assert ledger.state is not None
         self._control.poll_inbox()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
-        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}
+        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}.union(resume)
         to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
         if not to_resnapshot:
             return

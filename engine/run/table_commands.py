@@ -38,6 +38,11 @@ def to_replace(commands: Iterable[Command]) -> set[str]:
     return {name for command in commands if command.verb in ("redump", "resume", REMOVE) for name in _whole(command)}
 
 
+def resumed(commands: Iterable[Command]) -> set[str]:
+    """The tables that commands resume."""
+    return {name for command in commands if command.verb == "resume" for name in _tables(command)}
+
+
 def everything(commands: Iterable[Command]) -> bool:
     """Whether a command resnapshots all tables."""
     return any(command.verb == "redump" and not _has_part(command) and not _tables(command) for command in commands)

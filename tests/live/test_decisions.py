@@ -1,6 +1,7 @@
 """What is decided about a table is in the ledger until it is done, and a mirror that gets nothing is never green."""
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -116,4 +117,22 @@ def test_a_resume_of_a_stopped_table_outlives_the_runner(
     pipeline.wait_for(lambda: _copied(pipeline) == 2, runner, 90)
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+    assert not list((pipeline.home / "inbox").glob("*.json"))
+
+
+@on("mariadb")
+def test_a_resume_of_a_table_whose_folder_is_gone_is_not_lost(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """It was sent while no runner was alive; the next one resnapshots the table before it streams."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1), (2)")
+    pipeline = new_pipeline(server, database, poll=0.3, merge=0.5, more=QUIET)
+    pipeline.run("caught-up")
+    shutil.move(pipeline.mirror("t"), pipeline.folder / "moved")
+    assert pipeline.command("run", "--until", "caught-up").returncode == 7
+    assert pipeline.command("resume", "--table", f"{database}.t").returncode == 0
+    server.execute(f"INSERT INTO {database}.t VALUES (3)")
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
     assert not list((pipeline.home / "inbox").glob("*.json"))

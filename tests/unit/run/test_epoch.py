@@ -157,7 +157,8 @@ def test_a_table_that_stops_in_one_part_ends_there() -> None:
     ]
     tables, newly = table_records({}, [chunk("d.t", 1), chunk("d.u", 2)], parts, {}, {"d.t": {"altered": SWITCH}})
     assert newly == {"d.t": error}
-    assert tables["d.t"]["stopped"] == error.as_dict()
+    hint = "Then resnapshot it: tidemark redump SPEC --table d.t"
+    assert tables["d.t"]["stopped"] == {**error.as_dict(), "hint": hint}
     assert [file["name"] for file in tables["d.t"]["changes"]["files"]] == ["a"]
     assert "chunks" not in tables["d.t"]
     assert "altered" not in tables["d.t"]
