@@ -4,6 +4,7 @@ A list of small checks. All of them run. Each states what was expected, what was
 it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
+import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Literal
@@ -11,9 +12,10 @@ from typing import Literal
 from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.errors import BinlogOffError, PreflightError, SourceLostError, TableStoppedError, TidemarkError
+from engine.globs import matches
 from engine.layout import folder_fault
 from engine.settings import Source
-from engine.source.catalog import BY_GLOBS, Membership, captured_tables, uncaptured
+from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.positions import binlog_files, current
@@ -142,6 +144,7 @@ def run_preflight(
     try:
         context = _context(connection, endpoint, source, first_server_id)
         checks = [check(context) for check in (*_SERVER_CHECKS, _uncaptured)]
+        checks += exclusions(source.tables, list_tables(connection))
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         for table in tables:
             checks += table_checks(as_read(table))
@@ -272,6 +275,22 @@ def _uncaptured(context: Context) -> Check:
     actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
     fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
+
+
+def exclusions(globs: Sequence[str], tables: Sequence[tuple[str, str]]) -> list[Check]:
+    """A warning for each glob that excludes nothing, with the nearest name. tables: all that the user may see."""
+    names = {f"{database}.{table}".casefold(): f"{database}.{table}" for database, table in tables}
+    found = []
+    for glob in (glob.removeprefix("!") for glob in globs if glob.startswith("!")):
+        if any(matches(glob, database, table) for database, table in tables):
+            continue
+        folded = [n for n in tables if matches(glob.casefold(), n[0].casefold(), n[1].casefold())]
+        near = [".".join(name) for name in folded[:1]]
+        near = near or [names[name] for name in difflib.get_close_matches(glob.casefold(), names, 1)]
+        why = "Tables that it was meant to exclude would be captured. Globs must have the case of the names in the catalog."
+        fix = f"The nearest table is {near[0]}." if near else "Remove it, or keep it for tables to come."
+        found.append(Check(f"exclusion !{glob}", "warn", "matches a table", "matches none", why, fix))
+    return found
 
 
 def _hidden_changes(context: Context, tables: Sequence[Table], unlogged: Mapping[str, tuple[str, ...]]) -> list[Check]:
