@@ -24,6 +24,8 @@ _UTF8 = ("utf8mb4", "utf8mb3", "utf8")
 _CODECS = {"euckr": "cp949", "gb2312": "gb2312", "sjis": "shift_jis", "ujis": "euc_jp", "eucjpms": "euc_jp"}
 _SWE7, _SWE7_LETTERS = "swe7", b"@[\\]^{|}~"
 """A set in which these bytes are letters."""
+_ARMSCII8 = "armscii8"
+"""A set in which bytes that are not ASCII are quotes, commas and parentheses."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Query:
     """The session's SQL mode as a bit field; None if the event does not say it."""
     charset_known: bool = True
     """Whether the statement could be read in its character set; otherwise it was read as UTF-8."""
+    raw: bytes = b""
+    """The bytes of the statement."""
     unfinished: bool = False
     """Whether it is the beginning or the rollback of an ALTER that MariaDB logs in two phases; nothing has changed by then."""
 
@@ -52,11 +56,11 @@ def read_query(body: bytes) -> Query:
     charset = charset_of(int.from_bytes(found[_CHARSET][:2], "little")) if _CHARSET in found else None
     text = body[at + database_size + 1 :]
     plain = text.isascii() and not (charset == _SWE7 and any(byte in text for byte in _SWE7_LETTERS))
-    known = charset in CHARSETS and charset != _SWE7
+    known = charset in CHARSETS and charset not in (_SWE7, _ARMSCII8)
     statement = _decoded(text, charset if known and charset else "utf8mb4")
     mode = int.from_bytes(found[_SQL_MODE], "little") if _SQL_MODE in found else None
     phase = found.get(_ALTER_PHASE, b"\0")[0]
-    return Query(database, statement, mode, known or plain, bool(phase & (_START_ALTER | _ROLLBACK_ALTER)))
+    return Query(database, statement, mode, known or plain, text, bool(phase & (_START_ALTER | _ROLLBACK_ALTER)))
 
 
 def _decoded(text: bytes, charset: str) -> str:

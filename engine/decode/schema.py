@@ -66,6 +66,8 @@ class Table:
     """The columns that the engine appends to every index, if known."""
     remedy: str = ""
     """The statement that makes an unfit table fit, if there is one."""
+    generated: str = ""
+    """"stored" if it has a stored generated column, "virtual" if it only has virtual ones, else empty."""
 
     @property
     def full_name(self) -> str:
@@ -100,7 +102,8 @@ def table_from_dict(record: Mapping[str, Any]) -> Table:
     columns = tuple(Column(**{**column, "labels": tuple(column.get("labels", ()))}) for column in record["columns"])
     indexes = tuple(Index(**{**index, "columns": tuple(index["columns"])}) for index in record["indexes"])
     names = {name: tuple(record[name]) for name in ("key", "clustered")}
-    return Table(**{**record, "columns": columns, "indexes": indexes, **names})
+    generated = record.get("generated", "stored")  # records of older versions do not say it
+    return Table(**{**record, "columns": columns, "indexes": indexes, "generated": generated, **names})
 
 
 def same_columns(a: Table, b: Table) -> bool:

@@ -23,7 +23,7 @@ _COLUMNS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, COLUMN_NAME AS name, LOWER(DATA_TYPE) AS type, IS_NULLABLE = 'YES' AS nullable,
        COLUMN_TYPE AS full_type, CHARACTER_OCTET_LENGTH AS length, NUMERIC_PRECISION AS num_precision, NUMERIC_SCALE AS scale,
        DATETIME_PRECISION AS fraction, CHARACTER_SET_NAME AS charset, COLLATION_NAME AS collation,
-       ORDINAL_POSITION AS place, PRIVILEGES AS privileges
+       ORDINAL_POSITION AS place, PRIVILEGES AS privileges, EXTRA AS extra
 FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION"""
 _KEYS = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t, INDEX_NAME AS name, COLUMN_NAME AS col, SUB_PART AS part, NULLABLE = 'YES' AS nullable,
@@ -159,6 +159,7 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
             remedy=grant_of(connection, name) if name in hidden else "",
             indexes=_ranged(parts, identity),
             clustered=_clustered(parts, identities) if engine == "InnoDB" else (),
+            generated=_generated([row["extra"] or "" for row in columns.get(name, ())]),
         )
         tables.append(table.with_null_dates(null_dates))
     return tables
@@ -220,6 +221,12 @@ def _labels(full_type: str) -> tuple[str, ...]:
 
 def _unescaped(escape: re.Match[str]) -> str:
     return {"n": "\n", "r": "\r", "0": "\0"}.get(escape[1], escape[1]) if escape[1] else "'"
+
+
+def _generated(extras: Sequence[str]) -> str:
+    """See `Table.generated`. MySQL also says DEFAULT_GENERATED, of a column whose default is an expression."""
+    kinds = [kind for kind in ("stored", "virtual") if any(f"{kind.upper()} GENERATED" in extra for extra in extras)]
+    return kinds[0] if kinds else ""
 
 
 def _column(row: dict[str, Any]) -> Column:

@@ -46,15 +46,14 @@ class Alter:
 
 
 _OPTIONS = (
-    *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMMENT", "COMPRESSION", "DELAY_KEY_WRITE"),
+    *("AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMPRESSION", "DELAY_KEY_WRITE"),
     *("ENCRYPTION", "ENCRYPTED", "ENCRYPTION_KEY_ID", "KEY_BLOCK_SIZE", "MAX_ROWS", "MIN_ROWS", "PACK_KEYS"),
     *("PAGE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL", "ROW_FORMAT", "STATS_AUTO_RECALC"),
     *("STATS_PERSISTENT", "STATS_SAMPLE_PAGES", "TRANSACTIONAL", "AUTOEXTEND_SIZE", "ENGINE_ATTRIBUTE"),
     *("ALGORITHM", "LOCK", "CHARSET", "COLLATE"),
 )
-_PARTITIONS = (  # they move rows between partitions and drop none
+_PARTITIONS = (  # they keep all rows; REORGANIZE of a list drops the rows that no new partition takes
     ("ADD", "PARTITION"),
-    ("REORGANIZE", "PARTITION"),
     ("REBUILD", "PARTITION"),
     ("OPTIMIZE", "PARTITION"),
     ("ANALYZE", "PARTITION"),
@@ -193,6 +192,11 @@ def _option(reader: Reader) -> None:
         if reader.identifier().upper() != "INNODB":  # another engine may not keep the rows
             raise UnreadableError("another engine")
         return
+    elif reader.accept("COMMENT"):
+        reader.accept_sign("=")
+        if reader.take().kind is not Kind.TEXT:
+            raise UnreadableError("a comment is expected")
+        return
     elif not reader.accept(*_OPTIONS):
         raise UnreadableError("an unknown option")
     reader.accept_sign("=")
@@ -301,6 +305,8 @@ def _added(reader: Reader, *, if_exists: bool) -> Action:
 
 def _changed(reader: Reader, name: str, *, if_exists: bool) -> Action:
     column = read_column(reader)
+    if column.numbered:
+        raise UnreadableError("rows may get a number")
     return Action("change", name, column.place, if_exists, not column.primary)
 
 

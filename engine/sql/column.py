@@ -20,6 +20,8 @@ class Definition:
     place: Place
     primary: bool = False
     """Whether it becomes the primary key."""
+    numbered: bool = False
+    """Whether it is AUTO_INCREMENT. A column that becomes so gets other values for its zeros."""
 
 
 _FILLED_TYPES = ("TIMESTAMP", "SERIAL")
@@ -42,8 +44,10 @@ def read_column(reader: Reader) -> Definition:
     found, place = set[str](), None
     while not reader.ended and (place := _place(reader)) is None:
         found.add(_attribute(reader))
-    filled = bool(found & {"filled", "primary"}) or (token.value.upper() in _FILLED_TYPES and "null" not in found)
-    return Definition(filled, place, "primary" in found)
+    filled = bool(found & {"filled", "primary", "numbered"}) or (
+        token.value.upper() in _FILLED_TYPES and "null" not in found
+    )
+    return Definition(filled, place, "primary" in found, "numbered" in found)
 
 
 def read_value(reader: Reader) -> None:
@@ -86,23 +90,28 @@ def _option(reader: Reader) -> None:
     reader.take()
 
 
+def _comment(reader: Reader) -> None:
+    if reader.take().kind is not Kind.TEXT:
+        raise UnreadableError("a comment is expected")
+
+
 def _parentheses(reader: Reader) -> None:
     reader.parentheses()
 
 
-_Attribute = tuple[tuple[str, ...], Callable[[Reader], None], Literal["null", "filled", "primary", "none"]]
+_Attribute = tuple[tuple[str, ...], Callable[[Reader], None], Literal["null", "filled", "primary", "numbered", "none"]]
 _ATTRIBUTES: tuple[_Attribute, ...] = (
     (("NULL",), _nothing, "null"),
     (("DEFAULT", "NULL"), _nothing, "none"),
     (("DEFAULT",), read_value, "filled"),
-    (("AUTO_INCREMENT",), _nothing, "filled"),
+    (("AUTO_INCREMENT",), _nothing, "numbered"),
     (("UNIQUE",), _key, "none"),
     (("PRIMARY", "KEY"), _nothing, "primary"),
     (("KEY",), _nothing, "primary"),
     (("NOT", "NULL"), _nothing, "filled"),
     (("ON", "UPDATE"), read_value, "filled"),
     (("CHECK",), _parentheses, "none"),
-    (("COMMENT",), _option, "none"),
+    (("COMMENT",), _comment, "none"),
     (("COLLATE",), _option, "none"),
     (("CHARSET",), _option, "none"),
     (("CHARACTER", "SET"), _option, "none"),

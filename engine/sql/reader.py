@@ -71,7 +71,7 @@ class Reader:
         token = self.take()
         if token.kind not in (Kind.WORD, Kind.NAME):
             raise UnreadableError(f"a name is expected, not {token.value!r}")
-        return token.value
+        return token.value.rstrip("\0")  # MySQL writes one after a database's name that it changed to lower case
 
     def name(self) -> Name:
         """A table's name with or without its database. Raises UnreadableError if none comes next."""

@@ -1,6 +1,8 @@
 """Which tables a statement may alter, as far as its text shows.
 
     nothing    it changes no row, no column and no key of any table
+    rebuilds   it changes none of these either, but the server may compute the generated columns of the tables that it names again,
+               under the settings of the session
     writes     it writes rows: through views, triggers, routines and foreign keys it can reach any table
     alters     it creates, alters, empties, replaces, renames or drops the tables that it names
 
@@ -10,7 +12,6 @@ table, and the catalog must be asked.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from engine.sql.alter import Action, Alter, read_alter
@@ -22,7 +23,7 @@ from engine.sql.tokens import Kind, Token, UnreadableError
 class Effect:
     """What a statement may do to tables."""
 
-    kind: Literal["nothing", "writes", "alters"]
+    kind: Literal["nothing", "rebuilds", "writes", "alters"]
     tables: tuple[Name, ...] = ()
     databases: tuple[str, ...] = ()
     """Databases that it drops, with all their tables."""
@@ -36,7 +37,7 @@ class Effect:
 NOTHING, WRITES, UNKNOWN = Effect("nothing"), Effect("writes"), Effect("alters", known=False)
 _HARMLESS = (
     *("BEGIN", "COMMIT", "ROLLBACK", "XA", "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "FLUSH"),
-    *("OPTIMIZE", "CHECK"),  # of tables
+    "CHECK",  # of tables
 )
 _WRITES = ("INSERT", "UPDATE", "REPLACE", "LOAD", "WITH", "SELECT", "CALL", "DO", "DELETE")
 _PROGRAMS = (  # they name tables without changing them; what they write later is logged
@@ -70,7 +71,7 @@ def _effect(reader: Reader) -> Effect:
         return WRITES
     if reader.accept("ANALYZE"):
         reader.accept("NO_WRITE_TO_BINLOG", "LOCAL")
-        return NOTHING if reader.sees("TABLE", "TABLES") else UNKNOWN
+        return NOTHING if reader.sees("TABLE", "TABLES") else WRITES  # MariaDB analyses a statement by executing it
     for verb, read in _VERBS.items():
         if reader.accept(verb):
             return read(reader)
@@ -83,15 +84,14 @@ def _set_statement(reader: Reader) -> Effect:
     while not reader.accept("FOR"):
         reader.take()
     inner = _effect(Reader(reader.tokens[reader.at :]))
-    if any(token.is_word(*_READ_AS) for token in reader.tokens[first : reader.at]):
+    if any(token.value.upper() in _READ_AS for token in reader.tokens[first : reader.at]):
         return WRITES if inner.kind == "writes" else UNKNOWN  # it may be read by other rules than the session's
     return inner
 
 
 def _create(reader: Reader) -> Effect:
     replaced = reader.accept_all("OR", "REPLACE")
-    if reader.accept("TEMPORARY"):
-        return NOTHING
+    temporary = reader.accept("TEMPORARY")
     unique = reader.sees("UNIQUE")
     kind = _object(reader)
     if kind in _PROGRAMS:
@@ -100,17 +100,18 @@ def _create(reader: Reader) -> Effect:
         reader.accept_if_exists()
         reader.identifier()
         found = _on(reader)
-        plain = not (unique or replaced) and not any(
-            a.is_sign("(") and b.is_sign("(") for a, b in pairwise(reader.tokens)
-        )
-        return NOTHING if plain else found
+        computed = any(part and part[0].is_sign("(") for part in split_at_commas(reader.parentheses()))
+        return found if unique or replaced or computed else Effect("rebuilds", found.tables)
     if kind in ("DATABASE", "SCHEMA"):
         reader.accept_if_exists()
         return Effect("alters", databases=(reader.identifier(),)) if replaced else NOTHING
     if kind not in ("TABLE", "SEQUENCE"):
         return UNKNOWN
     reader.accept_if_exists()
-    return Effect("alters", (reader.name(),), creates=not replaced)
+    tables = (reader.name(),)
+    if any(token.is_word("SELECT") for token in reader.tokens):  # which may call functions that write
+        return Effect("writes", () if temporary else tables, creates=not replaced)
+    return NOTHING if temporary else Effect("alters", tables, creates=not replaced)
 
 
 def _object(reader: Reader) -> str:
@@ -157,7 +158,7 @@ def _alter(reader: Reader) -> Effect:
     if ignore:  # MariaDB then drops rows that violate a new unique key
         found = Alter(found.table, None, found.others, found.named)
     if found.actions is not None and all(action.kind == "option" for action in found.actions):
-        return NOTHING
+        return Effect("rebuilds", (found.table,), alter=found)
     return Effect("alters", (found.table, *found.others), known=found.named, alter=found)
 
 
@@ -225,13 +226,20 @@ def _rename(reader: Reader) -> Effect:
 
 def _repair(reader: Reader) -> Effect:
     """REPAIR TABLE may lose rows."""
+    return Effect("alters", _maintained(reader))
+
+
+def _optimize(reader: Reader) -> Effect:
+    return Effect("rebuilds", _maintained(reader))
+
+
+def _maintained(reader: Reader) -> tuple[Name, ...]:
     reader.accept("NO_WRITE_TO_BINLOG", "LOCAL")
-    if not reader.accept("TABLE", "TABLES"):
-        return UNKNOWN
+    reader.require("TABLE", "TABLES")
     tables = [reader.name()]
     while reader.accept_sign(","):
         tables.append(reader.name())
-    return Effect("alters", tuple(tables))
+    return tuple(tables)
 
 
 _VERBS: dict[str, Callable[[Reader], Effect]] = {
@@ -241,4 +249,5 @@ _VERBS: dict[str, Callable[[Reader], Effect]] = {
     "TRUNCATE": _truncate,
     "RENAME": _rename,
     "REPAIR": _repair,
+    "OPTIMIZE": _optimize,
 }

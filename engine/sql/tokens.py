@@ -11,6 +11,8 @@ and on the server: `/*M! … */` is code to MariaDB, and a plain comment to MySQ
 A comment that only some servers execute is code. Both servers log it as a plain comment if they did not execute it (`/* 99999`
 in place of `/*!99999`), so one that is left in the binlog was executed.
 
+A no-break space is a blank to the server in some character sets, and part of a name in others: a statement with one is not read.
+
 A statement is read to its end or not at all. Nothing is concluded from a part of it.
 """
 
@@ -65,7 +67,7 @@ class Token:
 
     def is_word(self, *words: str) -> bool:
         """Whether it is one of these keywords, given in upper case."""
-        return self.kind is Kind.WORD and self.value.upper() in words
+        return self.kind is Kind.WORD and self.value.isascii() and self.value.upper() in words
 
     def is_sign(self, sign: str) -> bool:
         """Whether it is this sign."""
@@ -138,7 +140,7 @@ def _pattern(modes: Modes) -> re.Pattern[str]:
     return re.compile(
         rf"""(?P<blank>[ \t\n\v\f\r\0]+ | \#[^\n]* | --(?=[\0-\x20]|\Z)[^\n]* | /\*(?!{code}).*?\*/)
         | (?P<code>/\*{code}(?:\d{{5,6}})?) | (?P<end>\*/) | (?P<text>{text}) | (?P<name>{name})
-        | (?P<word>[\w$\x80-\U0010ffff]+) | (?P<sign>(?!/\*)[^'"`])""",
+        | (?P<word>[\w$\x80-\x9f\xa1-\U0010ffff]+) | (?P<sign>(?!/\*)[^'"`\xa0])""",
         re.DOTALL | re.VERBOSE,
     )
 

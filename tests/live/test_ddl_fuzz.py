@@ -23,12 +23,20 @@ from tests.servers import Server
 from tests.support.depth import depth
 
 STATEMENTS, COM_QUERY = 500, 3
+MORE = (
+    "",
+    ", g INT AS (id + IFNULL(v, DEFAULT(v))) STORED",
+    ", g VARCHAR(40) AS (CONCAT(v, '|', id / 3)) STORED",
+    ", g VARCHAR(20) AS (CONCAT(v, '')) VIRTUAL",
+    "",
+)
+"""Generated columns, whose values a server may compute again."""
 _CHARSETS = "SELECT CHARACTER_SET_NAME AS c FROM information_schema.CHARACTER_SETS"
 Rows = dict[str, list[Any]]
 Place = tuple[str, str]
 CREATE = (
     "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(40) CHARACTER SET utf8mb4, `état` TEXT, `c d` INT, "
-    "note VARCHAR(20)) CHARACTER SET utf8mb4"
+    "note VARCHAR(20), f DOUBLE{more}) CHARACTER SET utf8mb4"
 )
 
 
@@ -82,8 +90,9 @@ class World:
         for name in missing:
             table = quote(self.database, name)
             with suppress(pymysql.Error):  # a view has its name
-                self.server.execute(CREATE.format(t=table))
-                self.server.execute(f"INSERT INTO {table} (id, v, name) VALUES (1, {len(name)}, 'a'), (2, NULL, 'b')")
+                self.server.execute(CREATE.format(t=table, more=MORE[len(name.encode()) % len(MORE)]))
+                rows = f"(0, {len(name)}, 'a', 0.7), (1, NULL, 'b', 123456.789), (2, 2, 'c', NULL)"
+                self.server.execute(f"INSERT INTO {table} (id, v, name, f) VALUES {rows}")
         return bool(missing)
 
     def position(self) -> Position:
@@ -105,7 +114,7 @@ class World:
     def run(self, session: Session, statement: str) -> None:
         """Run a statement as bytes of the session's character set. It may fail."""
         connection = self.sessions[session.charset]
-        connection.query(f"SET SESSION sql_mode = '{session.mode}'")
+        connection.query(f"SET SESSION sql_mode = '{session.mode}', SESSION div_precision_increment = {session.digits}")
         connection.select_db(session.database)
         with suppress(pymysql.Error):
             connection._execute_command(COM_QUERY, statement.encode(CHARSETS[session.charset]))
@@ -134,7 +143,10 @@ def taken(world: World, rng: random.Random) -> list[Step]:
     seen = world.see()
     while len(steps) < STATEMENTS:
         session = Session(
-            rng.choice(list(world.sessions)), rng.choice(MODES), rng.choice([world.database, world.elsewhere])
+            rng.choice(list(world.sessions)),
+            rng.choice(MODES),
+            rng.choice([world.database, world.elsewhere]),
+            rng.choice([2, 4, 8]),
         )
         for statement in Grammar(rng, session, world.database, world.elsewhere).wrapped():
             with suppress(UnicodeEncodeError):  # not in this character set

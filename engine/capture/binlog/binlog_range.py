@@ -300,12 +300,12 @@ class BinlogRange:
             n = logged.event
             if (file_number(run.file), int(run.offset[n])) <= self._known:
                 continue
-            self.defined = True
+            self.defined = self.defined or logged.effect.kind != "rebuilds"
+            tables = [*([] if logged.effect.creates else self._tables.values()), *self._awaited]
             if logged.effect.kind == "writes":
                 first_write = n if first_write is None else first_write
-                self._record_write(run, logged)
+                self._record_write(run, logged, concerned(logged, tables) if logged.effect.tables else ())
                 continue
-            tables = [*([] if logged.effect.creates else self._tables.values()), *self._awaited]
             names, proved = concerned(logged, tables), logged.effect.known
             if (names or not proved) and self.altered is not None:
                 self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
@@ -321,15 +321,19 @@ class BinlogRange:
                 return n
         return first_write
 
-    def _record_write(self, run: EventBatch, logged: Logged) -> None:
-        """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches."""
-        if not self._tables:
+    def _record_write(self, run: EventBatch, logged: Logged, created: tuple[str, ...]) -> None:
+        """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches.
+
+        created: tables that it creates or replaces by a SELECT.
+        """
+        if not self._tables and not created:
             return
-        written = written_by(logged.readable, logged.database) if logged.readable else UNKNOWN
+        written = written_by(logged.readable, logged.database) if logged.readable and not created else UNKNOWN
         if self.altered is not None and self.altered.written is not None:
             self.altered = replace(self.altered, written=self.altered.written | written)
         elif self.altered is None:
-            names, at = tuple(t.full_name for t in self._tables.values()), f"{run.file}:{run.offset[logged.event]}"
+            held = [t.full_name for t in self._tables.values()]
+            names, at = tuple(dict.fromkeys([*held, *created])), f"{run.file}:{run.offset[logged.event]}"
             self.altered = Alteration(names, logged.database, without_values(logged.readable), at, written)
 
     def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:

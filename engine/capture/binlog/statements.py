@@ -8,7 +8,9 @@ altered any table: those that its text mentions count as altered, and the catalo
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
 from engine.sql.alter import Alter
 from engine.sql.statement import UNKNOWN, Effect, effect_of
-from engine.sql.tokens import Modes, UnreadableError, rewritten, tokens
+from engine.sql.tokens import Modes, Token, UnreadableError, rewritten, tokens
 
 _BEGIN = np.uint64(int.from_bytes(b"\0BEGIN", "little"))
 _LITERAL = re.compile(r"""['"]|(?<![\w$`.])[0-9]""")
@@ -64,6 +66,8 @@ class Logged:
     readable: str
     """The same statement in the default modes, without comments; empty if it is not read to its end."""
     charset_known: bool = True
+    raw: bytes = b""
+    """The bytes that were logged."""
 
 
 def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
@@ -77,7 +81,7 @@ def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
             continue
         effect, readable = read(query, mariadb=mariadb)
         if effect.kind != "nothing":
-            yield Logged(n, query.database, query.statement.strip(), effect, readable, query.charset_known)
+            yield Logged(n, query.database, query.statement.strip(), effect, readable, query.charset_known, query.raw)
 
 
 def read(query: Query, *, mariadb: bool) -> tuple[Effect, str]:
@@ -96,9 +100,30 @@ def read(query: Query, *, mariadb: bool) -> tuple[Effect, str]:
     (one,) = found
     effect = effect_of(one)
     names = (*(part for name in effect.tables for part in name), *effect.databases)
-    if effect.kind == "alters" and (not query.charset_known or any(REPLACED in name for name in names)):
+    lost = any(REPLACED in name or ("?" in name and not query.raw.isascii()) for name in names)
+    if effect.kind in ("alters", "rebuilds") and (lost or not query.charset_known):
+        effect = UNKNOWN
+    if query.sql_mode is not None and _otherwise(query.statement, one, effect, mariadb=mariadb):
         effect = UNKNOWN
     return effect, rewritten(one)
+
+
+def _otherwise(statement: str, found: tuple[Token, ...], effect: Effect, *, mariadb: bool) -> bool:
+    """Whether other modes give the statement another effect. It is logged with the modes at its execution.
+
+    A prepared statement, and one in a procedure, was read by the modes at that time.
+    """
+    for modes in _all_modes(mariadb=mariadb):
+        try:
+            other = tokens(statement, modes)
+        except UnreadableError:
+            continue
+        if other != found:
+            read_so = effect_of(other)
+            understood = read_so.known and (read_so.alter is None or read_so.alter.actions is not None)
+            if understood and read_so != effect and "writes" not in (read_so.kind, effect.kind):
+                return True
+    return False
 
 
 def _all_modes(*, mariadb: bool) -> list[Modes]:
@@ -112,7 +137,13 @@ def without_values(statement: str) -> str:
 
 
 def concerned(logged: Logged, tables: Iterable[Table]) -> tuple[str, ...]:
-    """The full names of the tables that a statement names, or, if it is not read to its end, may mention."""
+    """The full names of the tables that a statement names, or, if it is not read to its end, may mention.
+
+    Of those that it only rebuilds, the ones with generated columns.
+    """
+    if logged.effect.kind == "rebuilds":  # only an ALTER TABLE changes what virtual columns are computed from
+        kinds = ("stored",) if logged.effect.alter is None else ("stored", "virtual")
+        tables = [table for table in tables if table.generated in kinds]
     if not logged.effect.known:
         return tuple(table.full_name for table in tables if _mentioned(table, logged))
     held = list(tables)
@@ -123,15 +154,68 @@ def concerned(logged: Logged, tables: Iterable[Table]) -> tuple[str, ...]:
         exact |= same
         if not same:
             folded |= {t.full_name for t in held if _folded((t.database, t.name)) == _folded(place)}
-    dropped = {database.casefold() for database in logged.effect.databases}
-    names = exact | folded | {t.full_name for t in held if t.database.casefold() in dropped}
+    dropped = {_folded((database, ""))[0] for database in logged.effect.databases}
+    names = exact | folded | {t.full_name for t in held if _folded((t.database, ""))[0] in dropped}
+    names |= {t.full_name for t in held if _written_otherwise(t, logged)}
     return tuple(t.full_name for t in held if t.full_name in names)
 
 
 def _folded(name: tuple[str, str]) -> tuple[str, str]:
-    """The name without differences that a server may ignore (`lower_case_table_names`)."""
-    database, table = (part.replace("\u0130", "i").casefold() for part in name)
+    """The name without differences that a server may ignore (`lower_case_table_names`); MySQL replaces what is beyond U+FFFF."""
+    database, table = (re.sub("[\U00010000-\U0010ffff]", "?", part.replace("\u0130", "i")).casefold() for part in name)
     return database, table
+
+
+def _written_otherwise(table: Table, logged: Logged) -> bool:
+    """Whether a name that is not ASCII stands in the statement in another character set than that of the event.
+
+    A prepared statement is logged with the session's character set at its execution.
+    """
+    if table.name.isascii() or logged.raw.isascii():
+        return False
+    return any(spelled in logged.raw for spelled in _spellings(table.name))
+
+
+@cache
+def _spellings(name: str) -> frozenset[bytes]:
+    found = set[bytes]()
+    for codec in _CODECS:
+        with suppress(UnicodeEncodeError):
+            found.add(name.replace("`", "``").encode(codec))
+    return frozenset(found)
+
+
+_CODECS = (
+    *(
+        "utf-8",
+        "cp1252",
+        "gbk",
+        "gb18030",
+        "cp949",
+        "cp932",
+        "shift_jis",
+        "big5",
+        "euc_jp",
+        "cp1250",
+        "cp1251",
+        "cp1256",
+        "cp1257",
+    ),
+    *(
+        "koi8-r",
+        "koi8-u",
+        "cp850",
+        "cp852",
+        "cp866",
+        "iso8859-2",
+        "iso8859-7",
+        "iso8859-8",
+        "iso8859-9",
+        "iso8859-13",
+        "tis-620",
+    ),
+)
+"""Character sets of clients, by Python's names."""
 
 
 def _mentioned(table: Table, logged: Logged) -> bool:

@@ -79,8 +79,8 @@ def words_of(text: str) -> frozenset[str]:
 
 def _tables(statement: str, database: str) -> set[Name] | None:
     verb = (re.match(r"\w+", statement) or [""])[0].upper()
-    if verb in ("CALL", "DO", "SELECT"):
-        return set()  # they write only through routines
+    if verb in ("CALL", "DO", "SELECT", "CREATE"):
+        return set()  # they write only through routines; a table that is created is a captured one by chance only
     if verb == "LOAD":
         return _loaded(sqlglot.tokenize(statement, dialect="mysql"), database)
     plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)

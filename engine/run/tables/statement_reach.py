@@ -31,7 +31,7 @@ from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import Position, current, file_number
 from engine.source.programs import Name, Programs, read_programs
 
-_DEFINES = re.compile(r"(?i)^(CREATE|ALTER|DROP|RENAME)\b(?!\s+(USER|ROLE)\b)")
+_DEFINES = re.compile(r"(?i)^(SET\s+STATEMENT|CREATE|ALTER|DROP|RENAME|TRUNCATE)\b(?!\s+(USER|ROLE)\b)")
 _BUILDS = frozenset(("prepare", "execute", "immediate"))
 
 

@@ -77,6 +77,8 @@ class Session:
     charset: str
     mode: str
     database: str
+    digits: int
+    """`div_precision_increment`, by which the server computes generated columns."""
 
 
 class Grammar:
@@ -189,6 +191,14 @@ class Grammar:
                 "REMOVE PARTITIONING",
                 "TRUNCATE PARTITION p0",
                 "COALESCE PARTITION 1",
+                "PARTITION BY LIST (id) (PARTITION p0 VALUES IN (0, 1), PARTITION p1 VALUES IN (2, 3))",
+                "REORGANIZE PARTITION p1 INTO (PARTITION p1 VALUES IN (3))",
+                "MODIFY id INT NOT NULL AUTO_INCREMENT",
+                "MODIFY v INT UNSIGNED ZEROFILL",
+                "MODIFY v INT DEFAULT 9",
+                "MODIFY f DOUBLE(22,0)",
+                "ALTER v SET DEFAULT 9",
+                "CHARSET latin1",
                 "ORDER BY id",
                 f"RENAME TO {self._table_name()}",
                 "ALGORITHM = COPY",

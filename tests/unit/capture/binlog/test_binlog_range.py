@@ -136,7 +136,6 @@ ALTERS = [
     "-- why\nTRUNCATE orders",
     "/*!50000 TRUNCATE orders */",
     "SET STATEMENT max_statement_time = 9 FOR TRUNCATE TABLE orders",
-    "ANALYZE FORMAT=JSON DELETE FROM orders",
     "CREATE OR REPLACE TABLE orders (id INT)",
     "DROP DATABASE shop",
     "REPAIR TABLE orders",
