@@ -20,7 +20,7 @@ class Action:
     """One action.
 
     add, drop, change    a column
-    structure            it may change the key, an index, or the engine
+    structure            it may change the key, an index, a foreign key, or the engine
     option               nothing that a reader of the table sees
     """
 
@@ -229,6 +229,7 @@ def _constraint(reader: Reader) -> Action | None:
     """An index, a key or a check; None if a column comes next."""
     structure, primary = False, False
     if reader.accept("FOREIGN"):
+        structure = True
         _foreign_key(reader)
     elif reader.accept("CHECK"):
         reader.parentheses()
@@ -318,7 +319,7 @@ def _drop(reader: Reader) -> list[Action]:
         reader.require("KEY")
         reader.accept_if_exists()
         reader.identifier()
-        return [Action("option")]
+        return [Action("structure")]
     if reader.accept("CHECK"):
         reader.identifier()
         return [Action("option")]
