@@ -291,6 +291,22 @@ class Spec(Section):
                 merged |= {name: getattr(rules, name) for name in rules.model_fields_set}
         return ProjectionRules(**merged)
 
+    def parallel_readers(self) -> int:
+        """How many readers may run at the same time, each with a connection. Of a cluster, only `snapshot.readers` is known."""
+        local = re.fullmatch(r"local(?:\[(\*|\d+)[^\]]*\])?", self.spark.master)
+        if local is None:
+            return self.snapshot.readers or 1
+        return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
+
+    def table_rules(self) -> dict[str, tuple[str, ...]]:
+        """By setting, its globs of tables. Globs of `tables` are not among them: one that matches nothing is an error."""
+        return {
+            "snapshot.tables": tuple(self.snapshot.tables),
+            "snapshot.priority": self.snapshot.priority,
+            "snapshot.chunk_key": tuple(self.snapshot.chunk_key),
+            "sink.tables": tuple(self.sink.tables),
+        }
+
     def first_server_id(self) -> int:
         """The first of the 4096 server ids that the pipeline's binlog connections use."""
         digest = int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:4], "big")

@@ -40,7 +40,9 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     spec, directory = opened(spec_file)
     members, removed = members_in(directory)
     endpoint, reads = endpoint_of(spec.source), partial(as_read, spec)
-    result = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members)
+    result = run_preflight(
+        endpoint, spec.source, spec.first_server_id(), reads, members, spec.table_rules(), spec.parallel_readers()
+    )
     check_spec(spec, result.tables, removed)
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])

@@ -362,8 +362,9 @@ class _Run:
                 self._control.carried_out(change, {})
 
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
-        first, members = self._spec.first_server_id(), members_of(state)
-        return run_preflight(endpoint, self._spec.source, first, partial(as_read, self._spec), members)
+        spec, members = self._spec, members_of(state)
+        reads, rules, readers = partial(as_read, spec), spec.table_rules(), spec.parallel_readers()
+        return run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members, rules, readers)
 
     def _start_spark(self) -> Any:
         from engine.spark.session import open_session

@@ -4,20 +4,21 @@ A list of small checks. All of them run. Each states what was expected, what was
 it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.errors import BinlogOffError, PreflightError, SourceLostError, TableStoppedError, TidemarkError
-from engine.globs import matches
 from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
+from engine.source.connection_limits import connection_limits
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
+from engine.source.named_tables import unmatched_exclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.watermarks import watermark_class
@@ -133,10 +134,13 @@ def run_preflight(
     first_server_id: int,
     as_read: Callable[[Table], Table] = lambda table: table,
     members: Membership = BY_GLOBS,
+    rules: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    readers: int = 1,
 ) -> Preflight:
     """Run all checks. as_read: marks a table's columns that are never read (`run.tables.projection_rules`).
 
-    members: exceptions from the globs.
+    members: exceptions from the globs. rules: by setting, its globs of tables.
+    readers: how many run at the same time.
 
     Raises PreflightError if the login is refused, TransientError if nobody answers, SpecError if there are no tables.
     """
@@ -144,8 +148,11 @@ def run_preflight(
     try:
         context = _context(connection, endpoint, source, first_server_id)
         checks = [check(context) for check in (*_SERVER_CHECKS, _uncaptured)]
-        checks += exclusions(source.tables, list_tables(connection))
+        checks += [Check(*finding) for finding in connection_limits(connection, endpoint.user, readers)]
+        visible = list_tables(connection)
+        checks += [Check(*finding) for finding in unmatched_exclusions(source.tables, visible)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
+        checks += [Check(*finding) for finding in unmatched_rules(rules, [(t.database, t.name) for t in tables])]
         for table in tables:
             checks += table_checks(as_read(table))
         shown = [(table.database, table.name) for table in tables if not table.remedy]
@@ -275,22 +282,6 @@ def _uncaptured(context: Context) -> Check:
     actual = ", ".join(f"{name} ({kind.lower()})" for name, kind in others.items()) or "none"
     fix = "Exclude them in source.tables: " + ", ".join(f'"!{name}"' for name in others) if others else ""
     return Check("not captured", "warn" if others else "ok", "none", actual, why, fix)
-
-
-def exclusions(globs: Sequence[str], tables: Sequence[tuple[str, str]]) -> list[Check]:
-    """A warning for each glob that excludes nothing, with the nearest name. tables: all that the user may see."""
-    names = {f"{database}.{table}".casefold(): f"{database}.{table}" for database, table in tables}
-    found = []
-    for glob in (glob.removeprefix("!") for glob in globs if glob.startswith("!")):
-        if any(matches(glob, database, table) for database, table in tables):
-            continue
-        folded = [n for n in tables if matches(glob.casefold(), n[0].casefold(), n[1].casefold())]
-        near = [".".join(name) for name in folded[:1]]
-        near = near or [names[name] for name in difflib.get_close_matches(glob.casefold(), names, 1)]
-        why = "Tables that it was meant to exclude would be captured. Globs must have the case of the names in the catalog."
-        fix = f"The nearest table is {near[0]}." if near else "Remove it, or keep it for tables to come."
-        found.append(Check(f"exclusion !{glob}", "warn", "matches a table", "matches none", why, fix))
-    return found
 
 
 def _hidden_changes(context: Context, tables: Sequence[Table], unlogged: Mapping[str, tuple[str, ...]]) -> list[Check]:

@@ -8,7 +8,7 @@ from engine.errors import PreflightError, SourceAwayError, TidemarkError
 from engine.settings import Source
 from engine.source import preflight
 from engine.source.connect import Endpoint, Server
-from engine.source.preflight import Check, Context, exclusions
+from engine.source.preflight import Check, Context
 
 MARIADB = Server("mariadb", (10, 11, 6), "10.11.6-MariaDB", "mariadb-server-id-1")
 REFUSED = PreflightError("The statement SHOW SLAVE HOSTS failed: Access denied (error 1227).")
@@ -51,18 +51,3 @@ def test_a_replica_that_is_shown_must_not_have_one_of_the_ids(
 def test_a_source_that_goes_away_is_no_green_check(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only a refusal is harmless."""
     assert checked(monkeypatch, SourceAwayError("gone")).outcome == "warn"
-
-
-def test_an_exclusion_of_nothing_is_named() -> None:
-    """With the nearest name: with lower_case_table_names = 1, a glob in another case excludes nothing."""
-    tables = [("shop", "orders"), ("shop", "audit_log")]
-    assert not exclusions(["shop.*", "!shop.audit_*"], tables)
-    (wrong,) = exclusions(["shop.*", "!Shop.Audit_*"], tables)
-    assert (wrong.name, wrong.outcome, wrong.fix) == (
-        "exclusion !Shop.Audit_*",
-        "warn",
-        "The nearest table is shop.audit_log.",
-    )
-    (typo,) = exclusions(["shop.*", "!shop.audit_lgo"], tables)
-    assert typo.fix == "The nearest table is shop.audit_log."
-    assert not exclusions(["Nothing.*"], tables)

@@ -1,0 +1,56 @@
+"""Globs of a spec that match no table, with the nearest name. Pure.
+
+Globs have the case of the names in the catalog, whatever `lower_case_table_names` is. With 1 a server keeps all names in lower
+case, so `!Shop.Audit_*` excludes nothing there: a table that someone meant to exclude would be captured. Such a glob is an error.
+"""
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from engine.globs import matches
+
+Name = tuple[str, str]
+Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
+"""Name, outcome, what was expected, what was found, why it matters, and the fix."""
+
+
+def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
+    """An error for each exclusion that would match in another case, and a warning for each other one that matches nothing.
+
+    tables: all that the user may see.
+    """
+    found: list[Finding] = []
+    for glob in (glob.removeprefix("!") for glob in globs if glob.startswith("!")):
+        if any(matches(glob, *name) for name in tables):
+            continue
+        near, in_other_case = _nearest(glob, tables)
+        why = "Tables that it was meant to exclude would be captured. Globs have the case of the names in the catalog."
+        fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
+        outcome: Literal["warn", "fail"] = "fail" if in_other_case else "warn"
+        found.append((f"exclusion !{glob}", outcome, "matches a table", "matches none", why, fix))
+    return found
+
+
+def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[Name]) -> list[Finding]:
+    """A warning for each glob of a setting that matches no captured table."""
+    found: list[Finding] = []
+    for setting, globs in rules.items():
+        for glob in globs:
+            if any(matches(glob, *name) for name in tables):
+                continue
+            near, _ = _nearest(glob, tables)
+            why = "The setting applies to no captured table. Globs have the case of the names in the catalog."
+            fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
+            found.append((f"{setting} {glob}", "warn", "matches a captured table", "matches none", why, fix))
+    return found
+
+
+def _nearest(glob: str, tables: Sequence[Name]) -> tuple[str, bool]:
+    """The nearest table, empty if none is near, and whether the glob matches it in another case."""
+    folded = [".".join(name) for name in tables if matches(glob.casefold(), name[0].casefold(), name[1].casefold())]
+    if folded:
+        return folded[0], True
+    names = {".".join(name).casefold(): ".".join(name) for name in tables}
+    near = difflib.get_close_matches(glob.casefold(), names, 1)
+    return (names[near[0]] if near else ""), False
