@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 from engine.durable import make_folders, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
+ROW_GROUP_BYTES = 64 << 20
+"""Rows are wide or narrow: a row group is written when it has so many rows or so many bytes in memory."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +57,19 @@ class FileWriter:
         self._high: dict[str, int] = {}
         self._writer: pq.ParquetWriter | None = None
         self._pending: list[pa.Table] = []
-        self._pending_rows = self._rows = 0
+        self._pending_rows = self._pending_bytes = self._rows = 0
 
     def write(self, rows: pa.Table) -> None:
         """Append rows. They are written one row group at a time."""
         self._pending.append(rows)
         self._pending_rows += rows.num_rows
-        if self._pending_rows >= ROW_GROUP_ROWS:
+        self._pending_bytes += rows.nbytes
+        if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         rows = pa.concat_tables(self._pending)
-        self._pending, self._pending_rows = [], 0
+        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if not rows.num_rows:
             return
         if self._writer is None:

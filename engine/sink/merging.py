@@ -41,13 +41,14 @@ from engine.destination.deletion_vectors import Descriptor, positions, read_vect
 from engine.sink.delta_actions import StoredFile
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import LEAST_ROWS, KeyIndex
-from engine.sink.newest import BATCH_ROWS, Newest, comparable, newest_images, opened
+from engine.sink.newest import BATCH_ROWS, Newest, batch_rows, comparable, newest_images, opened
 from engine.sink.optimize import COPIED, MOST_BYTES
 
 SMALL_BYTES = 4 << 20
 """Copy on write: smaller touched files are rewritten together with others."""
 _MIN_ROWS, _MAX_ROWS = 10_000, 1_000_000
-_SORTED_ROWS = 500_000
+_SORTED_ROWS, _SORTED_BYTES = 500_000, 64 << 20
+"""Rows sorted at once. (Arrow's texts have offsets of 32 bits, so more than 2 GiB could not be sorted.)"""
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
 Mask = npt.NDArray[np.bool_]
@@ -272,7 +273,7 @@ class MirrorFiles:
         """The rows of a file that are neither in the mask nor deleted."""
         begin, stay = 0, ~mask & self._live(name)
         with opened(self.folder / name) as file:
-            for batch in file.iter_batches(BATCH_ROWS):
+            for batch in file.iter_batches(batch_rows(file)):
                 stays = stay[begin : begin + batch.num_rows]
                 begin += batch.num_rows
                 if stays.any():
@@ -286,7 +287,7 @@ class MirrorFiles:
             begin = 0
             with opened(path) as file:
                 columns = [name for name in published.names if name in file.schema_arrow.names]
-                for batch in file.iter_batches(BATCH_ROWS, columns=columns) if len(chosen) else ():
+                for batch in file.iter_batches(batch_rows(file), columns=columns) if len(chosen) else ():
                     end = begin + batch.num_rows
                     here = chosen[np.searchsorted(chosen, begin) : np.searchsorted(chosen, end)] - begin
                     begin = end
@@ -296,13 +297,13 @@ class MirrorFiles:
 
     def _ordered(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
         """The rows ordered by key, a bounded number at a time."""
-        collected, rows = list[pa.Table](), 0
+        collected, rows, size = list[pa.Table](), 0, 0
         for part in parts:
             collected.append(part)
-            rows += part.num_rows
-            if rows >= _SORTED_ROWS:
+            rows, size = rows + part.num_rows, size + part.nbytes
+            if rows >= _SORTED_ROWS or size >= _SORTED_BYTES:
                 yield from self._sorted(collected)
-                rows = 0
+                rows, size = 0, 0
         if collected:
             yield from self._sorted(collected)
 

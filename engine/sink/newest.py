@@ -22,6 +22,7 @@ from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import Codes, codes_of
 
 BATCH_ROWS = 64 << 10
+BATCH_BYTES = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,15 @@ def comparable(keys: pa.Table) -> pa.Table:
         if pa.types.is_floating(column.type):
             keys = keys.set_column(n, keys.field(n), pc.add(column, 0.0))
     return keys
+
+
+def batch_rows(file: pq.ParquetFile) -> int:
+    """How many rows of a file to read at once, so that a batch has a bounded size however wide its rows are."""
+    groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
+    widest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1.0)
+    # Equal texts are stored once, so a row may be wider than that. A row group has a bounded size (`capture.files`).
+    most = max((group.num_rows for group in groups), default=1)
+    return max(min(BATCH_ROWS, most, int(BATCH_BYTES / max(widest, 1.0))), 1)
 
 
 def opened(path: Path) -> pq.ParquetFile:

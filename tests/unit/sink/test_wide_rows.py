@@ -1,0 +1,49 @@
+"""Rows of a megabyte: writers and merges have bounds in bytes, not only in rows."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import ROW_GROUP_BYTES, FileWriter
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column, Table
+from engine.sink.evolution import mirror_schema
+from engine.sink.merging import MirrorFiles
+from tests.support.depth import depth
+
+MIB = 1 << 20
+ROWS = depth(100, 3_072)
+"""In a soak test, more than 2 GiB: Arrow's texts have offsets of 32 bits."""
+TABLE = Table("d", "t", (Column("id", "bigint"), Column("v", "longtext", charset="utf8mb4")), ("id",))
+CHANCE = np.random.default_rng(1)
+
+
+def changes(first: int, count: int) -> pa.Table:
+    """Rows of a change log, of a megabyte each."""
+    texts = [CHANCE.bytes(MIB // 2).hex() for _ in range(count)]
+    numbers, schema = range(first, first + count), log_schema(arrow_schema(TABLE))
+    kinds, seqs = pa.array(["+I"] * count), pa.array(numbers, pa.int64())
+    known = {"id": pa.array(numbers, pa.int64()), "v": pa.array(texts), "_tm_kind": kinds, "_tm_seq": seqs}
+    return pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema)
+
+
+@pytest.mark.parametrize("on_read", [False, True])
+def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tmp_path: Path, on_read: bool) -> None:
+    """However many there are: a row group, a batch and what is sorted at once have a size in bytes."""
+    with FileWriter(tmp_path, "changes", log_schema(arrow_schema(TABLE)), ("id", "_tm_seq")) as writer:
+        for first in range(0, ROWS, 8):
+            writer.write(changes(first, min(8, ROWS - first)))
+        (log,) = writer.close()
+    groups = pq.ParquetFile(tmp_path / log.name).metadata
+    most = max(groups.row_group(n).num_rows for n in range(groups.num_row_groups))
+    assert most * MIB <= ROW_GROUP_BYTES + 8 * MIB
+    files = MirrorFiles(tmp_path, mirror_schema(TABLE), TABLE, [], on_read)
+    assert files.merge([tmp_path / log.name]) == ROWS
+    found = [pq.ParquetFile(tmp_path / file.name) for file in files.added]
+    assert sum(file.metadata.num_rows for file in found) == ROWS
+    ids = [key for file in found for key in file.read(["id"])["id"].to_pylist()]
+    assert sorted(ids) == list(range(ROWS))
