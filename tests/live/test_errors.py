@@ -23,7 +23,7 @@ _CASES = [
         2,
         "NOT_SET (source.password_env) is not set",
     ),
-    ('user = "tidemark"', 'user = "nobody"', 3, "Check source.user and the password"),
+    ('user = "tidemark"', 'user = "nobody"', 3, "Check source.user, and the password"),
     ("port = {port}", "port = 1", 1, "Check source.host and source.port"),
     ('startup = "initial"', 'startup = "newest"', 2, "not a startup mode"),
 ]
