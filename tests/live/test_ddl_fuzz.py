@@ -66,7 +66,9 @@ class World:
     """A server's captured database and another one, and a session of every character set."""
 
     def __init__(self, server: Server, database: str) -> None:
-        self.server, self.database, self.elsewhere = server, database, f"{database}_x"
+        self.server = server
+        self.database = database
+        self.elsewhere = f"{database}_x"
         self.connection: Connection = open_connection(Endpoint(server.host, server.port, "root", ""))
         self.described = describe(self.connection)
         known = {row["c"] for row in query(self.connection, _CHARSETS)}

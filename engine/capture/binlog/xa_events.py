@@ -1,6 +1,6 @@
 """XA statements in the binlog.
 
-Four of the events of an XA transaction are statements. They are told apart in bulk, because servers that use XA log thousands of
+Four of the events of an XA transaction are statements. They are distinguished in bulk, because servers that use XA log thousands of
 them each second.
 """
 

@@ -85,7 +85,10 @@ class Grammar:
     """Makes statements for one session. tables, others: names of the captured database, and of another one."""
 
     def __init__(self, rng: random.Random, session: Session, database: str, elsewhere: str) -> None:
-        self._rng, self._session, self._database, self._elsewhere = rng, session, database, elsewhere
+        self._rng = rng
+        self._session = session
+        self._database = database
+        self._elsewhere = elsewhere
 
     def statement(self) -> str:
         """One statement."""

@@ -91,7 +91,7 @@ UNWRITTEN = {
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
-    """A mirror of which deletion vectors delete some rows, so that DuckDB reads its files itself."""
+    """A mirror with rows deleted by vectors, so that DuckDB reads its files itself."""
     made, chance = Lake(tmp_path_factory.mktemp("lake"), "merge_on_read"), random.Random(4)
     made.copy(dict.fromkeys(range(200), 1))
     made.change(made.random_changes(chance, 50, list(range(200))))

@@ -12,7 +12,7 @@ from tests.unit.sink.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story
 AFTER = "9999"
 
 
-def told(world: World) -> World:
+def changed_world(world: World) -> World:
     """A table that was copied and has changed since."""
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
@@ -31,7 +31,7 @@ def state_of(records: list[EpochRecord]) -> State:
 
 def test_a_destination_that_has_everything_lacks_nothing(tmp_path: Path) -> None:
     """Although the ledger does not know yet that it has it."""
-    world = told(World(tmp_path, "merge_on_read"))
+    world = changed_world(World(tmp_path, "merge_on_read"))
     publish_story(world, tmp_path, ())
     state = state_of(world.records)
     assert not state.tables["d.t"].applied
@@ -40,7 +40,7 @@ def test_a_destination_that_has_everything_lacks_nothing(tmp_path: Path) -> None
 
 def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) -> None:
     """From its commit on. One that stopped has said so already; one that is being copied may lack rows."""
-    world = told(World(tmp_path, "merge_on_read"))
+    world = changed_world(World(tmp_path, "merge_on_read"))
     publish_story(world, tmp_path, ())
     world.epoch(changes=world.changes(OLD, [("+I", 4, 4)]))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
@@ -55,7 +55,7 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
 
 def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
     """The chunks of a resnapshot replace the mirror with the last one."""
-    world = told(World(tmp_path, "merge_on_read"))
+    world = changed_world(World(tmp_path, "merge_on_read"))
     publish_story(world, tmp_path, ())
     world.epoch(resnapshot=switch(OLD, OLD))
     half = state_of(world.records)
@@ -67,7 +67,7 @@ def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
 
 def test_a_resnapshot_that_is_due_counts_from_its_decision(tmp_path: Path) -> None:
     """Whatever the destination has."""
-    world = told(World(tmp_path, "merge_on_read"))
+    world = changed_world(World(tmp_path, "merge_on_read"))
     publish_story(world, tmp_path, ())
     due: Due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
     world.epoch(due=due)

@@ -132,7 +132,7 @@ def test_a_dropped_database_takes_its_tables_with_it() -> None:
         assert effect(statement).databases == ("d",)
 
 
-def test_a_write_is_told_from_a_definition() -> None:
+def test_a_write_is_no_definition() -> None:
     """What it reaches is found elsewhere (`capture.binlog.written_tables`)."""
     for statement in (
         "INSERT INTO t VALUES (1)",
