@@ -42,7 +42,7 @@ from tests.support.depth import on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 
 ROWS = 1000
-TIMEOUT_S = 120.0
+TIMEOUT_S = 400.0
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")
