@@ -1,4 +1,4 @@
-"""A column's definition in an ALTER TABLE: what of it may give rows a value, and where the column is placed."""
+"""A column's definition in an ALTER TABLE: whether it may give rows a value, and where the column is placed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

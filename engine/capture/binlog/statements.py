@@ -113,6 +113,8 @@ def _otherwise(statement: str, found: tuple[Token, ...], effect: Effect, *, mari
 
     A prepared statement, and one in a procedure, was read by the modes at that time.
     """
+    if effect.kind == "writes" or not ('"' in statement or "\\" in statement):
+        return False  # only these two characters are read by the modes
     for modes in _all_modes(mariadb=mariadb):
         try:
             other = tokens(statement, modes)
