@@ -26,7 +26,10 @@ from engine.source.watermarks import watermark_class
 Outcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
 _OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
-_AGED_FIX = "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or GRANT BACKUP_ADMIN ON *.* TO the user;"
+_AGED_FIX = (
+    "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or both GRANT BACKUP_ADMIN ON *.* TO the user; "
+    "and SET GLOBAL binlog_order_commits = ON;"
+)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,10 @@ classes, best first:
                  contained set says nothing about them. While it is ON, no such transaction is being committed: the server
                  refuses to set it ON before the last one is visible (ER_CANT_SET_GTID_MODE, MySQL manual, "Changing the
                  GTID mode online"). So if the set is contained, and the mode is ON afterwards, all of it is visible.
-    log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`, read under the same locks.
+    log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`. The server takes it under the lock under
+                 which it commits groups of transactions, in the order of the log. With `binlog_order_commits=OFF`, each session
+                 commits for itself after the lock: in 7 of 1 200 checks with 12 XA sessions, it covered a commit that the
+                 read did not show. So each low watermark asks for the variable, and from the first OFF on they are `aged`.
     aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so.
 
 **XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves the snapshot's
@@ -44,8 +47,8 @@ opened afterwards.
        visible too. So min(L, P) is a low watermark, and the backfill from there to P makes the chunk exact at P.
 
 What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait of
-semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after both, and
-`log_status` waits for both. On MariaDB, P moves under the commit lock after both.
+semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after all of them.
+`log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both.
 """
 
 import json
@@ -65,7 +68,7 @@ Step = Callable[[str], None]
 """A hook, called with before_low, after_low, before_high and after_high. Tests write to the source in it."""
 
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
-_LOG_STATUS = "SELECT LOCAL AS log FROM performance_schema.log_status"
+_LOG_STATUS = "SELECT LOCAL AS log, @@global.binlog_order_commits AS ordered FROM performance_schema.log_status"
 _SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled, @@global.gtid_mode AS mode"
 _XA_COMMITS = "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'"
 _XA_PREPARED = "XA RECOVER"
@@ -106,10 +109,12 @@ def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
     if server.flavor == "mysql" and query(connection, "SELECT @@gtid_mode AS mode")[0]["mode"] == "ON":
         return "gtid"
     try:
-        query(connection, _LOG_STATUS)
+        proved = bool(query(connection, _LOG_STATUS)[0]["ordered"])
     except TidemarkError:
-        return "snapshot" if query(connection, _SNAPSHOT_STATUS) else "aged"
-    return "log_status"
+        proved = False
+    if proved:
+        return "log_status"
+    return "snapshot" if query(connection, _SNAPSHOT_STATUS) else "aged"
 
 
 def server_time_s(connection: Connection) -> float:
@@ -139,6 +144,7 @@ class Watermarks:
     """Takes the watermarks of one reader's chunks, one after the other, on one connection.
 
     `offer` adds candidates (classes gtid and aged). In class snapshot, a transaction is open between `low` and `release`.
+    `kind`: the class; log_status becomes aged when the server stops committing in the order of the log.
     `places`: of the XA transactions that were prepared last before the low watermark.
     """
 
@@ -224,13 +230,17 @@ class Watermarks:
         return found
 
     def _log_status(self) -> Position:
-        log = json.loads(query(self._connection, _LOG_STATUS)[0]["log"])
+        (row,) = query(self._connection, _LOG_STATUS)
+        log = json.loads(row["log"])
         position = Position(log["binary_log_file"], int(log["binary_log_position"]))
+        if not row["ordered"]:
+            self.kind = "aged"
+            self.offer(Candidate(position, server_time_s(self._connection)))
+            return self._aged()
         newest = self._candidates[-1] if self._candidates else None
         if newest is not None and newest.places != XaPlaces() and newest.position.order <= position.order:
-            self.places = (
-                newest.places
-            )  # an earlier position is right too, and there it is known where to find the rows
+            # An earlier position is right too, and there it is known where to find the rows.
+            self.places = newest.places
             return newest.position
         return position
 

@@ -117,7 +117,8 @@ def _lost(
         of_writer, newest = order[writer == w], np.concatenate([[0], number[writer == w]])
         shown = np.array([row[w] for _, row, _ in taken])
         lost |= newest[np.searchsorted(of_writer, lows, side="right")] > shown
-        assert (shown <= newest[np.searchsorted(of_writer, highs, side="right")]).all()
+        before_high = np.searchsorted(of_writer, highs, side="right")
+        assert (shown <= newest[before_high])[before_high > 0].all()  # its rows from before `begin` are not in the range
     return int(lost.sum())
 
 
@@ -169,7 +170,8 @@ def test_ours_lose_none(
 ) -> None:
     """In thousands of checks under tight insert loops, no class of low watermark covers a commit that the read misses.
 
-    Nor in XA transactions, whose commits MariaDB logs long before they are visible, or with commits in any order.
+    Nor in XA transactions, whose commits MariaDB logs long before they are visible, or with commits in any order. (There,
+    log_status itself loses one row in 200 checks.)
     """
     server = server_with(flavor, **options)
     create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", *grants])
@@ -181,7 +183,9 @@ def test_ours_lose_none(
     def low(connection: Any) -> Position:
         if not held:
             described = describe(connection)
-            assert watermark_class(connection, described) == kind
+            # Its commits are in any order, so the class is not proved. The reader began when they were not.
+            unproved = kind == "log_status" and options != LOG_STATUS[0]
+            assert watermark_class(connection, described) == ("aged" if unproved else kind)
             held.append(Watermarks(connection, described, kind, 1.0, XaVisibility(endpoint, 79_000)))
             if kind == "gtid":
                 readers.append(_BinlogReader(endpoint, connection))
