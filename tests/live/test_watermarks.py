@@ -118,7 +118,9 @@ def _lost(
         shown = np.array([row[w] for _, row, _ in taken])
         lost |= newest[np.searchsorted(of_writer, lows, side="right")] > shown
         before_high = np.searchsorted(of_writer, highs, side="right")
-        assert (shown <= newest[before_high])[before_high > 0].all()  # its rows from before `begin` are not in the range
+        assert (shown <= newest[before_high])[
+            before_high > 0
+        ].all()  # its rows from before `begin` are not in the range
     return int(lost.sum())
 
 

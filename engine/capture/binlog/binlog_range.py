@@ -17,9 +17,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from engine.capture.binlog.event_statistics import EventStatistics
+from engine.capture.binlog.judged import Judged
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import Alteration, Logged, concerned, meaningful, without_values
-from engine.capture.binlog.transaction_outcomes import Judged, Log, TransactionOutcomes
+from engine.capture.binlog.transaction_outcomes import Log, TransactionOutcomes
 from engine.capture.binlog.transactions import Facts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
 from engine.decode.arrow_schema import image_schema
@@ -202,16 +203,17 @@ class BinlogRange:
     def _captured_ids(self, run: EventBatch) -> npt.NDArray[np.uint64]:
         """The table ids of the captured tables that a run names."""
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)
-        ids, first = np.unique(words(run.buffer)[run.headers.body[events]] & _TABLE_ID, return_index=True)
-        maps = [read_table_map(run.body(n), mariadb=self._mariadb) for n in events[first].tolist()]
-        return np.asarray(ids[np.array([(m.database, m.table) in self._tables for m in maps], bool)], np.uint64)
+        ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
+        first = {i: int(events[int(np.argmax(ids == np.uint64(i)))]) for i in _distinct(ids)}
+        maps = {i: read_table_map(run.body(n), mariadb=self._mariadb) for i, n in first.items()}
+        return np.array([i for i, m in maps.items() if (m.database, m.table) in self._tables], np.uint64)
 
     def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # a restarted server numbers its tables from the beginning
-        for part in self._parts(run):
+        for part, speaks in self._parts(run):
             if self.altered is None:
-                altered = self._statements(part)
+                altered = self._statements(part) if speaks else None
             else:
                 altered = -1
                 if self.altered.written is not None:  # its transaction may contain more writes
@@ -248,16 +250,19 @@ class BinlogRange:
         n = int(begins[-1])
         return Position(run.file, int(run.offset[n - 1])) if n else self._read_through
 
-    def _parts(self, run: EventBatch) -> Iterator[EventBatch]:
-        """Split the run before each transaction with a meaningful statement, so that everything before it is published."""
+    def _parts(self, run: EventBatch) -> Iterator[tuple[EventBatch, bool]]:
+        """Split the run before each transaction with a meaningful statement, so that everything before it is published.
+
+        Also yields for each part whether it may contain one.
+        """
+        statements = [one.event for one in meaningful(run, mariadb=self._mariadb)]
+        if not statements:
+            yield run, False
+            return
         begins = np.flatnonzero(among(run.headers.kind, BEGINS))
-        splits = {
-            int(begins[begins < n][-1])
-            for n in (one.event for one in meaningful(run, mariadb=self._mariadb))
-            if (begins < n).any()
-        }
+        splits = {int(begins[begins < n][-1]) for n in statements if (begins < n).any()}
         for begin, end in pairwise([0, *sorted(splits - {0}), len(run.headers)]):
-            yield run.slice(begin, end)
+            yield run.slice(begin, end), True
 
     def _learn_tables(self, run: EventBatch) -> None:
         events = np.flatnonzero(run.headers.kind == Kind.TABLE_MAP)

@@ -1,11 +1,12 @@
 """The row events of prepared XA transactions, kept from the first reading until the transaction is decided.
 
 Servers log the rows of an XA transaction at its PREPARE, and they count at its COMMIT. To read them there again would take a dump
-for each transaction. So their table maps and row events are kept: in memory up to a limit, then in a temporary file, up to another
-one. What is not kept (a transaction that a block of the dump did not contain whole, or one beyond the limits) is read again.
+for each transaction. Most are committed in the block of the dump that prepares them: their row events only change places in it
+(`rearranged`). The table maps and row events of the others are kept: in memory up to a limit, then in a temporary file, up to
+another one. What is not kept (a transaction too large to be held back, or one beyond the limits) is read again.
 
-At its COMMIT, a transaction's events are spliced into the run behind the COMMIT, with its position. That holds within one binlog
-file: a server that restarts numbers its tables from the beginning.
+At its COMMIT, a transaction's events follow the COMMIT, with its position. That holds within one binlog file: a server that
+restarts numbers its tables from the beginning.
 """
 
 import pickle
@@ -18,7 +19,7 @@ from typing import IO
 import numpy as np
 
 from engine.decode.binlog_events import HEADER, Headers
-from engine.decode.framing import PADDING, Offsets
+from engine.decode.framing import PADDING, Bytes, Offsets
 from engine.decode.stream import EventBatch
 
 MOST_MEMORY = 64 << 20
@@ -144,25 +145,58 @@ def compacted(run: EventBatch, chosen: Offsets) -> EventBatch:
     return EventBatch(buffer, headers, run.file, run.offset[chosen])
 
 
-def spliced(run: EventBatch, splices: Sequence[tuple[int, Kept]]) -> EventBatch:
-    """The run with kept events behind some of its events: behind so many events each, in order, with the position there."""
-    low = max(int(run.headers.body.min()) - HEADER - 1, 0)
-    high = min(int(run.headers.end.max()) + _TAIL, len(run.buffer))
-    buffers, headers = [run.buffer[low:high]], [run.headers.moved(-low)]
-    base, count = {}, {}
-    size, events = high - low, len(run.headers)
-    for _, kept in splices:
-        if id(kept.run) not in base:
-            base[id(kept.run)], count[id(kept.run)] = size, events
-            buffers.append(kept.run.buffer)
-            headers.append(kept.run.headers.moved(size))
-            size, events = size + len(kept.run.buffer), events + len(kept.run.headers)
-    order, offsets, at = [], [], 0
-    for behind, kept in splices:
-        order += [np.arange(at, behind), count[id(kept.run)] + np.arange(kept.begin, kept.end)]
-        offsets += [run.offset[at:behind], np.full(kept.end - kept.begin, run.offset[behind - 1])]
-        at = behind
-    order.append(np.arange(at, len(run.headers)))
-    offsets.append(run.offset[at:])
+def rearranged(
+    run: EventBatch, stay: Offsets, moved: Offsets, behind: Offsets, kept: Sequence[tuple[int, Kept]]
+) -> EventBatch:
+    """The events `stay` of a run, with `moved` ones behind others (`behind`, for each), and kept ones behind others.
+
+    All are indices in the run. What moves gets the position of the event that it follows.
+    """
+    if not len(moved) and not kept:
+        whole = len(stay) == len(run.headers)
+        return run if whole else replace(run, headers=run.headers.take(stay), offset=run.offset[stay])
+    index, after = np.concatenate([stay, moved]), np.concatenate([stay, behind])
+    buffer, headers = run.buffer, run.headers
+    if kept:
+        buffer, headers, added = _joined(replace(run, headers=headers.take(index)), [one for _, one in kept])
+        index = np.arange(len(headers))
+        after = np.concatenate([after, np.array([at for at, _ in kept], np.int64)[added]])
+    follows = 2 * after
+    follows[len(stay) :] += 1
+    order = np.argsort(follows, kind="stable")
+    return EventBatch(buffer, headers.take(index[order]), run.file, run.offset[after[order]])
+
+
+def _joined(run: EventBatch, kept: Sequence[Kept]) -> tuple[Bytes, Headers, Offsets]:
+    """The run and kept events behind it: the buffer, the headers, and for each kept event, which of `kept` it belongs to."""
+    low, high = bounds(run)
+    buffers, headers, owner = [run.buffer[low:high]], [run.headers.moved(-low)], list[Offsets]()
+    size, groups = high - low, dict[int, list[int]]()
+    for n, one in enumerate(kept):
+        groups.setdefault(id(one.run), []).append(n)
+    for numbers in groups.values():
+        ranges = [np.arange(kept[n].begin, kept[n].end) for n in numbers]
+        part = compacted(kept[numbers[0]].run, np.concatenate(ranges))
+        buffers.append(part.buffer)
+        headers.append(part.headers.moved(size))
+        owner.append(np.repeat(numbers, [len(one) for one in ranges]))
+        size += len(part.buffer)
     buffer = np.concatenate([*buffers, np.zeros(PADDING, np.uint8)])
-    return EventBatch(buffer, Headers.joined(headers).take(np.concatenate(order)), run.file, np.concatenate(offsets))
+    return buffer, Headers.joined(headers), np.concatenate(owner)
+
+
+def bounds(run: EventBatch) -> tuple[int, int]:
+    """Where the run's bytes begin and end in its buffer, with checksums."""
+    return max(int(run.headers.body.min()) - HEADER - 1, 0), min(int(run.headers.end.max()) + _TAIL, len(run.buffer))
+
+
+def joined(runs: Sequence[EventBatch]) -> EventBatch:
+    """Several runs of one file as one, in a buffer of its own."""
+    buffers, headers, size = [], [], 0
+    for run in runs:
+        low, high = bounds(run)
+        buffers.append(run.buffer[low:high])
+        headers.append(run.headers.moved(size - low))
+        size += high - low
+    buffer = np.concatenate([*buffers, np.zeros(PADDING, np.uint8)])
+    return EventBatch(buffer, Headers.joined(headers), runs[0].file, np.concatenate([run.offset for run in runs]))

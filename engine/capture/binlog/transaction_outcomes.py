@@ -20,33 +20,31 @@ have to be revoked, and memory is bounded.
 """
 
 import re
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from engine.capture.binlog.earlier_transactions import EarlierTransactions, purged
-from engine.capture.binlog.prepared_rows import NOTHING, Kept, PreparedRows, compacted, spliced
-from engine.capture.binlog.xa_events import decision, opens_or_ends
-from engine.decode.binlog_events import BEGINS, HEADER, ROWS, Kind, among, read_xa_prepare
-from engine.decode.framing import PADDING, words
+from engine.capture.binlog.judged import Judged, JudgedRun, Masks, Moves, inside, none_within, of_tables, ranges
+from engine.capture.binlog.prepared_rows import NOTHING, Kept, PreparedRows, bounds, compacted, joined
+from engine.capture.binlog.xa_decisions import EARLIER, Spans, XaDecisions, nothing_decided
+from engine.capture.binlog.xa_events import PREPARE, XaEvents, xa_events
+from engine.decode.binlog_events import BEGINS, ROWS, Kind, among
+from engine.decode.framing import Offsets, words
 from engine.decode.query_event import read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.errors import SourceLostError
 from engine.source.positions import FIRST_OFFSET, Position, file_number
-from engine.source.xa_places import MOST_RECENT, Prepared, XaPlaces, Xid
+from engine.source.xa_places import Prepared, XaPlaces, Xid
 
 MOST = 16 << 20
 """Bytes of an open transaction that are held back; beyond them the log is read ahead."""
-_TABLE_ID = np.uint64((1 << 48) - 1)
 _BEGIN, _COMMIT = (np.uint64(int.from_bytes(b"\0" + word, "little")) for word in (b"BEGIN", b"COMMIT"))
-_CHECKSUM = 4
-_XA_PREPARE = int(Kind.XA_PREPARE)  # an enum's attribute is slow, and this is looked at for each XA transaction
-_PREPARED, _UNDONE, _DOUBTFUL = "prepared", "undone", "doubtful"
+_UNDONE, _DOUBTFUL = "undone", "doubtful"
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*;?\s*$", re.DOTALL)
 _ROLLBACK = re.compile(
     r"(?i)ROLLBACK(?:\s+WORK)?(?:\s+TO(?:\s+SAVEPOINT)?\s+(.*?))?\s*(?:/\*.*\*/)?\s*;?\s*$", re.DOTALL
@@ -61,28 +59,6 @@ class Log(Protocol):
 
     def files(self) -> Sequence[str]:
         """The binlog files, oldest first."""
-
-
-@dataclass(frozen=True)
-class _Commit:
-    """A COMMIT of an XA transaction: the event's number, the transaction, and what is known of its PREPARE in the range."""
-
-    number: int
-    xid: Xid
-    prepared: tuple[Prepared, int] | None
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A run without the rows that do not count."""
-
-    run: EventBatch
-    undone: npt.NDArray[np.uint64]
-    """Table ids of rows that were rolled back."""
-    doubtful: npt.NDArray[np.uint64]
-    """Table ids of rows for which it is unknown whether they were rolled back."""
-    committed: Prepared | None = None
-    """The XA transaction that the run's last event commits, if its rows must be read again."""
 
 
 class TransactionOutcomes:
@@ -110,11 +86,12 @@ class TransactionOutcomes:
         self._savepoints: dict[str, int] = {}
         self._shadows: dict[str, list[tuple[int, int]]] = {}
         self._dropped: list[tuple[int, int, str]] = []  # from, to, why
-        self._commits: deque[_Commit] = deque()
-        self._prepared: dict[Xid, tuple[Prepared, int]] = {}  # the place, and the number of its first event
-        self._recent: dict[Xid, Prepared] = {}
-        self._decided: set[Xid] = set()  # of those prepared before `start`
+        self._decisions = XaDecisions()
+        self._xa = nothing_decided()  # what the last recorded run says
+        self._idle = np.zeros(0, np.int64)  # its XA START and XA END
+        self._prepared = np.zeros((0, 2), np.int64)  # from, to: of transactions whose rows count later, or never
         self._rows = PreparedRows()
+        self._scans = False  # whether only the undecided transactions are wanted
         self._earlier = EarlierTransactions(start, places or XaPlaces(), self._scanned, MOST)
         self._held: list[tuple[int, EventBatch]] = []
 
@@ -131,11 +108,14 @@ class TransactionOutcomes:
         if split_at >= 0:
             yield from self._judged((*self._pop_held(), (first, run.slice(0, split_at))))
             first, run = self._begin, run.slice(split_at, len(run.headers))
-        self._bytes += _span(run)
+        low, high = bounds(run)
+        self._bytes += high - low
         if self._bytes <= MOST:
-            self._held.append((first, _copied(run)))
+            self._held.append((first, joined([run])))
             return
-        if not self._known_end and any(len(self._captured(part)) for _, part in (*self._held, (first, run))):
+        if not (self._known_end or self._scans) and any(
+            len(self._captured(part)) for _, part in (*self._held, (first, run))
+        ):
             self._look_ahead()
         yield from self._judged((*self._pop_held(), (first, run)))
 
@@ -176,38 +156,29 @@ class TransactionOutcomes:
     @property
     def places(self) -> XaPlaces:
         """The XA transactions that were prepared in the range: those that were not decided there, and the last of the others."""
-        return XaPlaces({xid: place for xid, (place, _) in self._prepared.items()}, self._recent)
+        return self._decisions.places
 
     @property
     def undecided(self) -> list[Xid]:
         """The XA transactions that were prepared in the range and not decided there."""
-        return list(self._prepared)
+        return self._decisions.undecided
 
     @property
     def decided(self) -> set[Xid]:
         """The XA transactions that were prepared before the range and decided in it."""
-        return self._decided
+        return self._decisions.decided
 
     def scan(self) -> None:
         """Read the log from `start` to `end` for the XA transactions prepared and not decided there, and keep their rows."""
-        assert self.log is not None
-        if self.start.order >= self.end.order:
-            return
-        for run in self.log.read(self.start, self.end):
-            for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
-                first = self._next
-                self._record(plain.run)
-                self._keep(first, plain.run)
-                for commit in self._commits:
-                    if commit.prepared is not None:
-                        self._rows.drop(commit.prepared[1])
-                self._commits.clear()
-                self._dropped.clear()
+        self._scans = True
+        if self.start.order < self.end.order:
+            for _ in self.read():
+                pass
 
     def take(self, xid: Xid) -> tuple[Prepared, Kept | str | None] | None:
         """After `scan`: the place of a transaction, and its rows if they were kept. Forgets it."""
-        entry = self._prepared.pop(xid, None)
-        return None if entry is None else (entry[0], self._rows.take(entry[1]))
+        found = self._decisions.take(xid)
+        return None if found is None else (found[0], self._rows.take(found[1]))
 
     def _pop_held(self) -> list[tuple[int, EventBatch]]:
         held, self._held = self._held, []
@@ -226,13 +197,14 @@ class TransactionOutcomes:
         tail = words(run.buffer)[run.headers.end[queries] - 8]
         commits = tail >> np.uint64(8) == _COMMIT
         ends[queries[commits]] = True
-        others = queries[~commits & (tail >> np.uint64(16) != _BEGIN)]
-        others = others[~opens_or_ends(run, others)]
-        events = np.union1d(others, np.flatnonzero(kind == Kind.XA_PREPARE))
-        for n, before in zip(events.tolist(), np.searchsorted(begins, events, side="right").tolist(), strict=True):
+        xa = xa_events(run, queries[~commits & (tail >> np.uint64(16) != _BEGIN)])
+        ends[xa.event] = True
+        self._record_xa(run, xa, begins)
+        others = xa.others
+        for n, before in zip(others.tolist(), np.searchsorted(begins, others, side="right").tolist(), strict=True):
             if before:
                 self._enter_transaction(run, int(begins[before - 1]), first)
-            ends[n] |= self._read_event(run, n, first + n)
+            ends[n] |= self._read_statement(run, n, first + n)
         if len(begins):
             self._enter_transaction(run, int(begins[-1]), first)
         last_end = int(np.flatnonzero(ends)[-1]) if ends.any() else -1
@@ -252,20 +224,25 @@ class TransactionOutcomes:
         self._savepoints.clear()
         self._shadows.clear()
 
-    def _read_event(self, run: EventBatch, n: int, number: int) -> bool:
-        """Record one event. Returns whether it ends its transaction."""
-        if run.headers.kind[n] == _XA_PREPARE:
-            xid, one_phase = read_xa_prepare(run.body(n))
-            if not one_phase:
-                self._prepared[xid] = Prepared(self._begin_at, Position(run.file, int(run.offset[n]))), self._begin
-                if not self._prepared_count:
-                    self._dropped.append((self._begin, number, _PREPARED))
-            return True
-        body = run.body(n)
-        if (decided := decision(body)) is not None:
-            self._decide(*decided, number)
-            return True
-        statement = read_query(body).statement.strip()
+    def _record_xa(self, run: EventBatch, xa: XaEvents, begins: Offsets) -> None:
+        first, prepares = self._next, xa.event[xa.verb == PREPARE]
+        before = np.searchsorted(begins, prepares, side="right") - 1
+        begin, start = before.copy(), before.copy()
+        if len(begins):
+            begin = begins[before] + first
+            start = run.offset[begins[before]] - run.headers.size[begins[before]]
+        begin[before < 0], start[before < 0] = self._begin, self._begin_at.offset
+        spans = Spans(begin, prepares + first, start, run.offset[prepares])
+        self._xa = self._decisions.record(run.file, xa, spans, first)
+        self._idle = xa.idle + first
+        for number in self._xa.rolled_back:
+            self._rows.drop(number)
+        if not self._prepared_count:
+            self._prepared = np.concatenate([self._prepared, np.column_stack([begin, spans.prepare])])
+
+    def _read_statement(self, run: EventBatch, n: int, number: int) -> bool:
+        """Record a statement. Returns whether it ends its transaction."""
+        statement = read_query(run.body(n)).statement.strip()
         if match := _SAVEPOINT.match(statement):
             before = self._savepoints.pop(name := _name(match[1]), None)
             self._savepoints[name] = number
@@ -277,20 +254,6 @@ class TransactionOutcomes:
                 return True
             self._roll_back_to(run, n, _name(match[1]), number)
         return False
-
-    def _decide(self, commits: bool, xid: Xid, number: int) -> None:
-        prepared = self._prepared.pop(xid, None)
-        if prepared is None:
-            self._decided.add(xid)
-        else:
-            self._recent.pop(xid, None)
-            self._recent[xid] = prepared[0]
-            if len(self._recent) > MOST_RECENT:
-                del self._recent[next(iter(self._recent))]
-        if commits:
-            self._commits.append(_Commit(number, xid, prepared))
-        elif prepared is not None:
-            self._rows.drop(prepared[1])
 
     def _roll_back_to(self, run: EventBatch, n: int, name: str, number: int) -> None:
         if name not in self._savepoints:
@@ -334,85 +297,106 @@ class TransactionOutcomes:
         # `ahead` numbers events from the transaction's start. Entries after its end belong to other transactions.
         end = ahead._begin if ahead._begin > 0 else ahead._next
         self._dropped += [(self._begin + a, self._begin + b, u) for a, b, u in ahead._dropped if a < end]
+        own = ahead._prepared[ahead._prepared[:, 0] < end]
+        self._prepared = np.concatenate([self._prepared, own + self._begin])
 
     def _judged(self, runs: list[tuple[int, EventBatch]] | tuple[tuple[int, EventBatch], ...]) -> Iterator[Judged]:
-        for first, run in runs:
-            self._keep(first, run)
-            stop = first + len(run.headers)
-            at, splices, size = first, list[tuple[int, Kept]](), 0
-            while self._commits and self._commits[0].number < stop:
-                commit = self._commits.popleft()
-                after = commit.number + 1
-                place, rows = self._rows_of(commit, run.slice(at - first, after - first))
-                if isinstance(rows, Kept) and rows.run.file == run.file:
-                    splices.append((after - at, rows))
-                    size += rows.bytes
-                elif rows != NOTHING:
-                    part = self._without_uncounted(at, run.slice(at - first, after - first), splices)
-                    yield replace(part, committed=place)
-                    at, splices, size = after, [], 0
-                if size > MOST:
-                    yield self._without_uncounted(at, run.slice(at - first, after - first), splices)
-                    at, splices, size = after, [], 0
-            if at < stop:
-                yield self._without_uncounted(at, run.slice(at - first, stop - first), splices)
+        for first, run in self._whole(list(runs)):
+            judged = JudgedRun(first, run, self._masks(first, run))
+            count, xa = len(run.headers), self._xa
+            commits = np.flatnonzero((xa.commit >= first) & (xa.commit < first + count))
+            rows = self._prepared_rows(judged)
+            if not self._scans:
+                yield from self._with_commits(judged, rows, commits)
+            for number in xa.of[commits[xa.of[commits] < first]].tolist() if self._scans else ():
+                self._rows.drop(number)
+            self._dropped = [entry for entry in self._dropped if entry[1] > judged.stop]
+            self._prepared = self._prepared[self._prepared[:, 1] > judged.stop]
 
-    def _masks(self, first: int, run: EventBatch) -> dict[str, npt.NDArray[np.bool_]]:
-        """Which events of a run are dropped, by reason."""
-        stop = first + len(run.headers)
-        masks = {why: np.zeros(len(run.headers), bool) for why in (_PREPARED, _UNDONE, _DOUBTFUL)}
+    def _whole(self, runs: list[tuple[int, EventBatch]]) -> list[tuple[int, EventBatch]]:
+        """Join the parts of a transaction that was held back and is now prepared, so that it can be kept."""
+        if len(runs) < 2:
+            return runs
+        (opened, held), (first, last), spans = runs[0], runs[-1], self._xa.spans
+        if held.file != last.file or opened not in spans.begin[:1]:
+            return runs
+        end = int(spans.prepare[0]) + 1 - first
+        if not 0 < end <= len(last.headers):
+            return runs
+        whole = joined([*(run for _, run in runs[:-1]), last.slice(0, end)])
+        rest = last.slice(end, len(last.headers))
+        return [(opened, whole), *([(first + end, rest)] if len(rest.headers) else [])]
+
+    def _masks(self, first: int, run: EventBatch) -> Masks:
+        count = len(run.headers)
+        spans = self._prepared[(self._prepared[:, 1] > first) & (self._prepared[:, 0] < first + count)] - first
+        change = np.zeros(count + 1, np.int64)
+        np.add.at(change, np.maximum(spans[:, 0], 0), 1)
+        np.add.at(change, np.minimum(spans[:, 1], count), -1)
+        masks = {why: np.zeros(count, bool) for why in (_UNDONE, _DOUBTFUL)}
         for a, b, why in self._dropped:
-            if a < stop and b > first:
+            if a < first + count and b > first:
                 masks[why][max(a - first, 0) : b - first] = True
-        return masks
+        idle = self._idle[(self._idle >= first) & (self._idle < first + count)] - first
+        return Masks(np.cumsum(change[:-1]) > 0, masks[_UNDONE], masks[_DOUBTFUL], idle)
 
-    def _without_uncounted(self, first: int, run: EventBatch, splices: Sequence[tuple[int, Kept]] = ()) -> Judged:
-        """A run without the rows that do not count, and with kept rows spliced in behind so many of its events."""
-        stop, masks = first + len(run.headers), self._masks(first, run)
-        self._dropped = [entry for entry in self._dropped if entry[1] > stop]
-        rows = among(run.headers.kind, ROWS)
-        uncounted, undone = rows & (masks[_PREPARED] | masks[_UNDONE]), rows & masks[_UNDONE]
-        undone_ids, doubtful_ids = _tables(run, undone), _tables(run, rows & masks[_DOUBTFUL] & ~uncounted)
-        if uncounted.any():
-            counted = np.cumsum(~uncounted)
-            splices = [(int(counted[behind - 1]), kept) for behind, kept in splices]
-            run = replace(run, headers=run.headers.take(~uncounted), offset=run.offset[~uncounted])
-        if splices:
-            run = spliced(run, splices)
-        return Judged(run, undone_ids, doubtful_ids)
-
-    def _keep(self, first: int, run: EventBatch) -> None:
-        """Keep the rows of the transactions that a run prepares and contains whole, unless they were rolled back already."""
-        stop = first + len(run.headers)
-        wanted = {number for _, number in self._prepared.values()}
-        wanted |= {commit.prepared[1] for commit in self._commits if commit.prepared is not None}
-        whole = [(a, b) for a, b, why in self._dropped if why == _PREPARED and a >= first and b <= stop and a in wanted]
-        if not whole:
-            return
-        masks, kind = self._masks(first, run), run.headers.kind
-        maps, rows = masks[_PREPARED] & (kind == Kind.TABLE_MAP), masks[_PREPARED] & among(kind, ROWS) & ~masks[_UNDONE]
+    def _prepared_rows(self, judged: JudgedRun) -> Offsets:
+        """The rows of prepared transactions that count once these are committed. Keeps those that the run does not commit."""
+        first, run, masks, spans = judged.first, judged.run, judged.masks, self._xa.spans
+        if not masks.prepared.any():
+            return np.zeros(0, np.int64)
+        maps = np.flatnonzero(masks.prepared & (run.headers.kind == Kind.TABLE_MAP))
         captured = self._captured(replace(run, headers=run.headers.take(maps), offset=run.offset[maps]))
-        if not len(captured):
-            self._rows.keep(None, [(a, 0, 0) for a, _ in whole])
-            return
-        chosen = maps | rows
-        chosen[chosen] = np.isin(words(run.buffer)[run.headers.body[chosen]] & _TABLE_ID, captured)
-        doubtful = np.concatenate([[0], np.cumsum(chosen & masks[_DOUBTFUL])])
-        count = np.concatenate([[0], np.cumsum(chosen)])
-        parts = [
-            (a, int(count[a - first]), int(count[b - first]))
-            for a, b in whole
-            if doubtful[a - first] == doubtful[b - first]
-        ]
-        self._rows.keep(compacted(run, np.flatnonzero(chosen)) if chosen.any() else None, parts)
+        rows = judged.prepared_rows(captured)
+        kept = (spans.begin >= first) & (spans.prepare < judged.stop) & (self._xa.decided_at >= judged.stop)
+        if kept.any():
+            begin, end = spans.begin[kept] - first, spans.prepare[kept] - first
+            sure = none_within(rows[masks.doubtful[rows]], begin, end)
+            begin, end = begin[sure], end[sure]
+            named = of_tables(run, maps, captured)
+            events = np.sort(np.concatenate([inside(one, begin, end) for one in (rows, named)]))
+            low, high = np.searchsorted(events, begin), np.searchsorted(events, end)
+            parts = zip((begin + first).tolist(), low.tolist(), high.tolist(), strict=True)
+            self._rows.keep(compacted(run, events) if len(events) else None, [*parts])
+        return rows
 
-    def _rows_of(self, commit: _Commit, run: EventBatch) -> tuple[Prepared, Kept | str | None]:
-        """The place of a transaction that a run's last event commits, and its rows if they were kept."""
-        if commit.prepared is not None:
-            return commit.prepared[0], self._rows.take(commit.prepared[1])
-        if self.log is not None and (found := self._earlier.find(commit.xid, self.log)) is not None:
+    def _with_commits(self, judged: JudgedRun, rows: Offsets, commits: Offsets) -> Iterator[Judged]:
+        """The run, with prepared rows behind their COMMITs. It is divided behind those whose rows must be read again."""
+        xa, first, run = self._xa, judged.first, judged.run
+        at, here = xa.commit[commits] - first, xa.of[commits] >= first
+        begin = xa.of[commits[here]]
+        end = xa.spans.prepare[np.searchsorted(xa.spans.begin, begin)]
+        here[here] = sure = none_within(rows[judged.masks.doubtful[rows]], begin - first, end - first)
+        low, high = (np.searchsorted(rows, edge[sure] - first) for edge in (begin, end))
+        moves = Moves(rows[ranges(low, high)], np.repeat(at[here], high - low))
+        done, kept, size = 0, list[tuple[int, Kept]](), 0
+        for n, commit in zip(commits[~here].tolist(), at[~here].tolist(), strict=True):
+            place, found = self._rows_of(n, run.slice(commit, commit + 1))
+            if found == NOTHING:
+                continue
+            if isinstance(found, Kept) and found.run.file == run.file:
+                kept.append((commit, found))
+                size += found.bytes
+                if size <= MOST:
+                    continue
+                place = None
+            yield judged.part(done, commit + 1, moves, kept, place)
+            done, kept, size = commit + 1, [], 0
+        if kept:  # a part of its own, as only a part with kept rows is copied
+            yield judged.part(done, kept[-1][0] + 1, moves, kept, None)
+            done = kept[-1][0] + 1
+        if done < len(run.headers):
+            yield judged.part(done, len(run.headers), moves, [], None)
+
+    def _rows_of(self, n: int, commit: EventBatch) -> tuple[Prepared | None, Kept | str | None]:
+        """The place of the transaction that COMMIT `n` of the last recorded run commits, and its rows if they were kept."""
+        of = int(self._xa.of[n])
+        if of != EARLIER:
+            return self._xa.place(of), self._rows.take(of)
+        xid = self._xa.earlier[int((self._xa.of[:n] == EARLIER).sum())]
+        if self.log is not None and (found := self._earlier.find(xid, self.log)) is not None:
             return found
-        raise purged(commit.xid, f"{run.file}:{run.offset[-1]}")
+        raise purged(xid, f"{commit.file}:{commit.offset[-1]}")
 
     def _scanned(self, start: Position, end: Position) -> "TransactionOutcomes":
         """The transactions prepared in another part of the log, and not decided there."""
@@ -424,29 +408,7 @@ class TransactionOutcomes:
 _NO_TABLES = np.zeros(0, np.uint64)
 
 
-def _tables(run: EventBatch, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint64]:
-    """The table ids of the chosen row events."""
-    return np.unique(words(run.buffer)[run.headers.body[chosen]] & np.uint64((1 << 48) - 1))
-
-
 def _name(text: str) -> str:
     """A savepoint's name, casefolded: servers ignore case in them."""
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in '`"'  # by the session's ANSI_QUOTES
     return (text[1:-1].replace(text[0] * 2, text[0]) if quoted else text).casefold()
-
-
-def _bounds(run: EventBatch) -> tuple[int, int]:
-    return int(run.headers.body.min()) - HEADER - 1, int(run.headers.end.max()) + _CHECKSUM
-
-
-def _span(run: EventBatch) -> int:
-    low, high = _bounds(run)
-    return high - low
-
-
-def _copied(run: EventBatch) -> EventBatch:
-    """A copy of the run that stays valid after the next one arrives."""
-    low, high = _bounds(run)
-    buffer = np.zeros(high - low + PADDING, np.uint8)
-    buffer[: high - low] = run.buffer[low:high]
-    return replace(run, buffer=buffer, headers=run.headers.moved(-low))

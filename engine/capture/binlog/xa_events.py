@@ -1,52 +1,232 @@
-"""XA statements in the binlog.
+"""The XA events of the binlog, recognised in bulk: servers that use XA log tens of thousands of them each second.
 
-Four of the events of an XA transaction are statements. They are distinguished in bulk, because servers that use XA log thousands of
-them each second.
+A transaction is identified by its *key*, the body of its XA_PREPARE event from the format id on: the format id, the lengths of
+gtrid and bqual (4 bytes each, little-endian), gtrid and bqual. The keys of a run are the rows of a matrix, padded with zeros.
+The lengths in them keep them distinct.
+
+A COMMIT or ROLLBACK is a statement in which gtrid and bqual are hexadecimal: `XA COMMIT X'0a0b',X'',1`. Statements of one
+length mostly differ only in these digits. So one is read as text and is the template of the others. They must equal it in every
+other byte, and have hexadecimal digits where it has some. A statement that equals no template is read on its own.
 """
 
 import re
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from engine.decode.framing import Offsets, words
+from engine.decode.binlog_events import Kind
+from engine.decode.framing import Offsets, broken, words
 from engine.decode.stream import EventBatch
 from engine.source.xa_places import Xid
 
+U64 = npt.NDArray[np.uint64]
+PREPARE, COMMIT, ROLLBACK = 0, 1, 2
 _DECISION = re.compile(rb"(?i)\s*XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
 _CASE = np.uint64(0x2020202020202020)
 _FIRST_BYTES = np.uint64(0xFFFFFF)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
+_MOST_TEMPLATES = 8
+_FEWEST_ALIKE = 8
+"""For fewer statements, a template costs more than it saves."""
+_HEAD = 12
+"""Bytes of a key before gtrid."""
+_NO_DIGIT = 0xFF
+_DIGITS = np.full(256, _NO_DIGIT, np.uint8)
+_DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+_DIGITS[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
 
 
 def _word(text: bytes) -> np.uint64:
     return np.uint64(int.from_bytes(text, "little"))
 
 
+_XA, _START, _END = _word(b"xa "), _word(b"xa start"), _word(b"xa end x")
+
+
+def xid_of(key: bytes) -> Xid:
+    """The id of the transaction with this key, which may be padded."""
+    form, gtrid, bqual = struct.unpack_from("<III", key)
+    return key[_HEAD : _HEAD + gtrid], key[_HEAD + gtrid : _HEAD + gtrid + bqual], form
+
+
+def key_of(xid: Xid) -> bytes:
+    """The key of a transaction's id."""
+    gtrid, bqual, form = xid
+    return struct.pack("<III", form, len(gtrid), len(bqual)) + gtrid + bqual
+
+
 def xa_statements(run: EventBatch, queries: Offsets) -> npt.NDArray[np.bool_]:
     """Which of these QUERY events are XA statements. These alter no table."""
-    return np.asarray((_statement_words(run, queries) | _CASE) & _FIRST_BYTES == _word(b"xa "))
+    return np.asarray((_statement_words(run, queries)[1] | _CASE) & _FIRST_BYTES == _XA)
 
 
-def opens_or_ends(run: EventBatch, queries: Offsets) -> npt.NDArray[np.bool_]:
-    """Which of these QUERY events are XA START or XA END: they decide nothing."""
-    word = _statement_words(run, queries) | _CASE
-    return np.asarray((word == _word(b"xa start")) | (word == _word(b"xa end x")))
+def _statement_words(run: EventBatch, queries: Offsets) -> tuple[Offsets, U64]:
+    """The offset and the first eight bytes of each statement.
 
-
-def _statement_words(run: EventBatch, queries: Offsets) -> npt.NDArray[np.uint64]:
-    """The first eight bytes of each statement. (A QUERY event's body: 13 bytes, status variables, database, NUL, statement.)"""
+    (A QUERY event's body: 13 bytes, status variables, database, NUL, statement.)
+    """
     loads, body = words(run.buffer), run.headers.body[queries]
     status, database = loads[body + 11] & np.uint64(0xFFFF), loads[body + 8] & np.uint64(0xFF)
     at = body + 14 + status.astype(np.int64) + database.astype(np.int64)
-    return np.asarray(loads[np.minimum(at, len(loads) - 1)])  # `read_query` refuses an event that is too short
+    return at, np.asarray(loads[np.minimum(at, len(loads) - 1)])  # `read_query` refuses an event that is too short
 
 
-def decision(body: bytes) -> tuple[bool, Xid] | None:
-    """Whether a QUERY event's statement commits an XA transaction, and which; None if it decides none."""
+@dataclass(frozen=True)
+class XaEvents:
+    """The XA events of a run. Events are given by their index in the run."""
+
+    event: Offsets
+    """PREPAREs, COMMITs and ROLLBACKs, in order; without PREPAREs that commit at once."""
+    verb: npt.NDArray[np.int8]
+    """Which of these they are."""
+    keys: U64
+    """Their keys, one a row."""
+    idle: Offsets
+    """XA START and XA END statements, which decide nothing."""
+    others: Offsets
+    """The statements that have nothing to do with XA."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Some XA events: a verb and a key for each."""
+
+    event: Offsets
+    verb: int
+    keys: U64
+
+
+def xa_events(run: EventBatch, queries: Offsets) -> XaEvents:
+    """The XA events of a run. queries: its QUERY events but BEGIN and COMMIT."""
+    at, word = _statement_words(run, queries)
+    word = word | _CASE
+    idle = (word == _START) | (word == _END)
+    rest, is_xa = queries[~idle], word[~idle] & _FIRST_BYTES == _XA
+    parts = [*_prepares(run), *_decisions(run, rest[is_xa], at[~idle][is_xa])]
+    for n in rest[~is_xa].tolist():
+        parts += _alone(run, n)
+    other = np.ones(len(run.headers), bool)
+    for part in parts:
+        other[part.event] = False
+    return XaEvents(*_merged(parts), queries[idle], rest[other[rest]])
+
+
+def _merged(parts: Sequence[_Part]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
+    count = sum(len(part.event) for part in parts)
+    keys = np.zeros((count, max((part.keys.shape[1] for part in parts), default=1)), np.uint64)
+    event, verb, done = np.zeros(count, np.int64), np.zeros(count, np.int8), 0
+    for part in parts:
+        rows = slice(done, done + len(part.event))
+        event[rows], verb[rows], keys[rows, : part.keys.shape[1]] = part.event, part.verb, part.keys
+        done = rows.stop
+    order = np.argsort(event, kind="stable")
+    return event[order], verb[order], keys[order]
+
+
+def _prepares(run: EventBatch) -> list[_Part]:
+    """The PREPAREs of two-phase commits, one part for each length of their keys."""
+    events = np.flatnonzero(run.headers.kind == Kind.XA_PREPARE)
+    if not len(events):
+        return []
+    loads, body, end = words(run.buffer), run.headers.body[events], run.headers.end[events]
+    if (end - body < _HEAD + 1).any():
+        raise broken("XA_PREPARE")
+    lengths = loads[body + 5]
+    size = _HEAD + ((lengths & _LOW_HALF) + (lengths >> np.uint64(32))).astype(np.int64)
+    if (body + 1 + size > end).any():
+        raise broken("XA_PREPARE")
+    two_phase, parts = run.buffer[body] == 0, list[_Part]()
+    for width in sorted(set(size.tolist())):
+        chosen = two_phase & (size == width)
+        parts.append(_Part(events[chosen], PREPARE, _texts(run, body[chosen] + 1, width)))
+    return parts
+
+
+def _texts(run: EventBatch, at: Offsets, width: int) -> U64:
+    """The bytes from each offset on, a row each, padded with zeros. The buffer has padding for the last word."""
+    found: U64 = words(run.buffer)[at[:, None] + np.arange(0, width, 8)]
+    if width % 8:
+        found[:, -1] &= np.uint64((1 << 8 * (width % 8)) - 1)
+    return found
+
+
+def _packed(key: bytes) -> U64:
+    """A key as a row."""
+    return np.frombuffer(key.ljust(-(-len(key) // 8) * 8, b"\0"), np.uint64)[None]
+
+
+def _alone(run: EventBatch, n: int) -> list[_Part]:
+    """The decision that a QUERY event contains, if any."""
+    found = decision(run.body(n))
+    return [] if found is None else [_Part(np.array([n]), COMMIT if found[0] else ROLLBACK, _packed(found[1]))]
+
+
+def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_Part]:
+    """The COMMITs and ROLLBACKs among XA statements, which begin at these offsets."""
+    size, parts = run.headers.end[left] - at, list[_Part]()
+    for _ in range(_MOST_TEMPLATES):
+        if len(left) < _FEWEST_ALIKE:
+            break
+        taken = np.zeros(len(left), bool)
+        template = _Template.of(run.buffer[at[0] : at[0] + size[0]].tobytes())
+        if template is None:
+            parts += _alone(run, int(left[0]))
+            taken[0] = True
+        else:
+            alike = np.flatnonzero(size == len(template.text))
+            equal, keys = template.keys(_texts(run, at[alike], len(template.text)))
+            taken[alike[equal]] = True
+            parts.append(_Part(left[taken], template.verb, keys))
+        left, at, size = left[~taken], at[~taken], size[~taken]
+    for n in left.tolist():
+        parts += _alone(run, n)
+    return parts
+
+
+@dataclass(frozen=True)
+class _Template:
+    """A statement that decides a transaction, and where its hexadecimal digits are."""
+
+    text: bytes
+    digits: Offsets
+    verb: int
+    head: bytes
+    """The first bytes of the key."""
+
+    @staticmethod
+    def of(text: bytes) -> "_Template | None":
+        """None if the text is not such a statement from its first to its last byte."""
+        match = _DECISION.fullmatch(text)
+        if match is None or len(match[2]) % 2 or len(match[3]) % 2:
+            return None
+        digits = np.concatenate([np.arange(*match.span(group)) for group in (2, 3)])
+        head = struct.pack("<III", int(match[4]) & 0xFFFFFFFF, len(match[2]) // 2, len(match[3]) // 2)
+        return _Template(text, digits, COMMIT if match[1].upper() == b"COMMIT" else ROLLBACK, head)
+
+    def keys(self, statements: U64) -> tuple[npt.NDArray[np.bool_], U64]:
+        """Which statements equal the template except for the digits, and their keys."""
+        text, fixed = _packed(self.text), np.full(statements.shape[1] * 8, 0xFF, np.uint8)
+        fixed[self.digits] = 0
+        equal = ((statements ^ text) & fixed.view(np.uint64) == 0).all(axis=1)
+        digits = _DIGITS[statements.view(np.uint8)[:, self.digits]]
+        equal &= (digits != _NO_DIGIT).all(axis=1)
+        size = _HEAD + len(self.digits) // 2
+        keys = np.zeros((int(equal.sum()), -(-size // 8) * 8), np.uint8)
+        keys[:, :_HEAD] = np.frombuffer(self.head, np.uint8)
+        digits = digits[equal]
+        keys[:, _HEAD:size] = digits[:, ::2] << 4 | digits[:, 1::2]
+        return equal, keys.view(np.uint64)
+
+
+def decision(body: bytes) -> tuple[bool, bytes] | None:
+    """Whether a QUERY event's statement commits an XA transaction, and its key; None if it decides none."""
     at = 14 + int.from_bytes(body[11:13], "little") + body[8]
     match = _DECISION.match(body, at)
     if match is None:
         return None
     verb, gtrid, bqual, form = match.groups()
     xid = (bytes.fromhex(gtrid.decode()), bytes.fromhex(bqual.decode()), int(form) & 0xFFFFFFFF)
-    return verb.upper() == b"COMMIT", xid
+    return verb.upper() == b"COMMIT", key_of(xid)

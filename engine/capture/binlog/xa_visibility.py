@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.capture.binlog.binlog_access import binary_logs
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.xa_events import decision, xa_statements
+from engine.capture.binlog.xa_events import decision, xa_statements, xid_of
 from engine.decode.binlog_events import BEGINS, Kind, among, read_xa_prepare
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import unfolded
@@ -68,7 +68,7 @@ class XaScan:
             if kind[n] == Kind.XA_PREPARE:
                 self._prepared(run, n, begin)
             elif (decided := decision(run.body(n))) is not None:
-                self._decided(*decided, begin)
+                self._decided(decided[0], xid_of(decided[1]), begin)
         if len(begins):
             self._begin = self._start_of(run, int(begins[-1]))
 

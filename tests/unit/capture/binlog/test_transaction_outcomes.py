@@ -327,6 +327,31 @@ def test_prepared_rows_are_read_once_for_all(table: Table) -> None:
     assert files.reads == 2
 
 
+def test_a_transaction_that_two_blocks_contain_is_not_read_twice() -> None:
+    """It is held back until it ends, and kept as a whole, wherever the blocks of the dump end."""
+    writer = Writer()
+    keys = [key for rows in prepared(writer, 6) for key in rows]
+    commit(writer, 6)
+    files = Files(*writer.logs)
+    for cut in range(1, len(writer.log.payloads)):
+        assert [r[1] for r in read_log(files, writer.places[0], writer.places[-1], [cut])] == keys
+    assert [r[1] for r in read_log(files, writer.places[0], writer.places[-1], [*range(60)])] == keys
+    assert files.reads == 0
+
+
+@pytest.mark.parametrize("cuts", [[], [8], [14], [*range(30)]])
+def test_a_prepare_whose_transaction_a_crash_rolled_back_counts_never(cuts: list[int]) -> None:
+    """Its id is prepared again; the decision is that of the later PREPARE, and the earlier one is not remembered."""
+    writer = Writer()
+    prepared(writer, 1)
+    rows = prepared(writer, 1)
+    commit(writer, 1)
+    files, read = Files(*writer.logs), list[Any]()
+    assert [[r[1]] for r in read_log(files, writer.places[0], writer.places[-1], cuts, read=read)] == rows
+    assert read[0][0].undecided == {}
+    assert read[0][0].recent[b"\0\0", b"", 1].start == writer.places[1]
+
+
 def test_a_place_after_the_start_is_that_of_another_transaction_of_the_same_name() -> None:
     """Its id was used again since; the range then searches for the earlier PREPARE."""
     writer = Writer()
