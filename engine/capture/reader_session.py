@@ -9,16 +9,21 @@ from engine.capture.pacing import Pacer
 from engine.capture.row_counter import RowCounter
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection
 from engine.source.watermarks import WatermarkClass, Watermarks
+from engine.source.xa_places import KnownPlaces
 
 
 class ReaderSession:
-    """A connection for SELECTs, the watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows."""
+    """A connection for SELECTs, the watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows.
+
+    `xa_places`: where XA transactions were prepared, as its reads of the binlog have found.
+    """
 
     def __init__(self, endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_server_id: int) -> None:
         self.connection: Connection = open_connection(endpoint)
         self.server: Server = describe(self.connection)
         visibility = XaVisibility(endpoint, first_server_id)
         self.watermarks = Watermarks(self.connection, self.server, kind, settle_s, visibility)
+        self.xa_places = KnownPlaces()
         self.pacer = Pacer()
         self.counter = RowCounter(None)
 

@@ -167,7 +167,7 @@ class BinlogTask:
     known: Position | None = None
     """The committed position. It is after `start` if the epoch publishes chunks that are exact at an earlier position."""
     places: XaPlaces | None = None
-    """Of the XA transactions that were prepared last before `start`, or later."""
+    """Of the XA transactions that were prepared last before `start`, or before an earlier position."""
 
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""

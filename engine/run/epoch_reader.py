@@ -23,7 +23,7 @@ from engine.run.tables.captured import CapturedTables
 from engine.source.ancestry import check_born
 from engine.source.connect import Endpoint
 from engine.source.positions import Position, position_from_dict
-from engine.source.xa_places import XaPlaces
+from engine.source.xa_places import KnownPlaces, XaPlaces
 from engine.spark.session import Session
 
 _PART_SEQ = 1 << 33
@@ -44,12 +44,16 @@ class EpochReader:
     snapshot: Snapshot
     redumps: RedumpExecutor
     places: XaPlaces = field(default_factory=XaPlaces)
-    """Of the XA transactions that were prepared last before the committed position."""
+    """Of the XA transactions that were prepared last before the committed position, or an earlier one."""
+    known_places: KnownPlaces = field(default_factory=KnownPlaces)
+    """The same, at the ends of the last epochs."""
 
     def committed(self, reports: Sequence[RangeReport]) -> None:
-        """Note an epoch's XA transactions. A gap would hide that an id was used again, so nothing is known after one."""
+        """Note an epoch's XA transactions. A range that ended early does not know its own; what was known before it stays."""
         for report in reports:
-            self.places = XaPlaces() if report.xa is None else self.places.after(*report.xa)
+            if report.xa is not None:
+                self.places = self.places.after(*report.xa)
+        self.known_places.note(self.places)
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
         """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
@@ -85,8 +89,8 @@ class EpochReader:
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
         task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         tasks = [
-            task(start, end, emitted, seq, awaited, known, None if n else self.places)
-            for n, ((start, end), seq) in enumerate(zip(parts, first_seq[len(redumped) :], strict=True))
+            task(start, end, emitted, seq, awaited, known, self.places)
+            for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
         ]
         about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
         reports = self.session.run([*redumps, *tasks], about)
@@ -103,9 +107,9 @@ class EpochReader:
         table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
         projection, redump = self.captured.projection(name), finished.redump is not None
         request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, redump, finished.keys)
-        return FastForward(
-            self.endpoint, self.first_server_id, self.mariadb, request, finished.files, finished.high, known
-        )
+        places = KnownPlaces(self.known_places.near(finished.high))
+        task = partial(FastForward, self.endpoint, self.first_server_id, self.mariadb, request)
+        return task(finished.files, finished.high, known, places)
 
     def _redump(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
         assert finished.redump is not None

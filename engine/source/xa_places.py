@@ -1,5 +1,6 @@
 """XA transactions: their ids, and the places in the binlog where their rows were logged."""
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ Xid = tuple[bytes, bytes, int]
 MOST_RECENT = 1000
 """Decided transactions whose places are remembered: a range may begin before the place of the last commit."""
 _MOST_UNDECIDED = 10_000
+_MOST_KNOWN = 16
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,9 @@ class XaPlaces:
     undecided: Mapping[Xid, Prepared] = field(default_factory=dict)
     recent: Mapping[Xid, Prepared] = field(default_factory=dict)
     """The last ones that were committed or rolled back."""
+    since: Position | None = field(default=None, compare=False)
+    at: Position | None = field(default=None, compare=False)
+    """The ends of the stretch. `undecided` is right at `at`, and complete for what was prepared after `since`."""
 
     def before(self, xid: Xid, position: Position) -> Prepared | None:
         """The place of a transaction that is decided after `position`; None if it is unknown."""
@@ -37,7 +42,14 @@ class XaPlaces:
         return place if place is not None and place.end.order <= position.order else None
 
     def after(self, more: "XaPlaces", decided: Iterable[Xid]) -> "XaPlaces":
-        """These places, after the next stretch was read. decided: transactions that were prepared here and decided there."""
+        """These places, after the next stretch was read. decided: transactions that were prepared here and decided there.
+
+        A gap between the two would hide that an id was used again, so nothing is known from before one.
+        """
+        if more.at is None:
+            return self
+        if self.at is None or more.since is None or self.at.order != more.since.order:
+            return XaPlaces(_last(more.undecided, _MOST_UNDECIDED), more.recent, more.since, more.at)
         undecided, recent = dict(self.undecided), dict(self.recent)
         for xid in decided:
             if xid in undecided:
@@ -48,8 +60,33 @@ class XaPlaces:
                 others.pop(xid, None)
                 places.pop(xid, None)
                 places[xid] = place
-        return XaPlaces(_last(undecided, _MOST_UNDECIDED), _last(recent, MOST_RECENT))
+        return XaPlaces(_last(undecided, _MOST_UNDECIDED), _last(recent, MOST_RECENT), self.since, more.at)
 
 
-def _last(places: dict[Xid, Prepared], most: int) -> dict[Xid, Prepared]:
+def _last(places: Mapping[Xid, Prepared], most: int) -> Mapping[Xid, Prepared]:
     return dict(list(places.items())[-most:]) if len(places) > most else places
+
+
+class KnownPlaces:
+    """Where XA transactions were prepared, as known at several positions of one log. The last ones that were noted count."""
+
+    def __init__(self, *known: XaPlaces) -> None:
+        self._known: deque[tuple[Position, XaPlaces]] = deque(maxlen=_MOST_KNOWN)
+        for places in known:
+            self.note(places)
+
+    def note(self, places: XaPlaces) -> None:
+        """Remember what is known at a position."""
+        if places.at is None:
+            return
+        if self._known and self._known[-1][0].order == places.at.order:
+            self._known.pop()
+        self._known.append((places.at, places))
+
+    def near(self, position: Position) -> XaPlaces:
+        """What is known nearest before a position; if nothing is, then nearest after it."""
+        before = [(at.order, places) for at, places in self._known if at.order <= position.order]
+        after = [(at.order, places) for at, places in self._known if at.order > position.order]
+        if before:
+            return max(before, key=lambda known: known[0])[1]
+        return min(after, key=lambda known: known[0])[1] if after else XaPlaces()

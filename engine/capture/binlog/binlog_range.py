@@ -71,7 +71,7 @@ class BinlogRange:
 
     awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
     table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
-    places: of the XA transactions that were prepared last before `start`.
+    places: of the XA transactions that were prepared last before `start`, or before another position.
     `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed. `altered`: why the range ends
     earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
     `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
@@ -99,7 +99,9 @@ class BinlogRange:
         self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
         self.statistics = EventStatistics(mariadb=mariadb)
         self._captures = bool(tables) or bool(awaited)
-        self._outcomes = TransactionOutcomes(start, end, log, self._captured_ids, places=places)
+        self._outcomes = TransactionOutcomes(
+            start, end, log, self._captured_ids, wants_rows=bool(tables), places=places
+        )
         self.altered: Alteration | None = None
         self.defined = False
         self.transactions = Transactions(mariadb=mariadb)
@@ -161,11 +163,11 @@ class BinlogRange:
     def _process(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
         for judged in parts:
             yield from self._read(judged.run, file_number(judged.run.file))
+            self._refuse_doubtful(judged)
             if self._ended_early:
                 return
-            self._refuse_doubtful(judged)
             if judged.committed is not None:
-                yield from self._committed(judged.run, judged.committed)
+                yield from self._committed(judged.run, judged.committed, judged.rows)
 
     def _refuse_doubtful(self, judged: Judged) -> None:
         for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
@@ -173,12 +175,20 @@ class BinlogRange:
             if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
                 self._stop(mapped.table, _doubtful_rows(mapped.table, judged.run))
 
-    def _committed(self, commit: EventBatch, prepared: Prepared) -> Iterator[tuple[Table, str, RowChanges]]:
-        """Yield the rows of an XA transaction. They are read where it was prepared, and take effect at its commit."""
+    def _committed(
+        self, commit: EventBatch, prepared: Prepared, kept: EventBatch | None
+    ) -> Iterator[tuple[Table, str, RowChanges]]:
+        """Yield the rows of an XA transaction. If they were not kept, they are read where it was prepared.
+
+        They take effect at its commit.
+        """
         maps, self._maps = self._maps, {}
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
         outcomes = TransactionOutcomes(prepared.start, prepared.end, self.log, self._captured_ids, prepared_count=True)
-        for judged in outcomes.read() if self._tables else ():
+        none = np.zeros(0, np.uint64)
+        for judged in outcomes.read() if kept is None else [Judged(kept, none, none)]:
+            if not self._tables:
+                break
             count = len(judged.run.headers)
             run = replace(judged.run, file=commit.file, offset=np.full(count, at))
             self._learn_tables(run)

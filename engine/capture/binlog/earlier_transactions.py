@@ -1,10 +1,17 @@
 """Finds the rows of XA transactions that were prepared before a binlog range and are committed in it.
 
-A place that is known and near is read again, once for all transactions prepared there. A known place far away is read alone, when
-its transaction is committed. A place that is not known is searched for backwards, file by file.
+What is known (`XaPlaces`) may be as of another position than the range's start.
+
+* **Then or later.** The place of a transaction is its last PREPARE before the start. Places that are near are read again, once for
+  all. A place far away is read alone, when its transaction is committed.
+* **Earlier.** An id may have been used again in between. So the log is read backwards from the start to there, file by file, and a
+  little further, to where the transactions undecided then were prepared.
+
+A transaction that is not known is searched for backwards, file by file. Each part of the log is read once for all transactions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol
 
 from engine.capture.binlog.prepared_rows import Kept
@@ -20,7 +27,11 @@ class Scanned(Protocol):
     """The transactions prepared in a part of the log, and not decided there."""
 
     @property
-    def undecided(self) -> list[Xid]: ...
+    def places(self) -> XaPlaces: ...
+
+    @property
+    def decided(self) -> set[Xid]:
+        """Those that were prepared before the part and decided in it."""
 
     def take(self, xid: Xid) -> Found | None: ...
 
@@ -34,7 +45,7 @@ class Files(Protocol):
 class EarlierTransactions:
     """The XA transactions prepared before `start`.
 
-    places: those that are known. scanned: reads a part of the log again. near_bytes: so far before `start`, all are read at once.
+    places: those that are known. scanned: reads a part of the log again. near_bytes: how far before a position is near.
     """
 
     def __init__(
@@ -42,34 +53,63 @@ class EarlierTransactions:
     ) -> None:
         self._start, self._places, self._scanned, self._near_bytes = start, places, scanned, near_bytes
         self._near: Scanned | None = None
-        self._files: dict[str, Scanned] = {}
+        self._parts: dict[Position, Scanned] = {}
+        self._decided: set[Xid] = set()
+        self._found: dict[Xid, Prepared] = {}
+        late = places.at is None or places.at.order >= start.order
+        self._at = start if late or places.at is None else places.at
+
+    @property
+    def undecided(self) -> dict[Xid, Prepared]:
+        """The transactions undecided at `start`, as far as the log before it was read."""
+        return self._found
 
     def find(self, xid: Xid, log: Files) -> Found | None:
         """The transaction that a COMMIT in the range decides; None if the binlog no longer has its PREPARE."""
-        place = self._places.before(xid, self._start)
-        if place is None:
-            return self._searched(xid, log)
-        if not self._is_near(place):
+        late = self._at is self._start
+        place = self._places.before(xid, self._start) if late else self._places.undecided.get(xid)
+        if late and place is not None:
+            return self._known(xid, place)
+        edge = self._first_near(self._at)
+        for begin, end in self._backwards(log, edge):
+            if place is not None and end.order <= edge.order:
+                return place, None
+            if (found := self._part(begin, end).take(xid)) is not None:
+                return found
+        return None if place is None else (place, None)
+
+    def _known(self, xid: Xid, place: Prepared) -> Found:
+        if not self._is_near(place, self._start):
             return place, None
         if self._near is None:
-            known = [*self._places.undecided.values(), *self._places.recent.values()]
-            first = min((p.start for p in known if self._is_near(p)), key=lambda position: position.order)
-            self._near = self._scanned(first, self._start)
+            self._near = self._scanned(self._first_near(self._start), self._start)
         return self._near.take(xid) or (place, None)
 
-    def _is_near(self, place: Prepared) -> bool:
-        start = self._start
-        return place.start.file == start.file and start.offset - self._near_bytes <= place.start.offset < start.offset
+    def _first_near(self, end: Position) -> Position:
+        """Where the first of the known transactions near a position was prepared; the position if there is none."""
+        known = [*self._places.undecided.values(), *self._places.recent.values()]
+        near = (place.start for place in known if self._is_near(place, end))
+        return min(near, key=lambda position: position.order, default=end)
 
-    def _searched(self, xid: Xid, log: Files) -> Found | None:
-        files = [name for name in log.files() if file_number(name) <= file_number(self._start.file)]
-        ends = [*(Position(after, FIRST_OFFSET) for after in files[1:]), self._start]
-        for name, end in reversed([*zip(files, ends, strict=True)]):
-            if name not in self._files:
-                self._files[name] = self._scanned(Position(name, FIRST_OFFSET), end)
-            if (found := self._files[name].take(xid)) is not None:
-                return found
-        return None
+    def _is_near(self, place: Prepared, end: Position) -> bool:
+        return place.start.file == end.file and end.offset - self._near_bytes <= place.start.offset < end.offset
+
+    def _backwards(self, log: Files, edge: Position) -> Iterator[tuple[Position, Position]]:
+        """Yield the parts of the log before `start`, the last one first: files, divided at `edge`."""
+        start = self._start
+        files = [name for name in log.files() if file_number(name) <= file_number(start.file)]
+        edges = {at.order: at for at in (*(Position(name, FIRST_OFFSET) for name in files), edge, start)}
+        first = (file_number(files[0]), 0) if files else start.order
+        yield from reversed([*pairwise(at for order, at in sorted(edges.items()) if first <= order <= start.order)])
+
+    def _part(self, begin: Position, end: Position) -> Scanned:
+        if begin not in self._parts:
+            part = self._parts[begin] = self._scanned(begin, end)
+            for xid, place in part.places.undecided.items():
+                if xid not in self._decided:
+                    self._found.setdefault(xid, place)
+            self._decided |= part.decided
+        return self._parts[begin]
 
 
 def purged(xid: Xid, at: str) -> SourceLostError:

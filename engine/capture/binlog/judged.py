@@ -26,7 +26,9 @@ class Judged:
     doubtful: npt.NDArray[np.uint64]
     """Table ids of rows for which it is unknown whether they were rolled back."""
     committed: Prepared | None = None
-    """The XA transaction that the run's last event commits, if its rows must be read again."""
+    """The XA transaction that the run's last event commits, if its rows are not in the run: they must be read again."""
+    rows: EventBatch | None = None
+    """These rows, if they were kept. They were logged in another file, whose table ids mean something else."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,13 @@ class JudgedRun:
         return of_tables(self.run, np.flatnonzero(self._uncounted & ~self.masks.undone), captured)
 
     def part(
-        self, begin: int, end: int, moves: Moves, kept: Sequence[tuple[int, Kept]], committed: Prepared | None
+        self,
+        begin: int,
+        end: int,
+        moves: Moves,
+        kept: Sequence[tuple[int, Kept]],
+        committed: Prepared | None = None,
+        rows: EventBatch | None = None,
     ) -> Judged:
         """Events `begin` to `end`, exclusive, with those that count at a COMMIT among them. kept: as for `rearranged`."""
         run, part = self.run, slice(begin, end)
@@ -71,7 +79,7 @@ class JudgedRun:
         arranged = rearranged(run, stay, moves.events[low:high], moves.behind[low:high], kept)
         undone, doubtful = self.rows & self.masks.undone, self.rows & self.masks.doubtful & ~self._uncounted
         undone_ids, doubtful_ids = (_tables(run, np.flatnonzero(mask[part]) + begin) for mask in (undone, doubtful))
-        return Judged(arranged, undone_ids, doubtful_ids, committed)
+        return Judged(arranged, undone_ids, doubtful_ids, committed, rows)
 
 
 def of_tables(run: EventBatch, events: Offsets, tables: npt.NDArray[np.uint64]) -> Offsets:

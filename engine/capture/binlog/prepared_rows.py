@@ -6,7 +6,7 @@ for each transaction. Most are committed in the block of the dump that prepares 
 another one. What is not kept (a transaction too large to be held back, or one beyond the limits) is read again.
 
 At its COMMIT, a transaction's events follow the COMMIT, with its position. That holds within one binlog file: a server that
-restarts numbers its tables from the beginning.
+restarts numbers its tables from the beginning. Events from another file are decoded by their own table maps.
 """
 
 import pickle

@@ -64,8 +64,8 @@ class Log(Protocol):
 class TransactionOutcomes:
     """Determines transaction outcomes in a log from `start` to `end`, both between transactions.
 
-    captured: the table ids of captured tables that a run names. prepared_count: for reading a prepared transaction that was
-    committed. places: of transactions prepared before `start`; all of those that were prepared last before it, or none.
+    captured: the table ids of captured tables that a run names. wants_rows: whether there can be any. prepared_count: for reading a
+    prepared transaction that was committed. places: of transactions prepared before `start` (see `earlier_transactions`).
     """
 
     def __init__(
@@ -76,10 +76,11 @@ class TransactionOutcomes:
         captured: Callable[[EventBatch], npt.NDArray[np.uint64]],
         *,
         prepared_count: bool = False,
+        wants_rows: bool = True,
         places: XaPlaces | None = None,
     ) -> None:
         self.start, self.end, self.log = start, end, log
-        self._captured, self._prepared_count = captured, prepared_count
+        self._captured, self._prepared_count, self._wants_rows = captured, prepared_count, wants_rows
         self._file, self._next = start.file, 0  # events are numbered in the order they arrive
         self._begin, self._begin_at, self._open, self._has_rows, self._bytes = -1, start, False, False, 0
         self._known_end = False  # whether the outcome of the open transaction is known
@@ -155,13 +156,10 @@ class TransactionOutcomes:
 
     @property
     def places(self) -> XaPlaces:
-        """The XA transactions that were prepared in the range: those that were not decided there, and the last of the others."""
-        return self._decisions.places
-
-    @property
-    def undecided(self) -> list[Xid]:
-        """The XA transactions that were prepared in the range and not decided there."""
-        return self._decisions.undecided
+        """Where XA transactions were prepared: those undecided at the end, and the last of the others that the range prepared."""
+        here, earlier = self._decisions.places, self._earlier.undecided
+        before = {xid: place for xid, place in earlier.items() if xid not in self._decisions.decided}
+        return XaPlaces(before | dict(here.undecided), here.recent, self.start, self.end)
 
     @property
     def decided(self) -> set[Xid]:
@@ -374,23 +372,28 @@ class TransactionOutcomes:
             place, found = self._rows_of(n, run.slice(commit, commit + 1))
             if found == NOTHING:
                 continue
+            rows_apart = None
             if isinstance(found, Kept) and found.run.file == run.file:
                 kept.append((commit, found))
                 size += found.bytes
                 if size <= MOST:
                     continue
                 place = None
-            yield judged.part(done, commit + 1, moves, kept, place)
+            elif isinstance(found, Kept):
+                rows_apart = compacted(found.run, np.arange(found.begin, found.end))
+            yield judged.part(done, commit + 1, moves, kept, place, rows_apart)
             done, kept, size = commit + 1, [], 0
         if kept:  # a part of its own, as only a part with kept rows is copied
-            yield judged.part(done, kept[-1][0] + 1, moves, kept, None)
+            yield judged.part(done, kept[-1][0] + 1, moves, kept)
             done = kept[-1][0] + 1
         if done < len(run.headers):
-            yield judged.part(done, len(run.headers), moves, [], None)
+            yield judged.part(done, len(run.headers), moves, [])
 
     def _rows_of(self, n: int, commit: EventBatch) -> tuple[Prepared | None, Kept | str | None]:
         """The place of the transaction that COMMIT `n` of the last recorded run commits, and its rows if they were kept."""
         of = int(self._xa.of[n])
+        if not self._wants_rows:
+            return None, NOTHING
         if of != EARLIER:
             return self._xa.place(of), self._rows.take(of)
         xid = self._xa.earlier[int((self._xa.of[:n] == EARLIER).sum())]

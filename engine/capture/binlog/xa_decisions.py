@@ -106,7 +106,6 @@ class XaDecisions:
         of, decided_at = np.full(len(number), EARLIER), np.full(len(spans.begin), UNDECIDED)
         of[here] = spans.begin[span_here]
         decided_at[span_here] = np.where(commits[here], number[here], _ROLLED_BACK)
-        self._forget_lost(xa.keys[here], hashes[here], of[here])
         places = self._one_by_one(file, xa, spans, np.flatnonzero(partner < 0), span, hashes, of)
         self._forget_lost(xa.keys[here], hashes[here], of[here])
         self._remember(file, xa.keys, spans, places, np.flatnonzero((xa.verb != PREPARE) & (of != EARLIER)), of)
@@ -169,11 +168,6 @@ class XaDecisions:
             recent[xid] = _prepared(place)
         undecided = {xid_of(key): _prepared(place) for key, (_, place, _) in self._undecided.items()}
         return XaPlaces(undecided, recent)
-
-    @property
-    def undecided(self) -> list[Xid]:
-        """Those that were prepared in the range and not decided there."""
-        return [xid_of(key) for key in self._undecided]
 
     @property
     def decided(self) -> set[Xid]:

@@ -27,7 +27,7 @@ class XaScan:
     """
 
     def __init__(self, start: Position, end: Position) -> None:
-        self.position, self.end = start, end
+        self.position, self.end, self._start = start, end, start
         self.commits: dict[Xid, Position] = {}
         self.others: set[Xid] = set()
         self.earlier: set[Xid] = set()
@@ -41,7 +41,7 @@ class XaScan:
 
     @property
     def places(self) -> XaPlaces:
-        return XaPlaces().after(XaPlaces(self._undecided, self._recent), ())
+        return XaPlaces().after(XaPlaces(self._undecided, self._recent, self._start, self.end), ())
 
     def feed(self, run: EventBatch) -> Iterator[None]:
         """Yield nothing."""

@@ -370,13 +370,17 @@ def changes_between(
     Raises as `changes_of`.
     """
     before, mariadb = session.watermarks.places, session.server.flavor == "mariadb"
+    if before.at is None:
+        before = session.xa_places.near(low)
     binlog_range = BinlogRange({(table.database, table.name): table}, low, high, mariadb=mariadb, places=before)
     yield from changes_of(endpoint, first_server_id, table, binlog_range)
     nulled.update(binlog_range.nulled[table.full_name])
+    places = before.after(*binlog_range.places) if binlog_range.places is not None else XaPlaces()
+    session.xa_places.note(before)
+    session.xa_places.note(places)
     if session.watermarks.kind == "gtid" and low.gtids is not None:
         gtids = joined([low.gtids, str(binlog_range.transactions.gtids)], mariadb=False)
         known = Position(high.file, high.offset, gtids)
-        places = before.after(*binlog_range.places) if binlog_range.places is not None else XaPlaces()
         session.watermarks.offer(Candidate(known, server_time_s(session.connection), places))
 
 

@@ -14,7 +14,7 @@ is fast-forwarded by a second backfill of its file.
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import pyarrow as pa
@@ -32,6 +32,7 @@ from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
+from engine.source.xa_places import KnownPlaces
 
 
 def has_mutable_key(table: Table, key: ChunkKey | None) -> bool:
@@ -50,6 +51,8 @@ class FastForward:
     files: tuple[DataFile, ...]
     start: Position
     end: Position
+    xa_places: KnownPlaces = field(default_factory=KnownPlaces)
+    """Where XA transactions were prepared; `reduced` notes what it finds."""
 
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report with the chunk's new files."""
@@ -63,9 +66,12 @@ class FastForward:
         """Reduce the changes from `start` to `end` to their effect on the rows `within`. Also returns dates that became NULL."""
         projection = self.request.projection
         table = projection.tolerant(self.request.table)
-        binlog_range = BinlogRange({(table.database, table.name): table}, self.start, self.end, mariadb=self.mariadb)
+        before, tables = self.xa_places.near(self.start), {(table.database, table.name): table}
+        binlog_range = BinlogRange(tables, self.start, self.end, mariadb=self.mariadb, places=before)
         changes = changes_of(self.endpoint, self.first_server_id, table, binlog_range)
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
+        if binlog_range.places is not None:
+            self.xa_places.note(before.after(*binlog_range.places))
         return reduced, projection.counted(binlog_range.nulled[table.full_name])
 
     def _forwarded(self) -> FastForwardReport:

@@ -109,8 +109,9 @@ class SourceRows:
 
     def changes(self, start: Position, end: Position, request: ChunkRequest, within: Within | None) -> Reduced:
         """The changes from `start` to `end`, reduced to their effect on the rows `within`. Raises as `FastForward.reduced`."""
-        mariadb = self._session.server.flavor == "mariadb"
-        reduced, _ = FastForward(self._endpoint, self._first, mariadb, request, (), start, end).reduced(within)
+        mariadb, known = self._session.server.flavor == "mariadb", self._session.xa_places
+        forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, known)
+        reduced, _ = forward.reduced(within)
         upserts = request.projection.apply(reduced.upserts).cast(self.schema)
         return replace(reduced, upserts=upserts)
 

@@ -1,8 +1,5 @@
 """Transactions that are rolled back, prepared, committed elsewhere or torn, compared with a model of a server."""
 
-import struct
-import uuid
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -10,136 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog import prepared_rows, transaction_outcomes
+from engine.capture.binlog import transaction_outcomes
 from engine.capture.binlog.binlog_range import BinlogRange
-from engine.decode.images import KINDS
-from engine.decode.schema import Column, Table
-from engine.decode.stream import EventBatch, StreamPosition
+from engine.decode.schema import Table
 from engine.errors import SourceLostError
-from engine.source.positions import Position, file_number
+from engine.source.positions import Position
 from engine.source.xa_places import XaPlaces
 from tests.support.depth import depth
 from tests.unit.support.compressed import payload
-from tests.unit.support.wire import Binlog, laid_out, table_map
-
-SERVER = uuid.UUID("0195a8b2-0000-7000-8000-00000000002a")
-ITEMS = Table("shop", "items", (Column("id", "bigint"),), ("id",))
-OTHER = Table("shop", "other", (Column("id", "bigint"),), ("id",))
-STONE = Table("shop", "stone", (Column("id", "bigint"),), ("id",), transactional=False)
-NUMBERS = {"items": 8, "other": 9, "stone": 10}
-
-
-def end_of(packet: bytes) -> int:
-    """The position behind an event, 0 for an artificial one."""
-    return int.from_bytes(packet[14:18], "little")
-
-
-def bare(packet: bytes) -> bytes:
-    """An event as a compressed transaction contains it: without checksum."""
-    return packet[1:10] + (len(packet) - 5).to_bytes(4, "little") + packet[14:-4]
-
-
-class Files:
-    """Binlog files that can be read several times; counts the reads."""
-
-    def __init__(self, *logs: Binlog) -> None:
-        self.logs = {log.file: log for log in logs}
-        self.reads = 0
-
-    def files(self) -> Sequence[str]:
-        return list(self.logs)
-
-    def packets(self, start: Position, end: Position) -> Iterator[bytes]:
-        for name, log in self.logs.items():
-            if start.order[0] <= file_number(name) <= end.order[0]:
-                for packet in log.payloads:
-                    behind = name != start.file or end_of(packet) > start.offset
-                    if (
-                        not end_of(packet)
-                        or packet[5] == 15
-                        or (behind and (name, end_of(packet)) <= (end.file, end.offset))
-                    ):
-                        yield packet
-
-    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
-        self.reads += 1
-        yield from StreamPosition(start.file, start.offset).runs(*laid_out(list(self.packets(start, end))))
-
-
-def read_log(
-    files: Files, start: Position, end: Position, cuts: list[int] | None = None, **options: Any
-) -> list[list[Any]]:
-    """The changes of a binlog range: table, key and kind; on request also position and transaction number."""
-    tables = {("shop", t.name): t for t in (ITEMS, STONE)}
-    binlog_range = BinlogRange(tables, start, end, mariadb=False, log=files, places=options.get("known"))
-    packets, position, found = list(files.packets(start, end)), StreamPosition(start.file, start.offset), []
-    for a, b in pairwise(sorted({0, len(packets), *(c % (len(packets) + 1) for c in cuts or [])})):
-        for run in position.runs(*laid_out(packets[a:b])):
-            for table, file, changes in binlog_range.feed(run):
-                for key, kind, offset, number in zip(
-                    changes.rows["id"].to_pylist(),
-                    *(changes.fact(n).tolist() for n in ("kind", "offset", "tx_n")),
-                    strict=True,
-                ):
-                    place = [f"{file}:{offset}", number] if options.get("places") else []
-                    found.append([table.name, key, KINDS[kind], *place])
-    assert binlog_range.done
-    assert binlog_range.places is not None
-    options.get("read", []).append(binlog_range.places)
-    assert set(binlog_range.stopped) == options.get("stopped", set())
-    return found
-
-
-class Writer:
-    """Writes transactions to files. `places`: the positions between them.
-
-    `counted`: for each binlog range between two positions, the rows that count.
-    """
-
-    def __init__(self) -> None:
-        self.logs = [Binlog("bin.000001")]
-        self.number, self.key = 0, 0
-        self.places = [Position(self.log.file, 4)]
-        self.counted: list[list[int]] = []
-
-    @property
-    def log(self) -> Binlog:
-        return self.logs[-1]
-
-    def begin(self, statement: str = "BEGIN") -> None:
-        self.number += 1
-        self.log.gtid(SERVER, self.number)
-        self.log.query(statement)
-
-    def rows(self, table: Table = ITEMS, count: int = 1) -> list[int]:
-        keys = list(range(self.key, self.key + count))
-        self.key += count
-        self.log.add(19, table_map(table, NUMBERS[table.name]))
-        self.log.rows(table, NUMBERS[table.name], "insert", [[key] for key in keys])
-        return keys if table is not OTHER else []
-
-    def end(self, counted: list[int]) -> None:
-        self.places.append(Position(self.log.file, self.log.position))
-        self.counted.append(counted)
-
-    def prepare(self, xid: str, *, one_phase: bool = False) -> None:
-        self.log.query(f"XA END X'{xid}',X'',1")
-        data = bytes.fromhex(xid)
-        self.log.add(38, struct.pack("<BIII", one_phase, 1, len(data), 0) + data)
-
-    def rotate(self) -> None:
-        name = f"bin.{len(self.logs) + 1:06d}"
-        self.log.rotate(name)
-        self.logs.append(Binlog(name))
-
-    def fold(self) -> None:
-        """Put the last transaction's events behind the GTID into a compressed payload."""
-        last = max(n for n, packet in enumerate(self.log.payloads) if packet[5] == 33)
-        events = [bare(packet) for packet in self.log.payloads[last + 1 :]]
-        del self.log.payloads[last + 1 :]
-        self.log.position = end_of(self.log.payloads[last])
-        self.log.add(40, payload(b"".join(events)))
-
+from tests.unit.support.transaction_log import ITEMS, OTHER, SERVER, STONE, Files, Writer, bare, end_of, read_log
+from tests.unit.support.wire import Binlog, table_map
 
 STEPS = st.lists(
     st.one_of(
@@ -174,7 +51,8 @@ def write(happened: list[Any]) -> Writer:
                 writer.begin(f"XA {'ROLLBACK' if choice == 3 else 'COMMIT'} X'{xid}',X'',1")
                 writer.end([] if choice == 3 else keys)
         else:
-            xid = f"{number + 1:02x}"
+            free = [xid for xid in ("0a", "0b", "0c") if xid not in prepared]  # ids are used again
+            xid = free[choice % len(free)] if free else f"{number + 16:02x}"
             writer.begin(f"XA START X'{xid}',X'',1" if how in ("prepare", "one phase") else "BEGIN")
             keys = take(writer, steps)
             finish(writer, how, xid)
@@ -226,14 +104,19 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(transaction_outcomes, "MOST", kept)
-        known = XaPlaces()
+        known = [XaPlaces()]
         for a, b in pairwise(inner):
             cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
             counted, read = [key for keys in writer.counted[a:b] for key in keys], list[Any]()
-            for places in (None, known):
+            for places in (None, data.draw(st.sampled_from(known)), known[-1]):
                 found = read_log(files, writer.places[a], writer.places[b], cuts, known=places, read=read)
                 assert [row[1] for row in found] == counted
-            known = known.after(*read[-1])
+            known.append(known[-1].after(*read[-1]))
+        known.pop(0)
+        for a, b in pairwise(inner):  # what is known at a later position gives no wrong place either
+            counted = [key for keys in writer.counted[a:b] for key in keys]
+            later = data.draw(st.sampled_from(known))
+            assert [row[1] for row in read_log(files, writer.places[a], writer.places[b], known=later)] == counted
 
 
 def test_a_small_transaction_is_not_read_twice() -> None:
@@ -287,98 +170,6 @@ def test_prepared_rows_come_with_their_commit() -> None:
         (1, f"bin.000001:{commit}", 3),
         (3, f"bin.000001:{after}", 4),
     ]
-
-
-def prepared(writer: Writer, count: int, table: Table = ITEMS) -> list[list[int]]:
-    """XA transactions that are prepared and not decided: the rows of each."""
-    rows = []
-    for number in range(count):
-        writer.begin(f"XA START X'{number:04x}',X'',1")
-        rows.append(writer.rows(table))
-        writer.prepare(f"{number:04x}")
-        writer.end([])
-    return rows
-
-
-def commit(writer: Writer, count: int) -> None:
-    """Commit what `prepared` prepared."""
-    for number in range(count):
-        writer.begin(f"XA COMMIT X'{number:04x}',X'',1")
-        writer.end([])
-
-
-@pytest.mark.parametrize("table", [ITEMS, OTHER])
-def test_prepared_rows_are_read_once_for_all(table: Table) -> None:
-    """Not again in the range of their PREPARE, once in a later one if their places are known, and else one search."""
-    writer = Writer()
-    keys = [key for rows in prepared(writer, 30, table) for key in rows]
-    commit(writer, 30)
-    files, read = Files(*writer.logs), list[Any]()
-    begin, middle, end = (writer.places[n] for n in (0, 30, 60))
-    assert [r[1] for r in read_log(files, begin, end)] == keys
-    assert files.reads == 0
-    assert read_log(files, begin, middle, read=read) == []
-    known = XaPlaces().after(*read[0])
-    assert len(known.undecided) == 30
-    assert [r[1] for r in read_log(files, middle, end, known=known, read=read)] == keys
-    assert files.reads == 1
-    assert known.after(*read[1]).undecided == {}
-    assert [r[1] for r in read_log(files, middle, end)] == keys
-    assert files.reads == 2
-
-
-def test_a_transaction_that_two_blocks_contain_is_not_read_twice() -> None:
-    """It is held back until it ends, and kept as a whole, wherever the blocks of the dump end."""
-    writer = Writer()
-    keys = [key for rows in prepared(writer, 6) for key in rows]
-    commit(writer, 6)
-    files = Files(*writer.logs)
-    for cut in range(1, len(writer.log.payloads)):
-        assert [r[1] for r in read_log(files, writer.places[0], writer.places[-1], [cut])] == keys
-    assert [r[1] for r in read_log(files, writer.places[0], writer.places[-1], [*range(60)])] == keys
-    assert files.reads == 0
-
-
-@pytest.mark.parametrize("cuts", [[], [8], [14], [*range(30)]])
-def test_a_prepare_whose_transaction_a_crash_rolled_back_counts_never(cuts: list[int]) -> None:
-    """Its id is prepared again; the decision is that of the later PREPARE, and the earlier one is not remembered."""
-    writer = Writer()
-    prepared(writer, 1)
-    rows = prepared(writer, 1)
-    commit(writer, 1)
-    files, read = Files(*writer.logs), list[Any]()
-    assert [[r[1]] for r in read_log(files, writer.places[0], writer.places[-1], cuts, read=read)] == rows
-    assert read[0][0].undecided == {}
-    assert read[0][0].recent[b"\0\0", b"", 1].start == writer.places[1]
-
-
-def test_a_place_after_the_start_is_that_of_another_transaction_of_the_same_name() -> None:
-    """Its id was used again since; the range then searches for the earlier PREPARE."""
-    writer = Writer()
-    (first,) = prepared(writer, 1)
-    commit(writer, 1)
-    (second,) = prepared(writer, 1)
-    files, read = Files(*writer.logs), list[Any]()
-    read_log(files, writer.places[0], writer.places[3], read=read)
-    known = XaPlaces().after(*read[0])
-    assert known.before((b"\0\0", b"", 1), writer.places[1]) is None
-    assert [r[1] for r in read_log(files, writer.places[1], writer.places[2], known=known)] == first
-    assert second
-
-
-def test_rows_beyond_the_limits_are_spilled_or_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a file of bounded size; what has no room there is read from the log again, one by one."""
-    writer = Writer()
-    header = len(writer.log.payloads)
-    keys = [key for rows in prepared(writer, 40) for key in rows]
-    commit(writer, 40)
-    for spilled, reads in ((1 << 30, range(1)), (30_000, range(1, 40))):
-        monkeypatch.setattr(prepared_rows, "MOST_MEMORY", 10_000)
-        monkeypatch.setattr(prepared_rows, "MOST_SPILLED", spilled)
-        files = Files(*writer.logs)
-        found = read_log(files, writer.places[0], writer.places[-1], list(range(header, header + 240, 6)))
-        assert [r[1] for r in found] == keys
-        assert files.reads in reads
 
 
 def test_a_torn_transaction_at_the_end_of_a_file_does_not_count() -> None:
@@ -468,6 +259,28 @@ def test_rows_between_two_savepoints_of_one_name_are_unknown(
     writer.end([])
     found = read_log(Files(*writer.logs), writer.places[0], writer.places[-1], stopped=stopped)
     assert counted is None or [r[1] for r in found] == counted
+
+
+def test_rows_of_unknown_outcome_are_refused_also_before_an_alteration() -> None:
+    """Although the range then ends before the next transaction."""
+    writer = Writer()
+    writer.begin()
+    for _ in range(2):
+        writer.rows()
+        writer.log.query("SAVEPOINT `s`")
+    writer.rows()
+    writer.log.query("ROLLBACK TO `s`")
+    writer.log.commit()
+    writer.begin("ALTER TABLE items ADD c INT")
+    writer.begin()
+    writer.rows()
+    writer.log.commit()
+    files, end = Files(*writer.logs), Position(writer.log.file, writer.log.position)
+    binlog_range = BinlogRange({("shop", "items"): ITEMS}, writer.places[0], end, mariadb=False, log=files)
+    for run in files.read(writer.places[0], end):
+        list(binlog_range.feed(run))
+    assert binlog_range.altered is not None
+    assert set(binlog_range.stopped) == {"shop.items"}
 
 
 def test_a_table_under_two_numbers_in_one_position_keeps_its_order() -> None:
