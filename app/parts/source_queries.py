@@ -12,6 +12,7 @@ from app.view.picking import Badge, projected, risks
 from app.view.template import toml
 from engine.decode.schema import Table
 from engine.errors import TidemarkError
+from engine.globs import EXACT, NameRule
 from engine.plan.chunks import Plan
 from engine.plan.planner import plan_tables
 from engine.plan.speed import bytes_per_s
@@ -19,9 +20,10 @@ from engine.settings import Snapshot, Spec, parse
 from engine.source.catalog import captured_tables
 from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection, Server, describe, open_connection, query
-from engine.source.endpoint import endpoint_of
+from engine.source.endpoint import at_source, endpoint_of
 from engine.source.preflight import Preflight, run_preflight, server_preflight
 from engine.source.survey import Surveyed, survey
+from engine.spec_names import spec_on
 
 EVERYTHING = "*.*"
 PlanKey = tuple[str, str]
@@ -52,6 +54,8 @@ class Catalog:
     tables: list[Surveyed]
     risks: dict[str, list[Badge]]
     """By the table's full name; without projections."""
+    names: NameRule
+    """How the server compares names."""
 
 
 @dataclass
@@ -65,6 +69,8 @@ class Planned:
     """Bytes per second of one reader; None until it is measured."""
     changes: ChangeRates | None = None
     """How often the tables change; None until it is measured."""
+    names: NameRule = EXACT
+    """How the server compares names."""
 
 
 def spec_of(draft: Draft) -> Spec:
@@ -100,6 +106,7 @@ def preflight(spec: Spec, *, chosen: bool) -> Preflight:
     endpoint, first = endpoint_of(spec.source), spec.first_server_id()
     if not chosen:
         return server_preflight(endpoint, spec.source, first)
+    spec = at_source(spec)
     return run_preflight(
         endpoint, spec.source, first, lambda t: projected(t, spec.projection_rules(t.database, t.name))
     )
@@ -108,8 +115,9 @@ def preflight(spec: Spec, *, chosen: bool) -> Preflight:
 def surveyed(spec: Spec) -> Catalog:
     """All tables that the user may see."""
     with _connected(spec) as connection:
-        found = survey(connection, describe(connection))
-    return Catalog(found, risks(found))
+        server = describe(connection)
+        found = survey(connection, server)
+    return Catalog(found, risks(found), server.names)
 
 
 def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
@@ -120,6 +128,8 @@ def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
 def plan(spec: Spec, planned: Planned) -> Planned:
     """Add the missing plans, and measure the read speed and the change rates once. Raises as `plan_tables`."""
     with _connected(spec) as connection:
+        planned.names = describe(connection).names
+        spec = spec_on(spec, planned.names)
         if not planned.tables:
             null_dates = spec.source.invalid_dates == "null"
             planned.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)

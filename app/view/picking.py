@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from app.view import words
 from engine.decode.schema import Table
-from engine.globs import matches, select_tables
+from engine.globs import EXACT, NameRule, escaped, matches, select_tables
 from engine.plan.keys import own_key
 from engine.plan.strategy import decide
 from engine.settings import ProjectionRules, Snapshot
@@ -62,56 +62,58 @@ class Totals:
     """The shortest and the longest expected time; None if there is nothing to copy."""
 
 
-def escaped(name: str) -> str:
-    """A glob that matches this name only."""
-    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
-
-
 def exactly(database: str, table: str) -> str:
     """A glob that selects this table only."""
     return f"{escaped(database)}.{escaped(table)}"
 
 
-def toggled(globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool) -> list[str]:
-    """The globs after selecting or clearing these tables; all other tables stay as they are. A whole database gets one glob."""
+def toggled(
+    globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool, rule: NameRule = EXACT
+) -> list[str]:
+    """The globs after selecting or clearing these tables; all other tables stay as they are. A whole database gets one glob.
+
+    rule: how the server compares names.
+    """
     named = Counter(database for database, _ in names)
     whole = [d for d, count in Counter(database for database, _ in everything).items() if 1 < count == named[d]]
     for database in whole:
-        globs = database_toggled(globs, everything, database, on=on)
-    before = set(select_tables(globs, everything))
+        globs = database_toggled(globs, everything, database, on=on, rule=rule)
+    before = set(select_tables(rule.globs(globs), everything))
     wrong = {name for name in names if (name in before) != on}
     own = {exactly(*name) for name in wrong}
     kept = [glob for glob in globs if glob.removeprefix("!") not in own]
-    chosen = set(select_tables(kept, everything))
+    chosen = set(select_tables(rule.globs(kept), everything))
     sign = "" if on else "!"
     kept += [sign + exactly(*name) for name in everything if name in wrong and (name in chosen) != on]
-    return _simplified(kept, everything)
+    return _simplified(kept, everything, rule)
 
 
-def database_toggled(globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool) -> list[str]:
+def database_toggled(
+    globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool, rule: NameRule = EXACT
+) -> list[str]:
     """The globs after selecting or clearing a whole database, including tables that are created later."""
     theirs = [name for name in everything if name[0] == database]
     head = f"{escaped(database)}."
     kept = [glob for glob in globs if not glob.removeprefix("!").startswith(head)]
-    chosen = set(select_tables(kept, everything))
+    chosen = set(select_tables(rule.globs(kept), everything))
     if any((name in chosen) != on for name in theirs) or (on and not theirs):
         kept.append(f"{'' if on else '!'}{head}*")
-    return _simplified(kept, everything)
+    return _simplified(kept, everything, rule)
 
 
-def _simplified(globs: Sequence[str], everything: Sequence[Name]) -> list[str]:
+def _simplified(globs: Sequence[str], everything: Sequence[Name], rule: NameRule) -> list[str]:
     """Remove repeated globs (the last one decides) and leading exclusions; empty if nothing is selected."""
-    if not select_tables(globs, everything):
+    if not select_tables(rule.globs(globs), everything):
         return []
     kept = list(dict.fromkeys(reversed(globs)))[::-1]
     return kept[next(n for n, glob in enumerate(kept) if not glob.startswith("!")) :]
 
 
-def glob_rules(globs: Sequence[str], everything: Sequence[Name]) -> list[Rule]:
+def glob_rules(globs: Sequence[str], everything: Sequence[Name], rule: NameRule = EXACT) -> list[Rule]:
     """Each glob with its effect."""
     last: dict[Name, int] = {}
     counts = [0] * len(globs)
-    for number, glob in enumerate(globs):
+    for number, glob in enumerate(rule.globs(globs)):
         for name in everything:
             if matches(glob.removeprefix("!"), *name):
                 last[name] = number

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json, stored
 from engine.directory import write_atomically
 from engine.errors import DifferencesFoundError
 
@@ -41,7 +41,8 @@ def audit(
     from engine.run.audit.audit import audit as audited
 
     spec, directory = opened(spec_file)
-    result = audited(spec, directory, start=start, end=end, tables=table or (), sample=sample)
+    tables = stored(spec, directory, table or ())
+    result = audited(spec, directory, start=start, end=end, tables=tables, sample=sample)
     if report is not None:
         write_atomically(report, json.dumps(result.as_dict(), ensure_ascii=False, indent=1))
     if as_json:

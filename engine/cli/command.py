@@ -3,7 +3,8 @@
 import json
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -85,6 +86,27 @@ def opened(spec_file: Path) -> tuple[Spec, Directory]:
     """A pipeline's spec and its directory."""
     spec = load(spec_file)
     return spec, directory_of(spec_file, spec.name)
+
+
+def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:
+    """The tables as the catalog names them, where the server disregards case. Asks it only about names that the ledger lacks.
+
+    A name that means no table stays as it is, and so do all if the source does not answer: what reads them names the fault.
+    """
+    from engine.run.tables.membership_commands import members_in
+    from engine.source.catalog import list_tables
+    from engine.source.connect import describe, open_connection
+    from engine.source.endpoint import endpoint_of
+
+    members, _ = members_in(directory)
+    known = {".".join(name) for name in members.also | members.without}
+    if set(names) <= known:
+        return list(names)
+    with suppress(TidemarkError), closing(open_connection(endpoint_of(spec.source))) as connection:
+        rule = describe(connection).names
+        found = known | {".".join(name) for name in list_tables(connection)} if rule.folds else known
+        return [rule.stored(name, found) for name in names]
+    return list(names)
 
 
 def print_json(value: Any) -> None:

@@ -21,6 +21,7 @@ from engine.cli.command import (
     out,
     print_json,
     send,
+    stored,
     to_runner,
 )
 from engine.errors import PreflightError, SpecError
@@ -33,11 +34,12 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
     from engine.run.tables.membership_commands import members_in
     from engine.run.tables.projection_rules import as_read, check_spec
-    from engine.source.endpoint import endpoint_of
+    from engine.source.endpoint import at_source, endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
     from engine.source.preflight_text import print_checks
 
-    spec, directory = opened(spec_file)
+    written, directory = opened(spec_file)
+    spec = at_source(written)
     members, removed = members_in(directory)
     endpoint, reads = endpoint_of(spec.source), partial(as_read, spec)
     result = run_preflight(
@@ -45,7 +47,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     )
     check_spec(spec, result.tables, removed)
     added = sorted(f"{database}.{table}" for database, table in members.also)
-    grants = minimal_grants(spec.source.user, result.server, [*spec.source.tables, *added])
+    grants = minimal_grants(spec.source.user, result.server, [*written.source.tables, *added])
     if as_json:
         print_json({"passed": result.passed, "checks": [c.as_dict() for c in result.checks], "grants": grants})
     else:
@@ -68,12 +70,14 @@ def plan(
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
-    from engine.source.connect import open_connection
+    from engine.source.connect import describe, open_connection
     from engine.source.endpoint import endpoint_of
+    from engine.spec_names import spec_on
 
     spec, directory = opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))
     try:
+        spec = spec_on(spec, describe(connection).names)
         nulls, members = spec.source.invalid_dates == "null", members_in(directory)[0]
         tables = captured_tables(connection, spec.source.tables, members, null_dates=nulls)
         if as_json:
@@ -146,7 +150,7 @@ def _pausing(
     if not snapshot and not table:
         to_runner(spec_file, verb, reason, as_json=as_json)
         return
-    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": table}
+    arguments: dict[str, Any] = {"snapshot": True} if snapshot else {"tables": stored(*opened(spec_file), table or [])}
     send(spec_file, verb, arguments, reason, as_json=as_json)
 
 
@@ -243,6 +247,8 @@ def redump(
         raise SpecError("Say which tables: --table database.table, once or more, or --all.")
     spec, directory = opened(spec_file)
     arguments = arguments_from(request) if request else arguments_of(table or [], chunk, limits, keys)
+    if isinstance(arguments.get("tables"), list) and all(isinstance(name, str) for name in arguments["tables"]):
+        arguments["tables"] = stored(spec, directory, arguments["tables"])
     if not dry_run:
         check(directory, arguments)
         send(spec_file, "redump", arguments, reason, as_json=as_json)
@@ -276,11 +282,12 @@ def maintain(
     from engine.run.maintain import check
 
     spec, directory = opened(spec_file)
+    tables = stored(spec, directory, table or [])
     if not dry_run:
-        check(directory, table or [])
-        send(spec_file, "maintain", {"tables": table or []}, reason, as_json=as_json)
+        check(directory, tables)
+        send(spec_file, "maintain", {"tables": tables}, reason, as_json=as_json)
         return
-    found = conditions(spec, directory, table or [])
+    found = conditions(spec, directory, tables)
     if as_json:
         print_json({"tables": [one.as_dict() for one in found]})
     else:
@@ -397,6 +404,7 @@ def remove_table(
 def _change(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, as_json: bool) -> None:
     from engine.run.tables.membership_commands import check
 
-    _, directory = opened(spec_file)
+    spec, directory = opened(spec_file)
+    arguments["tables"] = stored(spec, directory, arguments["tables"])
     check(directory, verb, arguments)
     send(spec_file, verb, arguments, reason, as_json=as_json)

@@ -8,7 +8,20 @@ import typer
 from rich.table import Table as Grid
 
 from engine import clock
-from engine.cli.command import Chunks, Json, Keys, Limits, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import (
+    Chunks,
+    Json,
+    Keys,
+    Limits,
+    Reason,
+    SpecFile,
+    app,
+    guarded,
+    opened,
+    out,
+    print_json,
+    stored,
+)
 from engine.errors import DifferencesFoundError, SpecError
 
 if TYPE_CHECKING:
@@ -59,7 +72,7 @@ def verify(
         raise SpecError(f"--level {level} is not known.", hint=f"Known: {', '.join(LEVELS)}.")
     verifier, started = Verifier(spec, directory), clock.utc_text()
     try:
-        arguments = arguments_of(table or [], chunk, limits, keys)
+        arguments = arguments_of(stored(spec, directory, table or []), chunk, limits, keys)
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
         results = found = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
         if repair and worst(results) == "diverged":

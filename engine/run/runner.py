@@ -19,6 +19,7 @@ from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
     BinlogOffError,
     LoginRefusedError,
+    PreflightError,
     SourceAwayError,
     SourceChangedError,
     SourceLostError,
@@ -29,6 +30,7 @@ from engine.errors import (
 )
 from engine.event_fields import SourceFacts
 from engine.events import ErrorReported, RunConnected, RunEnded, RunStarted
+from engine.globs import EXACT, NameRule
 from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -62,8 +64,9 @@ from engine.settings import Spec
 from engine.sink.orphans import delete_unpublished
 from engine.sink.publisher import Publisher
 from engine.source.connect import Endpoint, Server, open_connection
-from engine.source.endpoint import endpoint_of
+from engine.source.endpoint import endpoint_of, name_rule
 from engine.source.preflight import Preflight, run_preflight
+from engine.spec_names import spec_on
 
 if TYPE_CHECKING:
     from engine.run.observe.exporter import Exporter
@@ -90,11 +93,20 @@ def run_pipeline(
     directory = directory_of(spec_file, spec.name)
     with held(directory, standby=standby is not None, report=standby):
         _link_spec(spec_file, directory)
+        rule = _name_rule(spec)
+        spec = spec_on(spec, rule or EXACT)
         run = new_run(directory)
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
-        _Run(spec, directory, journal, until).execute()
+        _Run(spec, rule, directory, journal, until).execute()
+
+
+def _name_rule(spec: Spec) -> NameRule | None:
+    """How the source compares names; None if it does not answer, which the run then reports."""
+    with suppress(TidemarkError):
+        return name_rule(spec.source)
+    return None
 
 
 def _link_spec(spec_file: Path, directory: Directory) -> None:
@@ -115,8 +127,12 @@ def _link_spec(spec_file: Path, directory: Directory) -> None:
 class _Run:
     """One run; the caller holds the lock."""
 
-    def __init__(self, spec: Spec, directory: Directory, journal: Journal, until: str | None) -> None:
+    def __init__(
+        self, spec: Spec, rule: NameRule | None, directory: Directory, journal: Journal, until: str | None
+    ) -> None:
+        """spec: its globs match the names of a server with this rule."""
         self._spec, self._directory, self._journal = spec, directory, journal
+        self._rule = rule
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
         pace, parking = Pace(spec.throttle), Parking(directory, journal)
         self._control = Control(
@@ -364,7 +380,14 @@ class _Run:
     def _preflight(self, endpoint: Endpoint, state: State | None) -> Preflight:
         spec, members = self._spec, members_of(state)
         reads, rules, readers = partial(as_read, spec), spec.table_rules(), spec.parallel_readers()
-        return run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members, rules, readers)
+        found = run_preflight(endpoint, spec.source, spec.first_server_id(), reads, members, rules, readers)
+        if found.server.names != self._rule:
+            raise PreflightError(
+                "The source now compares names in another way than when the run began.",
+                detail="The globs of the spec could select other tables. Nothing was read.",
+                hint="Start again: the run then follows the server's lower_case_table_names.",
+            )
+        return found
 
     def _start_spark(self) -> Any:
         from engine.spark.session import open_session

@@ -26,6 +26,7 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
+from engine.globs import EXACT, NameRule
 
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
 Flavor = Literal["mysql", "mariadb"]
@@ -64,6 +65,7 @@ class Server:
     version: tuple[int, ...]
     version_text: str
     identity: str
+    names: NameRule = EXACT
 
     @property
     def binlog_status(self) -> str:
@@ -324,13 +326,14 @@ def query(connection: Connection, sql: str, parameters: Sequence[Any] = ()) -> l
 
 def describe(connection: Connection) -> Server:
     """Describe the connected server. Its identity is the server uuid; on MariaDB, which has none, the server id."""
-    (row,) = query(connection, "SELECT VERSION() AS v, @@server_id AS id")
+    (row,) = query(connection, "SELECT VERSION() AS v, @@server_id AS id, @@lower_case_table_names AS names")
+    names = NameRule(int(row["names"]))
     flavor: Flavor = "mariadb" if "mariadb" in row["v"].lower() else "mysql"
     numbers = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", row["v"])
     version = tuple(int(n) for n in numbers.groups()) if numbers else (0,)
     if flavor == "mariadb":
-        return Server(flavor, version, row["v"], f"mariadb-server-id-{row['id']}")
-    return Server(flavor, version, row["v"], query(connection, "SELECT @@server_uuid AS u")[0]["u"])
+        return Server(flavor, version, row["v"], f"mariadb-server-id-{row['id']}", names)
+    return Server(flavor, version, row["v"], query(connection, "SELECT @@server_uuid AS u")[0]["u"], names)
 
 
 def quote(*names: str) -> str:

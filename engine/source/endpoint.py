@@ -1,7 +1,11 @@
-"""Converts a spec to an endpoint. Separate from `connect`, so that readers do not import specs."""
+"""Converts a spec to an endpoint, and to the names of its server. Separate from `connect`, so that readers do not import specs."""
 
-from engine.settings import Source, password
-from engine.source.connect import Endpoint
+from contextlib import closing
+
+from engine.globs import NameRule
+from engine.settings import Source, Spec, password
+from engine.source.connect import Endpoint, describe, open_connection
+from engine.spec_names import spec_on
 
 
 def endpoint_of(source: Source) -> Endpoint:
@@ -16,3 +20,14 @@ def endpoint_of(source: Source) -> Endpoint:
         source.connect_timeout_s,
         silence_s=source.silence_s,
     )
+
+
+def name_rule(source: Source) -> NameRule:
+    """How the source compares names. Raises as `endpoint_of` and `open_connection`."""
+    with closing(open_connection(endpoint_of(source))) as connection:
+        return describe(connection).names
+
+
+def at_source(spec: Spec) -> Spec:
+    """The spec with globs that match the source's names. Raises as `name_rule` and `spec_on`."""
+    return spec_on(spec, name_rule(spec.source))

@@ -1,7 +1,7 @@
 """Globs of a spec that match no table, with the nearest name. Pure.
 
-Globs have the case of the names in the catalog, whatever `lower_case_table_names` is. With 1 a server keeps all names in lower
-case, so `!Shop.Audit_*` excludes nothing there: a table that someone meant to exclude would be captured. Such a glob is an error.
+Globs follow the server's rule for names (`globs.NameRule`). Where case counts, `!Shop.Audit_*` excludes nothing of `shop`: a table
+that someone meant to exclude would be captured. Such a glob is an error.
 """
 
 import difflib
@@ -14,6 +14,8 @@ Name = tuple[str, str]
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
 
+_CASE = " Case counts on this server."
+
 
 def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
     """An error for each exclusion that would match in another case, and a warning for each other one that matches nothing.
@@ -25,7 +27,7 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[F
         if any(matches(glob, *name) for name in tables):
             continue
         near, in_other_case = _nearest(glob, tables)
-        why = "Tables that it was meant to exclude would be captured. Globs have the case of the names in the catalog."
+        why = "Tables that it was meant to exclude would be captured." + _CASE * in_other_case
         fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
         outcome: Literal["warn", "fail"] = "fail" if in_other_case else "warn"
         found.append((f"exclusion !{glob}", outcome, "matches a table", "matches none", why, fix))
@@ -39,8 +41,8 @@ def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[Name]) 
         for glob in globs:
             if any(matches(glob, *name) for name in tables):
                 continue
-            near, _ = _nearest(glob, tables)
-            why = "The setting applies to no captured table. Globs have the case of the names in the catalog."
+            near, in_other_case = _nearest(glob, tables)
+            why = "The setting applies to no captured table." + _CASE * in_other_case
             fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
             found.append((f"{setting} {glob}", "warn", "matches a captured table", "matches none", why, fix))
     return found

@@ -16,6 +16,7 @@ from engine.decode.schema import Table
 from engine.errors import TidemarkError
 from engine.plan.chunks import Plan
 from engine.settings import Spec
+from engine.spec_names import spec_on
 
 _OWN = ""
 _COLUMNS = {
@@ -77,6 +78,7 @@ def page(draft: Draft) -> None:
 
 
 def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
+    spec = spec_on(spec, found.names)
     plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
     lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle, spec.sink)

@@ -94,13 +94,13 @@ const isGlob = text => /[*?]/.test(text)
 // A glob of the spec: a search without a dot matches tables of any database.
 const globOf = text => (text.includes(".") ? text : `*.${text}`)
 
-function matcher(text) {
-  // A glob is matched as in the engine, with case; anything else is a substring search.
+function matcher(text, anyCase) {
+  // A glob is matched as in the engine, with case if the server minds it; anything else is a substring search.
   if (!isGlob(text)) return (database, table) => `${database}.${table}`.toLowerCase().includes(text.toLowerCase())
   const source = globOf(text)
     .replace(/[.+^${}()|\\]/g, "\\$&").replace(/\[!/g, "[^").replace(/\*/g, ".*").replace(/\?/g, ".")
   try {
-    const pattern = new RegExp(`^${source}$`)
+    const pattern = new RegExp(`^${source}$`, anyCase ? "i" : "")
     return (database, table) => pattern.test(`${database}.${table}`)
   } catch {
     return () => false
@@ -113,7 +113,7 @@ const ORDER = {
 }
 
 function draw(root) {
-  const view = root.view, list = root.querySelector(".list"), chosen = chosenOf(view), fits = matcher(view.search)
+  const view = root.view, list = root.querySelector(".list"), chosen = chosenOf(view), fits = matcher(view.search, view.data.any_case)
   const focused = root.getRootNode().activeElement?.dataset?.id
   const narrowed = view.search || view.only !== "all"
   view.seen = []

@@ -21,11 +21,15 @@ def table_tree(
     databases: Sequence[tuple[str, list[list[Any]]]],
     shown: str,
     *,
+    any_case: bool,
     key: str,
     on_clicks: Callable[[list[Click]], None],
     on_show: Callable[[str], None],
 ) -> None:
-    """The tree. on_clicks: called with the new clicks. on_show: called with the full name of a table whose details to show."""
+    """The tree. any_case: whether globs disregard case. on_clicks: called with the new clicks.
+
+    on_show: called with the full name of a table whose details to show.
+    """
     done: dict[str, int] = st.session_state.setdefault(f"{key} handled", {})
 
     def clicked() -> None:
@@ -39,5 +43,5 @@ def table_tree(
         if name := (st.session_state.get(key) or {}).get("shown"):
             on_show(name)
 
-    data = {"databases": databases, "ack": done, "open": shown}
+    data = {"databases": databases, "ack": done, "open": shown, "any_case": any_case}
     _TREE(key=key, data=data, on_clicks_change=clicked, on_shown_change=asked)

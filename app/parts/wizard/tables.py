@@ -13,8 +13,10 @@ from app.view import picking, words
 from app.view.draft import Draft
 from app.view.planning import readers_of
 from engine.errors import TidemarkError
+from engine.globs import NameRule
 from engine.settings import ProjectionRules, Spec
 from engine.source.survey import Surveyed
+from engine.spec_names import spec_on
 
 _GLOBS, _DETAILS = "Globs", "Columns and risks"
 
@@ -60,7 +62,9 @@ def _head(key: str, found: list[Surveyed]) -> None:
 def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
     found = catalog.tables
     everything = [(one.table.database, one.table.name) for one in found]
-    globs: list[str] = draft.get("source", "tables", default=[])
+    written: list[str] = draft.get("source", "tables", default=[])
+    rule, globs = catalog.names, catalog.names.globs(written)
+    spec = spec_on(spec, rule)
     every = (
         {one.table.full_name: spec.projection_rules(one.table.database, one.table.name) for one in found}
         if spec.tables
@@ -73,8 +77,9 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
         table_tree(
             picking.tree(found, catalog.risks, globs, projections),
             st.session_state.get(shown_key, ""),
+            any_case=rule.folds,
             key=f"{draft.id} tree",
-            on_clicks=lambda clicks: _clicked(draft.id, everything, clicks),
+            on_clicks=lambda clicks: _clicked(draft.id, everything, rule, clicks),
             on_show=lambda name: st.session_state.update({shown_key: name, side_key: _DETAILS}),
         )
         readers = readers_of(spec, os.cpu_count() or 1)
@@ -86,32 +91,32 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
         one = next((one for one in found if one.table.full_name == shown), None)
         globs_tab, table_tab = st.tabs([_GLOBS, _DETAILS], key=side_key, on_change="rerun")
         with globs_tab:
-            _rules(draft, globs, everything)
+            _rules(draft, written, everything, rule)
         with table_tab:
             _details(draft, names, one, shown_key, projections)
 
 
-def _clicked(identity: str, everything: list[picking.Name], clicks: list[Click]) -> None:
+def _clicked(identity: str, everything: list[picking.Name], rule: NameRule, clicks: list[Click]) -> None:
     def carried_out(draft: Draft) -> Draft:
         globs = draft.get("source", "tables", default=[])
         for kind, what, on in clicks:
             if kind == "glob":
                 globs = picking.with_glob(globs, what, on=on)
             elif kind == "database":
-                globs = picking.database_toggled(globs, everything, what, on=on)
+                globs = picking.database_toggled(globs, everything, what, on=on, rule=rule)
             else:
-                globs = picking.toggled(globs, everything, {(d, t) for d, t in what}, on=on)
+                globs = picking.toggled(globs, everything, {(d, t) for d, t in what}, on=on, rule=rule)
         return draft.put("source", "tables", value=globs)
 
     drafts.change(identity, carried_out)
 
 
-def _rules(draft: Draft, globs: list[str], everything: list[picking.Name]) -> None:
+def _rules(draft: Draft, globs: list[str], everything: list[picking.Name], names: NameRule) -> None:
     st.caption(
         "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, and a search "
         "with \\* or ? can be saved as one."
     )
-    found = picking.glob_rules(globs, everything)
+    found = picking.glob_rules(globs, everything, names)
     if not found:
         st.caption("None yet.")
     with st.container(height=420 if len(found) > 8 else "content", border=bool(found), gap=None, key="rules"):

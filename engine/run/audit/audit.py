@@ -37,6 +37,7 @@ from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import Position, binlog_files, current, file_of
+from engine.spec_names import spec_on
 
 GROUP = 32
 """Tables that are compared in one pass over the binlog: each holds a batch of images, and may hold a file open."""
@@ -65,6 +66,7 @@ def audit(
     with closing(open_connection(endpoint_of(spec.source))) as connection:
         server = describe(connection)
         check_identity(known.state.identity, server)
+        spec = spec_on(spec, server.names)
         endpoint = replace(endpoint_of(spec.source), identity=server.identity)
         files = binlog_files(connection)
         end_of_log = current(connection, server)

@@ -24,7 +24,7 @@ from engine.redaction import Scrubber
 from engine.run.observe.status import status
 from engine.run.tables.projection_rules import as_read
 from engine.settings import Spec
-from engine.source.endpoint import endpoint_of
+from engine.source.endpoint import at_source, endpoint_of
 from engine.source.preflight import run_preflight
 from engine.tail import tail
 
@@ -112,6 +112,7 @@ def _versions() -> str:
 
 def _check(spec: Spec) -> dict[str, Any]:
     """The result of `check` now."""
+    spec = at_source(spec)
     found = run_preflight(endpoint_of(spec.source), spec.source, spec.first_server_id(), partial(as_read, spec))
     return {"passed": found.passed, "server": vars(found.server), "checks": [c.as_dict() for c in found.checks]}
 

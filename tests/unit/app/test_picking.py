@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from app.view import picking
 from engine.decode.schema import Column, Index, Table
-from engine.globs import select_tables
+from engine.globs import EXACT, NameRule, select_tables
 from engine.settings import ProjectionRules, Snapshot, Source
 from engine.source.catalog import Statistics
 from engine.source.survey import Surveyed
@@ -20,39 +20,42 @@ NAMES = st.lists(
     unique=True,
 )
 GLOBS = st.lists(
-    st.sampled_from(["*.*", "shop.*", "!shop.log_*", "crm.t", "!*.u", "*.log_?", "!shop.t", "shop.t", "!crm.*"]),
+    st.sampled_from(["*.*", "shop.*", "!Shop.log_*", "crm.t", "!*.u", "*.log_?", "!shop.t", "shop.t", "!crm.*"]),
     max_size=5,
 )
 
 
-def chosen(globs: list[str], everything: list[picking.Name]) -> set[picking.Name]:
+RULES = st.sampled_from([NameRule(), NameRule(1), NameRule(2)])
+
+
+def chosen(globs: list[str], everything: list[picking.Name], rule: NameRule = EXACT) -> set[picking.Name]:
     """The tables that the engine would capture."""
-    return set(select_tables(globs, everything))
+    return set(select_tables(rule.globs(globs), everything))
 
 
-@given(NAMES, GLOBS, st.data(), st.booleans())
+@given(NAMES, GLOBS, st.data(), st.booleans(), RULES)
 def test_a_click_changes_what_was_clicked_and_nothing_else(
-    names: list[picking.Name], globs: list[str], data: st.DataObject, on: bool
+    names: list[picking.Name], globs: list[str], data: st.DataObject, on: bool, rule: NameRule
 ) -> None:
-    """For any globs, and any characters in names."""
+    """For any globs, any characters in names, and any server."""
     clicked = set(data.draw(st.lists(st.sampled_from(names), min_size=1)))
-    after = picking.toggled(globs, names, clicked, on=on)
-    before = chosen(globs, names)
-    assert chosen(after, names) == (before | clicked if on else before - clicked)
+    after = picking.toggled(globs, names, clicked, on=on, rule=rule)
+    before = chosen(globs, names, rule)
+    assert chosen(after, names, rule) == (before | clicked if on else before - clicked)
     if after:
         Source(host="h", user="u", tables=tuple(after))
 
 
-@given(NAMES, GLOBS, st.booleans(), st.data())
+@given(NAMES, GLOBS, st.booleans(), st.data(), RULES)
 def test_a_whole_database_is_one_glob(
-    names: list[picking.Name], globs: list[str], on: bool, data: st.DataObject
+    names: list[picking.Name], globs: list[str], on: bool, data: st.DataObject, rule: NameRule
 ) -> None:
     """It includes tables that are created later."""
     database = data.draw(st.sampled_from(sorted({name[0] for name in names})))
-    after = picking.database_toggled(globs, names, database, on=on)
+    after = picking.database_toggled(globs, names, database, on=on, rule=rule)
     theirs = {name for name in names if name[0] == database}
-    before = chosen(globs, names)
-    assert chosen(after, names) == (before | theirs if on else before - theirs)
+    before = chosen(globs, names, rule)
+    assert chosen(after, names, rule) == (before | theirs if on else before - theirs)
 
 
 def test_clicks_keep_the_globs_short() -> None:

@@ -32,6 +32,7 @@ BASE |= {
     "section",
     "sentences",
     "sink_settings",
+    "spec_names",
     "throttle_settings",
     "startup",
     "tail",
