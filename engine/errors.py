@@ -213,6 +213,10 @@ class SourceAwayError(TransientError):
     """The source cannot be reached, broke the connection, or is too busy to accept one: worth waiting for."""
 
 
+class ConnectionLimitError(SourceAwayError):
+    """The user has all the connections that its account allows."""
+
+
 class SchemaChangedError(TransientError):
     """A table was altered after its read was planned. The rows are discarded, and read again with the new columns."""
 
@@ -256,6 +260,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         SourceChangedError,
         TransientError,
         SourceAwayError,
+        ConnectionLimitError,
         SchemaChangedError,
         DiskFullError,
         HelperError,

@@ -365,6 +365,10 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         + (f": {e['statement']}" if e.get("statement") else "")
     ),
     "source.away": _away,
+    "source.connections": lambda e: (
+        f"The source allows few connections: the run has {e.get('allowed')} at most, and {plural(e.get('readers') or 1, 'reader')} "
+        "at once"
+    ),
     "source.back": lambda e: f"The source is reachable again after {duration(e.get('seconds'))}",
     "source.failover": lambda e: (
         f"Failover by GTID from {e.get('from_identity')} at {e.get('from_position')} to {e.get('to_identity')} at "

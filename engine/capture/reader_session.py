@@ -46,6 +46,12 @@ def session(endpoint: Endpoint, kind: WatermarkClass, settle_s: float, first_ser
     return _sessions[key]
 
 
+def drop_all() -> None:
+    """Close and forget all of this process's sessions."""
+    for endpoint, kind in list(_sessions):
+        drop(endpoint, kind)
+
+
 def drop(endpoint: Endpoint, kind: WatermarkClass) -> None:
     """Close and forget this process's session. Needed after an error in the middle of a response."""
     cached = _sessions.pop((endpoint, kind), None)

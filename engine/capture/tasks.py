@@ -34,6 +34,7 @@ from engine.capture.row_counter import RowCounter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table, same_columns
 from engine.errors import (
+    ConnectionLimitError,
     DecodeError,
     DiskFullError,
     PreflightError,
@@ -83,6 +84,13 @@ class ChunkGroup:
         The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is at fault.
         A throttled read that ends with the run is no failure: what is not reported is read later.
         """
+        try:
+            yield from self._reports()
+        finally:
+            if self.endpoint.few_connections:
+                sessions.drop_all()
+
+    def _reports(self) -> Iterator[ReaderReport]:
         stopped: set[str] = set()
         for request in self.requests:
             name = request.table.full_name
@@ -108,7 +116,7 @@ class ChunkGroup:
         """The error, and whether the chunk is at fault. If the table changed, an error that stops it becomes SchemaChangedError."""
         error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
         stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
-        if isinstance(error, SchemaChangedError) or not (stops or retried):
+        if isinstance(error, SchemaChangedError | ConnectionLimitError) or not (stops or retried):
             return error, False
         try:
             with closing(open_connection(self.endpoint)) as connection:

@@ -71,6 +71,7 @@ def plan(
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
     from engine.source.connect import describe, open_connection
+    from engine.source.connection_limits import few, limited_text, limits_of
     from engine.source.endpoint import endpoint_of
     from engine.spec_names import spec_on
 
@@ -85,6 +86,9 @@ def plan(
                 sys.stdout.write(part)
         else:
             out.print(text_table(connection, tables, spec, exact=not estimate))
+            own = limits_of(connection).own
+            if few(own, spec.parallel_readers()) is not None:
+                out.print(f"Connections: {limited_text(own)}.", markup=False)
     finally:
         connection.close()
 

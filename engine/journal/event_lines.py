@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
+import engine.connection_events
 import engine.verification_events  # noqa: F401 - it adds its events to EVENTS
 from engine.events import EVENTS, Event, fields_of
 

@@ -6,6 +6,7 @@ other columns or rows in the spec. Without the command, the run ends with the er
 """
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 
 from engine.decode.schema import Table
@@ -26,6 +27,7 @@ from engine.run.tables.bootstrap import Source, check_source, check_tables, firs
 from engine.run.tables.membership_commands import removed_tables
 from engine.run.tables.projection_rules import check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.turns import Turns
 from engine.settings import Spec
 from engine.source.connect import Connection, Endpoint, Server, open_connection
 from engine.source.preflight import Preflight, refused
@@ -46,7 +48,9 @@ class Beginning:
         connection = open_connection(endpoint)
         try:
             kind = watermark_class(connection, preflight.server)
-            source = Source(endpoint, preflight.server, kind)
+            turns = Turns(preflight.few_connections)
+            endpoint = replace(endpoint, few_connections=turns.few)
+            source = Source(endpoint, preflight.server, kind, turns)
             if ledger.state is not None:
                 self._continue(ledger, connection, source, preflight)
                 return source

@@ -52,15 +52,15 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.scheduler import snapshot_of
 from engine.run.snapshot.table_copy import Finished, TableCopy, planned
 from engine.run.snapshot.throttle import Health, hold
+from engine.run.source_connection import SourceConnection
 from engine.run.tables.alterations import Alterations, changed
-from engine.run.tables.bootstrap import Source, check_source
+from engine.run.tables.bootstrap import Source
 from engine.run.tables.captured import CapturedTables
 from engine.run.tables.membership import MembershipChanges
 from engine.run.tables.schema_change import Verdict
 from engine.settings import Spec
 from engine.sink.publisher import Publisher
 from engine.source.ancestry import went_back
-from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, binlog_files, current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s
 from engine.spark.session import Session
@@ -87,12 +87,11 @@ class Coordinator:
         self._spec, self._source, self._session = spec, source, session
         self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
         self._gate, self._away = gate, away
-        self._connection: Connection = open_connection(source.endpoint)
+        first = spec.first_server_id()
+        self._connection = SourceConnection(source, first)
         self._mariadb = source.server.flavor == "mariadb"
         self._captured = captured = CapturedTables(spec)
-        self._gtids = known_gtids(
-            self._connection, source.endpoint, source.server, self.position, spec.first_server_id()
-        )
+        self._gtids = known_gtids(self._connection.now, source.endpoint, source.server, self.position, first)
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
         self._frozen: list[Finished] = []
@@ -106,7 +105,7 @@ class Coordinator:
         # Workers share no other folder with this process (docs/architecture.md).
         self._counts = spec.sink.path / "_tidemark" / ledger.state.ledger / "reading"
         shutil.rmtree(self._counts, ignore_errors=True)
-        self._snapshot = snapshot_of(spec, source.endpoint, session, gate, control.activity, journal)
+        self._snapshot = snapshot_of(spec, source.endpoint, source.turns, session, gate, control.activity, journal)
         self._redumps = RedumpExecutor(
             self._snapshot,
             control,
@@ -120,7 +119,7 @@ class Coordinator:
         self._maintainer = Maintainer(publisher, control)
         self._alterations = Alterations(spec, source, self._captured, publisher)
         self._reader = EpochReader(
-            source.endpoint, spec.first_server_id(), self._mariadb, session, captured, self._snapshot, self._redumps
+            source.endpoint, first, self._mariadb, session, captured, self._snapshot, self._redumps
         )
         gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
@@ -158,14 +157,17 @@ class Coordinator:
 
         Parked chunks do not keep a run from its goal: the caller checks `Gate.parking`.
         """
-        target = current(self._connection, self._source.server)
-        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), server_time_s(self._connection))
+        with self._connection.turn():
+            target, now_s = current(self._connection.now, self._source.server), server_time_s(self._connection.now)
+        self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), now_s)
         self._prompt = until is not None
         self._progress.resumed(self.state)
         self._progress.show(self.state)
         self._control.poll_inbox()  # the goal is not reached while commands wait
-        pace, helpers = self._gate.pace, self._control.helpers
-        self._health = Health(self._source.endpoint, pace, self._control.overloaded, helpers, self._control.activity)
+        source, control, pace = self._source, self._control, self._gate.pace
+        self._health = Health(
+            source.endpoint, pace, control.overloaded, control.helpers, control.activity, source.turns
+        )
         self._away.abort_waits = self._abort_waits
         try:
             while not self._reached(until, target):
@@ -222,7 +224,7 @@ class Coordinator:
 
     def _abort_waits(self) -> None:
         """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
-        break_off(self._connection)
+        self._connection.abort_waits()
         self._snapshot.abort_waits()
         self._session.interrupt()
 
@@ -247,12 +249,10 @@ class Coordinator:
             return
         self._gather()
         try:
-            with suppress(TransientError):  # the connection may have timed out in a long pause
-                query(self._connection, "DO 0")
-            if not self._connection.open:
-                self._connection = open_connection(self._source.endpoint)
-            while self._frozen or self._stopped or self._redumps.waiting:
-                self._commit_epoch(current(self._connection, self._source.server))
+            self._connection.refresh()
+            with self._connection.turn():
+                while self._frozen or self._stopped or self._redumps.waiting:
+                    self._commit_epoch(current(self._connection.now, self._source.server))
         except SourceAwayError:
             return
         except (TransientError, OSError) as error:
@@ -275,6 +275,7 @@ class Coordinator:
             self._redumps.failed(name, error)
         for name, error in batch.stopped.items():
             self._stop_table(name, error)
+        self._connection.require_enough(batch)
 
     def _stop_table(self, name: str, error: TidemarkError) -> None:
         """Stop reading a table; the next epoch commits that it stopped."""
@@ -307,33 +308,34 @@ class Coordinator:
             self._publisher.check()
             self._maintainer.step()
             self._commit_decisions()
-            self._change_tables()
-            for name, error in self._membership.merged(self._connection, self.state, self._captured.tables).items():
-                self._stop_table(name, error)
-            position = current(self._connection, self._source.server)
-            if position.order < self.position.order:
-                self._check_source()
-                raise went_back(self.position, position)  # must not pass for "nothing new"
-            captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
-            asked = self._redumps.begin(self.state.tables, captured)
-            outdated = position.order > self.position.order
-            if self._frozen or outdated or self._stopped or asked or self._resnapshot_due or self._redumps.waiting:
-                self._commit_epoch(position, asked)
-            else:
-                self._pace.done(0.0, changes=0)
+            with self._connection.turn():
+                self._follow()
             self._away.epoch_done()
             self._control.disk.succeeded("log")
         except (TransientError, LoginRefusedError, OSError) as error:
-            self._failed(error)
+            if is_disk_full(error):
+                self._control.disk.failed("log", error)
+            elif isinstance(error, OSError):
+                raise
+            else:
+                self._retry(error)
 
-    def _failed(self, error: TransientError | LoginRefusedError | OSError) -> None:
-        """Handle an error that kept an epoch from being committed."""
-        if is_disk_full(error):
-            self._control.disk.failed("log", error)
-        elif isinstance(error, OSError):
-            raise error
+    def _follow(self) -> None:
+        """Change tables, and commit an epoch if there is something to commit."""
+        self._change_tables()
+        for name, error in self._membership.merged(self._connection.now, self.state, self._captured.tables).items():
+            self._stop_table(name, error)
+        position = current(self._connection.now, self._source.server)
+        if position.order < self.position.order:
+            self._connection.check(self.state)
+            raise went_back(self.position, position)  # must not pass for "nothing new"
+        captured = {name: (table, self._captured.plans[name]) for name, table in self._captured.tables.items()}
+        asked = self._redumps.begin(self.state.tables, captured)
+        outdated = position.order > self.position.order
+        if self._frozen or outdated or self._stopped or asked or self._resnapshot_due or self._redumps.waiting:
+            self._commit_epoch(position, asked)
         else:
-            self._retry(error)
+            self._pace.done(0.0, changes=0)
 
     def _with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files still exist. The others are read again, because someone deleted their files."""
@@ -352,7 +354,7 @@ class Coordinator:
 
     def _change_tables(self) -> None:
         """Commit pending membership changes (`run.tables.membership`)."""
-        while tables := self._membership.next(self._connection, self.state):
+        while tables := self._membership.next(self._connection.now, self.state):
             record = completed(self.state, following(self.state, self._journal.run, tables))
             self._delivery.commit(record)
             for name, change in tables.items():
@@ -373,31 +375,30 @@ class Coordinator:
     def _retry(self, error: TidemarkError) -> None:
         """Retry until the source answers; return early on a pause or a stop.
 
-        Raises the error if the source stays away too long, or if the error persists although the source answers.
+        Raises the error if the source stays away too long, or if it persists although the source answers; or if it is about too few
+        connections (`SourceConnection.require_enough`).
         """
+        self._connection.require_enough(error)
         while self._control.state == "running":
             self._control.wait(self._away.pause_after(error))
             if self._control.state != "running":
                 return
             try:
-                self._connection = open_connection(self._source.endpoint)
-                self._check_source()
+                self._connection.reopen()
+                with self._connection.turn():
+                    self._connection.check(self.state)
             except (TransientError, LoginRefusedError) as again:
                 error = again
             else:
                 return
 
-    def _check_source(self) -> None:
-        first = self._spec.first_server_id()
-        check_source(self.state, self._connection, self._source.endpoint, self._source.server, first)
-
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
         """Read the binlog up to `position`, or as far as one epoch goes; commit the epoch and submit it to the publisher."""
-        began, seen_s = clock.monotonic_s(), server_time_s(self._connection)
+        began, seen_s = clock.monotonic_s(), server_time_s(self._connection.now)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)
         first = min([known, *(f.high for f in due)], key=lambda p: p.order)
-        parts = split_range(binlog_files(self._connection), first, position, self._session.slots, known)
+        parts = split_range(binlog_files(self._connection.now), first, position, self._session.slots, known)
         end = parts[-1][1] if parts else known
         frozen = self._with_files([f for f in due if f.high.order <= max(end.order, known.order)])
         redumped, read = self._reader.read(parts, frozen, again, self.state, self._stopped)
@@ -410,7 +411,7 @@ class Coordinator:
         self._delivery.require_files(self._captured.changes, reports, redumped)
         read_s = clock.monotonic_s() - began
         ends = max([end, known], key=lambda p: p.order)
-        self._verdicts = self._alterations.judge(self._connection, self.state, alteration, asked, ends)
+        self._verdicts = self._alterations.judge(self._connection.now, self.state, alteration, asked, ends)
         record = self._record(known, end, frozen, reports, redumped)
         self._delivery.commit(record)
         self._redumps.note_changes(record)
@@ -441,7 +442,7 @@ class Coordinator:
         for event in dates_nulled(record):
             self._journal.write(event)
         self._progress.show(self.state)
-        require_gtids(self._connection, self._source.watermarks, reports)
+        require_gtids(self._connection.now, self._source.watermarks, reports)
 
     def _apply_verdicts(self, alteration: Alteration | None) -> None:
         """Apply the verdicts, which are committed now, to the captured tables."""

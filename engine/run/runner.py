@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine import __version__, formats
+from engine.connection_events import ConnectionsLimited
 from engine.directory import Directory, directory_of, new_run, read_alerts
 from engine.errors import (
     BinlogOffError,
+    ConnectionLimitError,
     LoginRefusedError,
     PreflightError,
     SourceAwayError,
@@ -273,7 +275,7 @@ class _Run:
             began = ledger.state.epoch
             try:
                 with self._noting_gap(ledger):
-                    return self._epochs(source, session, ledger, publisher)
+                    return self._epochs_with_connections(source, session, ledger, publisher)
             except SourceChangedError as error:
                 failovers = failover.in_a_row(failovers, began, ledger.state.epoch)
                 if failovers > _MAX_FAILOVERS:
@@ -300,6 +302,24 @@ class _Run:
             if reconnected is None:
                 return False
             source, self._away.binlog_off = reconnected, None
+
+    def _epochs_with_connections(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
+        """`_epochs`; with few connections from the first one on that the account does not allow."""
+        self._limit_tasks(source, session)
+        try:
+            return self._epochs(source, session, ledger, publisher)
+        except ConnectionLimitError as error:
+            if source.turns.few:
+                raise
+            self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
+        return self._epochs_with_connections(source.with_few_connections(), session, ledger, publisher)
+
+    def _limit_tasks(self, source: Source, session: Any) -> None:
+        """Let as many tasks run at once as there are connections for, and say so."""
+        tasks = source.turns.tasks
+        session.limit_tasks(tasks)
+        if tasks is not None:
+            self._journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
     def _resnapshot_everything(self, source: Source, ledger: Ledger, lost: SourceLostError) -> None:
         """As `Beginning.resnapshot_everything`; raises `lost` if the source cannot be reached, as while it is restarted."""
@@ -336,7 +356,7 @@ class _Run:
         helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
         behind_s = self._spec.alerts.mirror_behind_s
         with (
-            closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared)),
+            closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns)),
             closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),

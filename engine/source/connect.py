@@ -15,6 +15,7 @@ import pymysql
 
 from engine.errors import (
     BinlogOffError,
+    ConnectionLimitError,
     GtidModeError,
     LoginRefusedError,
     PreflightError,
@@ -52,6 +53,8 @@ class Endpoint:
     """Seconds without data after which a binlog dump counts as dead."""
     identity: str | None = None
     """The required `Server.identity`; None while unknown."""
+    few_connections: bool = False
+    """Whether the user may open only a few connections: readers keep none from task to task."""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.user}@{self.host}:{self.port})"
@@ -101,8 +104,8 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1698: (LoginRefusedError, "Check source.user; the account may require another login method."),
     1040: (SourceAwayError, "The server has no free connection: raise max_connections, or end some."),
     1129: (SourceAwayError, "The server blocks this host: run FLUSH HOSTS there (MariaDB: mariadb-admin flush-hosts)."),
-    1203: (SourceAwayError, "The user has no free connection: raise its max_user_connections, or end some."),
-    1226: (SourceAwayError, "The user has reached a resource limit: raise the limits of its account."),
+    1203: (ConnectionLimitError, "The user has no free connection: raise its max_user_connections, or end some."),
+    1226: (ConnectionLimitError, "The user has reached a resource limit: raise the limits of its account."),
 }
 _AWAY = frozenset(
     {

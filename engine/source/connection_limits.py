@@ -1,42 +1,72 @@
-"""Whether the server lets the user open as many connections as a run needs.
+"""How many connections the server lets the user open, and how many readers a run then has.
 
-A run needs one per reader for chunks and the binlog, and four more: for epochs, for the end of the binlog, to see whether the
-server answers, and for looks at the catalog and the load. Measured on both servers: 6 with two readers, 8 with four. With fewer
-allowed, readers and epochs take them from each other, and a run waits for ever.
+Usually a run needs one per reader for chunks and the binlog, and four more: for epochs, for the end of the binlog, to see whether
+the server answers, and for looks at the catalog and the load. Measured on both servers: 6 with two readers, 8 with four. If the
+account allows fewer, connections are opened for each task and closed after it, in turns (`run.turns`): a task needs up to three.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.source.connect import Connection, query
+from engine.wording import plural
 
 SHARED = 4
 """Connections besides those of the readers."""
+LEAST = 3
+"""With fewer connections, no task can be done."""
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
-_LIMITS = "SELECT @@session.max_user_connections AS own, @@global.max_connections AS total"
+_LIMITS = "SELECT @@session.max_user_connections AS own, @@global.max_connections AS total, CURRENT_USER() AS account"
 _CONNECTED = "SHOW GLOBAL STATUS LIKE 'Threads_connected'"
-_WHY = "With fewer connections, readers and epochs wait for each other."
+_WHY = "With fewer, readers wait for each other: connections are opened for each task and closed after it."
 
 
-def connection_limits(connection: Connection, user: str, readers: int) -> list[Finding]:
-    """What the limits of the user and of the server allow. readers: how many run at the same time."""
+@dataclass(frozen=True)
+class Limits:
+    """own: connections that the account may have, 0 for any number. free: those that nobody uses now. account: `user@host`."""
+
+    own: int
+    free: int
+    account: str
+
+
+def limits_of(connection: Connection) -> Limits:
+    """The limits of the connection's user and server."""
     (limits,) = query(connection, _LIMITS)
     (connected,) = query(connection, _CONNECTED)
-    free = int(limits["total"]) - int(connected["Value"])
-    return judged(int(limits["own"]), free, user, readers)
+    return Limits(int(limits["own"]), int(limits["total"]) - int(connected["Value"]), limits["account"])
 
 
-def judged(own: int, free: int, user: str, readers: int) -> list[Finding]:
-    """The findings for these limits. own: of the user, 0 for none. free: connections that nobody uses now. Pure."""
+def few(own: int, readers: int) -> int | None:
+    """The connections that a run with so many readers has to make do with; None if it has enough."""
+    return own if 0 < own < readers + SHARED else None
+
+
+def tasks_at_once(connections: int) -> int:
+    """How many tasks run at once with few connections."""
+    return max(1, connections // LEAST)
+
+
+def judged(limits: Limits, readers: int) -> list[Finding]:
+    """The findings for these limits. readers: how many run at the same time. Pure."""
     needed = readers + SHARED
     expected = f"{needed} or more ({readers} readers and {SHARED})"
-    name = "connections of the user"
-    if own and own < needed:
-        fewer = f' Or set [spark] master = "local[{own - SHARED}]": it is slower.' if own > SHARED else ""
-        fix = f"ALTER USER '{user}' WITH MAX_USER_CONNECTIONS {needed};{fewer}"
-        return [(name, "fail", expected, f"max_user_connections = {own}", _WHY, fix)]
-    found: list[Finding] = [(name, "ok", expected, str(own) if own else "no limit", _WHY, "")]
-    if free < needed:
+    name, own = "connections of the user", limits.own
+    user, _, host = limits.account.rpartition("@")
+    fix = f"ALTER USER '{user}'@'{host}' WITH MAX_USER_CONNECTIONS {needed};"
+    if few(own, readers) is None:
+        found: list[Finding] = [(name, "ok", expected, str(own) if own else "no limit", _WHY, "")]
+    elif own < LEAST:
+        found = [(name, "fail", expected, f"max_user_connections = {own}; {LEAST} are the least", _WHY, fix)]
+    else:
+        found = [(name, "warn", expected, limited_text(own), _WHY, fix)]
+    if limits.free < needed:
         fix = "Raise max_connections, or end connections that are not needed."
-        found.append(("connections of the server", "warn", expected, f"{max(free, 0)} free now", _WHY, fix))
+        found.append(("connections of the server", "warn", expected, f"{max(limits.free, 0)} free now", _WHY, fix))
     return found
+
+
+def limited_text(own: int) -> str:
+    """What a limit means for a run."""
+    return f"max_user_connections = {own}: {plural(tasks_at_once(own), 'reader')} at once, slower than with all"

@@ -16,7 +16,7 @@ from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
-from engine.source.connection_limits import connection_limits
+from engine.source.connection_limits import few, judged, limits_of
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.named_tables import unmatched_exclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
@@ -71,6 +71,8 @@ class Preflight:
     tables: list[Table]
     cascades: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """By table, the foreign keys that change its rows without an event in the binlog."""
+    few_connections: int | None = None
+    """The connections that a run has to make do with; None if it has enough."""
 
     @property
     def passed(self) -> bool:
@@ -151,7 +153,8 @@ def run_preflight(
     try:
         context = _context(connection, endpoint, source, first_server_id)
         checks = [check(context) for check in (*_SERVER_CHECKS, _uncaptured)]
-        checks += [Check(*finding) for finding in connection_limits(connection, endpoint.user, readers)]
+        limits = limits_of(connection)
+        checks += [Check(*finding) for finding in judged(limits, readers)]
         visible = list_tables(connection)
         checks += [Check(*finding) for finding in unmatched_exclusions(source.tables, visible)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
@@ -163,7 +166,7 @@ def run_preflight(
         checks += _hidden_changes(context, tables, cascades)
     finally:
         connection.close()
-    return Preflight(checks, context.server, tables, cascades)
+    return Preflight(checks, context.server, tables, cascades, few(limits.own, readers))
 
 
 def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:

@@ -37,6 +37,7 @@ class Session:
         self._kind, self.master, self.ui = kind, master, kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
         self._claimed = self._overstated = 0
+        self._most: int | None = None
         self._lost = self._interrupted = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
@@ -45,7 +46,12 @@ class Session:
     @property
     def slots(self) -> int:
         """How many tasks run at once: Spark's current number, minus its excess at the start."""
-        return max(1, self._claimed - self._overstated)
+        slots = max(1, self._claimed - self._overstated)
+        return slots if self._most is None else min(slots, self._most)
+
+    def limit_tasks(self, most: int | None) -> None:
+        """Let at most so many tasks of a job run at once; None: all that there are slots for."""
+        self._most = most
 
     def run(self, tasks: Sequence[Task], description: str) -> list[ReaderReport]:
         """Run the tasks as one job and return all their reports; blocks. Thread-safe.
@@ -56,7 +62,11 @@ class Session:
         try:
             if not self._interrupted:
                 with _explained(self.master, self._hosts), self._kind.described(description):
-                    return run_tasks(self._kind.spark, tasks)
+                    most = self._most or len(tasks)
+                    if len(tasks) <= most:
+                        return run_tasks(self._kind.spark, tasks)
+                    parts = [tasks[first : first + most] for first in range(0, len(tasks), most)]
+                    return [report for part in parts for report in run_tasks(self._kind.spark, part)]
         except SparkLostError:
             self._lost = True
             raise

@@ -1,11 +1,17 @@
 """Servers that keep names in lower case, and users who may open few connections: said before anything is captured."""
 
 import json
+import threading
 from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from itertools import count
+
+import pymysql
 
 from engine.globs import folded
 from tests.live.conftest import PipelineFactory
-from tests.live.support.compare import lake_table
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.source import numbers
 from tests.servers import PASSWORD, Server, create_user
 from tests.servers.users import GRANTS
 
@@ -92,18 +98,87 @@ def test_an_exclusion_in_another_case_is_refused_where_case_counts(
     assert f"The nearest table is {database}.audit_log." in " ".join(refused.stdout.split())
 
 
-def test_too_few_connections_are_refused_and_the_fix_is_enough(
+def test_few_connections_make_a_run_slower_and_not_stuck(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """With two readers a run needs six connections; with one, five."""
+    """With 2, check and run name the statement that gives more. With 3 and 6, a run copies and streams with fewer readers."""
     create_user(server, "few", GRANTS, PASSWORD)
-    server.execute("ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 5")
-    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
-    server.execute(f"INSERT INTO `{database}`.t VALUES (1), (2)")
-    pipeline = new_pipeline(server, database, user="few", slots=2)
-    refused = pipeline.command("run", "--until", "caught-up")
-    assert refused.returncode == PREFLIGHT_FAILED
-    assert "WITH MAX_USER_CONNECTIONS 6" in refused.stdout + refused.stderr
-    pipeline.spec.write_text(pipeline.spec.read_text().replace("local[2]", "local[1]"))
-    pipeline.run("caught-up")
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"CREATE TABLE `{database}`.names (name VARCHAR(20) PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.t {numbers(1, 1000)} k, 0 FROM n")
+    server.execute(f"INSERT INTO `{database}`.names {numbers(1, 1000)} CONCAT('n', k), 0 FROM n")
+    pipeline = new_pipeline(server, database, user="few", slots=4, chunk_rows=50, poll=0.1)
+    server.execute("ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 2")
+    for verb in ("check", "run"):
+        refused = pipeline.command(verb)
+        assert refused.returncode == PREFLIGHT_FAILED
+        assert "ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 8;" in " ".join(
+            (refused.stdout + refused.stderr).split()
+        )
+    server.execute("ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 3")
+    assert "1 reader at once" in pipeline.command("plan").stdout
+    assert pipeline.command("check").returncode == 0
+    with Updates(server, database):
+        pipeline.run("caught-up")
+        server.execute("ALTER USER 'few'@'%' WITH MAX_USER_CONNECTIONS 6")
+        assert pipeline.command("redump", "--all").returncode == 0
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: pipeline.events("command.done"), runner)
+    pipeline.finish(runner)
+    assert [(e["allowed"], e["readers"]) for e in pipeline.events("source.connections")] == [(3, 1), (6, 2)]
+    for name in ("t", "names"):
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
     server.execute("DROP USER 'few'@'%'")
+
+
+def test_a_run_that_is_refused_connections_goes_on(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """Something else with the same account takes connections meanwhile: the run closes its own, and continues with few."""
+    create_user(server, "less", GRANTS, PASSWORD)
+    server.execute("ALTER USER 'less'@'%' WITH MAX_USER_CONNECTIONS 6")
+    server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"CREATE TABLE `{database}`.names (name VARCHAR(20) PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO `{database}`.t {numbers(1, 1000)} k, 0 FROM n")
+    for rows in (1000, 2000, 4000, 8000):
+        server.execute(f"INSERT INTO `{database}`.t SELECT id + {rows}, v FROM `{database}`.t")
+    server.execute(f"INSERT INTO `{database}`.names VALUES ('n1', 0)")
+    pipeline = new_pipeline(server, database, user="less", chunk_rows=50, poll=0.1)
+    with Updates(server, database), ExitStack() as others:
+        runner = pipeline.start()
+        pipeline.wait_for(lambda: pipeline.events("chunk.finished"), runner)
+        taken = 0
+        while taken < 3:
+            with suppress(pymysql.err.OperationalError):  # the run has them all at the moment
+                others.enter_context(closing(server.connect(user="less", password=PASSWORD)))
+                taken += 1
+        pipeline.wait_for(lambda: pipeline.events("source.connections"), runner, 60)
+        streamed = pipeline.events
+        pipeline.wait_for(lambda: [e for e in streamed("table.state") if e["state"] == "streaming"][1:], runner, 120)
+    pipeline.finish(runner)
+    assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+    server.execute("DROP USER 'less'@'%'")
+
+
+class Updates:
+    """Updates of rows of both tables, one after the other, until the block ends."""
+
+    def __init__(self, server: Server, database: str) -> None:
+        self._server, self._database = server, database
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._work)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        with closing(self._server.connect(database=self._database)) as connection, connection.cursor() as cursor:
+            for number in count(1):
+                if self._ends.wait(0.01):
+                    return
+                cursor.execute("UPDATE t SET v = v + 1 WHERE id = %s", (number % 1000 + 1,))
+                cursor.execute("UPDATE names SET v = v + 1 WHERE name = %s", (f"n{number % 1000 + 1}",))

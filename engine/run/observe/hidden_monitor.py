@@ -9,7 +9,7 @@ does: no run starts with one.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine import clock
 from engine.decode.schema import table_from_dict
@@ -125,6 +125,14 @@ class HiddenMonitor:
         """Look once, and write the news to the journal. Raises TidemarkError."""
         known = [table_from_dict(table.table) for table in self._state().tables.values()]
         tables = [(table.database, table.name) for table in known if not table.remedy]  # others hide their definitions
+        with self._source.turns.take(1):
+            found = self._found(tables)
+        if self._closing.is_set():  # this may be another server than the run's by now
+            return
+        for event in self._known.news(found):
+            self._journal.write(event)
+
+    def _found(self, tables: Sequence[tuple[str, str]]) -> dict[Name, tuple[str, ...]]:
         connection = self._connection = open_connection(self._source.endpoint)
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
@@ -138,10 +146,7 @@ class HiddenMonitor:
             found["binlog_filter", None] = tuple(filtered)
         if new:
             found["new_tables", None] = new
-        if self._closing.is_set():  # this may be another server than the run's by now
-            return
-        for event in self._known.news(found):
-            self._journal.write(event)
+        return found
 
     def _left_out(self, connection: Connection) -> tuple[str, ...]:
         """The tables that appeared, match the spec, and are not captured because of `source.new_tables`."""

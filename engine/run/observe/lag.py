@@ -22,6 +22,7 @@ from engine.journal import Journal
 from engine.run.helpers import Helpers
 from engine.run.observe.retention import Growth, following, runway_s
 from engine.run.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
+from engine.run.turns import Turns
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files, bytes_between, current, retention
@@ -29,6 +30,8 @@ from engine.source.watermarks import server_time_s
 
 INTERVAL_S = 2.0
 _PING_S = 0.5
+_CONNECTIONS = 2
+"""The monitor's own, and a dump to read the head of a file."""
 _WINDOW = 300
 """Measurements in the percentiles: ten minutes."""
 _SILENCE_S = 15.0
@@ -80,11 +83,12 @@ class LagMonitor:
         away: OutageTracker,
         helpers: Helpers,
         oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
+        turns: Turns | None = None,
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
         self._first_server_id, self._helpers = first_server_id, helpers
         self._journal, self._committed, self._away = journal, committed, away
-        self._oldest_mirror = oldest_mirror
+        self._oldest_mirror, self._turns = oldest_mirror, turns or Turns()
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
@@ -102,10 +106,10 @@ class LagMonitor:
     def _watch(self) -> None:
         connection: Connection | None = None
         while not self._closing.is_set():
-            began, pause_s = clock.monotonic_s(), _PING_S
+            began, pause_s = clock.monotonic_s(), INTERVAL_S if self._turns.few else _PING_S
             try:
-                connection = self._pinged(connection)
-                self._measure_if_due(connection, began)
+                with self._turns.take(_CONNECTIONS):
+                    connection = self._asked(connection)
                 self._away.back(MONITOR)
             except TidemarkError as error:
                 connection = None
@@ -122,6 +126,16 @@ class LagMonitor:
             self._away.pause(max(pause_s - (clock.monotonic_s() - began), 0.1), self._closing)
         if connection is not None:
             connection.close()
+
+    def _asked(self, connection: "Connection | None") -> "Connection | None":
+        """Ping the source, and measure if that is due. Returns the connection, unless connections are few."""
+        connection, now_s = self._pinged(connection), clock.monotonic_s()
+        try:
+            self._measure_if_due(connection, now_s)
+        finally:
+            if self._turns.few:
+                connection.close()
+        return None if self._turns.few else connection
 
     def _measure_if_due(self, connection: Connection, now_s: float) -> None:
         if now_s < self._due_s:

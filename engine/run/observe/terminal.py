@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from engine.connection_events import ConnectionsLimited
 from engine.events import (
     ChunkFailed,
     ChunkFinished,
@@ -86,9 +87,20 @@ _LINES: dict[type[Event], Callable[[Any], str | None]] = {
     SinkApplied: _applied,
     **dict.fromkeys((ChunkFailed, ChunkParked, ChunkUnparked), _of_table),
     **dict.fromkeys(
-        (RunState, ErrorReported, SourceAway, SourceBack, FailedOver, DiskFreed, HelperRecovered, CommandRefused),
+        (
+            RunState,
+            ErrorReported,
+            SourceAway,
+            SourceBack,
+            ConnectionsLimited,
+            FailedOver,
+            DiskFreed,
+            HelperRecovered,
+            CommandRefused,
+        ),
         _sentence,
     ),
+    **dict.fromkeys((DiskFreed, HelperRecovered, CommandRefused), _sentence),
 }
 
 

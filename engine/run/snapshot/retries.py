@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from engine import clock
 from engine.capture.reports import FailureReport
 from engine.errors import (
+    ConnectionLimitError,
     DiskFullError,
     LoginRefusedError,
     SchemaChangedError,
@@ -47,6 +48,8 @@ class Batch:
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
     failed: dict[str, TidemarkError] = field(default_factory=dict)
+    refused: ConnectionLimitError | None = None
+    """The error of a reader that was refused a connection."""
 
     def stop(self, copy: TableCopy, error: TidemarkError) -> None:
         """Stop a table's copy or its redump."""
@@ -153,6 +156,8 @@ class ChunkRetries:
         away: the reader could not reconnect right after; such tries are not counted, as `run.outage` ends them. A changed table
         whose schema change never shows up in the binlog stops alone.
         """
+        if isinstance(error, ConnectionLimitError):
+            batch.refused = error
         # Groups that fail together, after a lost connection, count as one failure.
         copy.failures += clock.monotonic_s() >= copy.retry_at
         retry_s = _pause_s(copy.failures)

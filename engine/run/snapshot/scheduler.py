@@ -34,6 +34,7 @@ from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.run.snapshot.throttle import Lease
+from engine.run.turns import TASK, Turns
 from engine.settings import Spec
 from engine.source.connect import Endpoint
 from engine.source.positions import bytes_between
@@ -389,17 +390,22 @@ def _finished(report: ChunkReport, group: int) -> ChunkFinished:
 
 
 def snapshot_of(
-    spec: Spec, endpoint: Endpoint, session: Session, gate: Gate, activity: Activity, journal: Journal
+    spec: Spec, endpoint: Endpoint, turns: Turns, session: Session, gate: Gate, activity: Activity, journal: Journal
 ) -> Snapshot:
     """The scheduler of one session, as the spec wants it."""
+
+    def run(group: ChunkGroup, text: str) -> list[ReaderReport]:
+        with turns.take(TASK):
+            return session.run([group], text)
+
     return Snapshot(
-        lambda: spec.snapshot.readers or session.slots,
+        lambda: min(spec.snapshot.readers or session.slots, turns.tasks or _MOST_READERS),
         gate,
         activity,
         spec.snapshot.max_chunk_memory_bytes,
         journal,
-        ChunkSplitter(endpoint),
-        lambda group, text: session.run([group], text),
+        ChunkSplitter(endpoint, turns),
+        run,
         spec.snapshot.chunk_attempts,
         lambda: session.slots,
     )

@@ -16,6 +16,7 @@ from engine.errors import TidemarkError, TransientError
 from engine.plan.chunks import Plan
 from engine.plan.coverage import Split, Unsplit
 from engine.plan.splitting import split
+from engine.run.turns import Turns
 from engine.source.connect import Connection, Endpoint, break_off, open_connection
 
 _PATIENCE_S = 0.2
@@ -24,8 +25,8 @@ _PATIENCE_S = 0.2
 class ChunkSplitter:
     """Splits tables, one range of a table at a time."""
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint, turns: Turns | None = None) -> None:
+        self._endpoint, self._turns = endpoint, turns or Turns()
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chunk-splitter")
         self._jobs: dict[str, Future[Split]] = {}
@@ -57,9 +58,13 @@ class ChunkSplitter:
 
     def _split(self, table: Table, plan: Plan, piece: Unsplit, most: int) -> Split:
         try:
-            if self._connection is None:
-                self._connection = open_connection(self._endpoint)
-            return split(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
+            with self._turns.take(1):
+                if self._connection is None:
+                    self._connection = open_connection(self._endpoint)
+                found = split(self._connection, table, plan.key(table), plan, piece, most, _PATIENCE_S)
+                if self._turns.few:
+                    self._drop()
+            return found  # noqa: TRY300 - the errors are those of the lines above
         except TidemarkError:
             self._drop()
             raise

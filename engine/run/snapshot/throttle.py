@@ -17,6 +17,7 @@ from engine.errors import TidemarkError
 from engine.plan.speed import owed_s
 from engine.run.commands.heartbeat import Activity
 from engine.run.helpers import Helpers
+from engine.run.turns import Turns
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.throttle_settings import Throttle, within_hours
 
@@ -154,7 +155,9 @@ class Health:
         critical: Callable[[str], None],
         helpers: Helpers,
         activity: Activity | None = None,
+        turns: Turns | None = None,
     ) -> None:
+        self._turns = turns or Turns()
         self._endpoint, self._pace, self._critical, self._helpers = endpoint, pace, critical, helpers
         self._activity = activity or Activity()
         self.reason = ""
@@ -192,7 +195,10 @@ class Health:
             self.reason, self._was_critical, self.loads = "", False, {}
             self._activity.loads = {}
             return _INTERVAL_S
-        load, now_s = self._load(settings), clock.monotonic_s()
+        with self._turns.take(1):
+            load, now_s = self._load(settings), clock.monotonic_s()
+            if self._turns.few:
+                self._forget("")
         self._activity.loads = self.loads
         if now_s - self._lag_at_s >= _SLOW_INTERVAL_S:
             self._lag_reason, self._lag_at_s = self._lag(settings), now_s

@@ -6,7 +6,7 @@ binlog.
 
 import uuid
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine import clock
 from engine.capture.binlog.binlog_reader import before
@@ -21,10 +21,12 @@ from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.plan.mirrors import decided
 from engine.plan.planner import check_names, plan_tables
 from engine.run.tables.projection_rules import as_read, check_spec, projection_record
+from engine.run.turns import Turns
 from engine.settings import Spec
 from engine.source.ancestry import check_same, contains_within, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, binlog_off, check_identity
+from engine.source.connection_limits import LEAST
 from engine.source.heads import reaches, read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
@@ -39,6 +41,12 @@ class Source:
     endpoint: Endpoint
     server: Server
     watermarks: WatermarkClass
+    turns: Turns = field(default_factory=Turns)
+    """For connections."""
+
+    def with_few_connections(self) -> "Source":
+        """The same, for a run that has been refused a connection: how many it may have is not known."""
+        return replace(self, endpoint=replace(self.endpoint, few_connections=True), turns=Turns(LEAST))
 
 
 @dataclass(frozen=True)

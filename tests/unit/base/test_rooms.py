@@ -23,6 +23,7 @@ BASE = {
 }
 BASE |= {
     "acknowledgements",
+    "connection_events",
     "durable",
     "event_fields",
     "globs",
@@ -70,8 +71,9 @@ INNER: dict[str, dict[str, set[str]]] = {
         "disk": set(),
         "outage": set(),
         "helpers": {"disk"},
+        "turns": set(),
         "commands": {"disk", "helpers", "outage", "state_machines"},
-        "snapshot": {"commands", "disk", "helpers", "outage", "state_machines"},
+        "snapshot": {"commands", "disk", "helpers", "outage", "state_machines", "turns"},
         "redump": {"commands", "snapshot"},
         "audit": {"helpers"},
         "verify": {
@@ -87,8 +89,8 @@ INNER: dict[str, dict[str, set[str]]] = {
             "state_machines",
         },
         "epoch": {"snapshot", "state_machines"},
-        "tables": {"commands", "epoch"},
-        "observe": {"commands", "helpers", "outage", "state_machines", "tables"},
+        "tables": {"commands", "epoch", "turns"},
+        "observe": {"commands", "helpers", "outage", "state_machines", "tables", "turns"},
     },
     "capture": {
         "files": set(),

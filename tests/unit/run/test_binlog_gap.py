@@ -14,8 +14,11 @@ from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.run import binlog_gap, failover, runner
 from engine.run.disk import Disk
+from engine.run.turns import Turns
 from engine.source.connect import Server, binlog_off
 from engine.source.preflight import LOG_BIN, Check, Preflight
+
+SESSION = SimpleNamespace(limit_tasks=lambda _: None)
 
 
 @pytest.fixture
@@ -77,7 +80,7 @@ def test_a_run_ends_with_its_reason_if_the_source_is_away_then(
     run._epochs = lambda *_: fail(binlog_off())
     monkeypatch.setattr(runner, "open_connection", lambda _: fail(SourceAwayError("Connecting failed.")))
     with pytest.raises(BinlogOffError):
-        run._coordinate(SimpleNamespace(endpoint=None), None, ledger, None)
+        run._coordinate(SimpleNamespace(endpoint=None, turns=Turns()), SESSION, ledger, None)
     assert ledger.state is not None
     assert list(ledger.state.binlog_off) == ["a"]
 
@@ -99,7 +102,7 @@ def test_a_gap_that_only_the_monitor_saw_is_noted(ledger: Ledger, tmp_path: Path
         noted.extend(ledger.state.binlog_off)
 
     run._epochs, run._reconnected = epochs, reconnected
-    assert run._coordinate(None, None, ledger, None) == (error is None)
+    assert run._coordinate(SimpleNamespace(turns=Turns()), SESSION, ledger, None) == (error is None)
     assert ledger.state is not None
     assert list(ledger.state.binlog_off) == ["a"]
     assert noted == ([] if error is None else ["a"])
