@@ -355,9 +355,10 @@ class _Run:
 
         helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
         behind_s = self._spec.alerts.mirror_behind_s
+        verified = self._spec, self._directory, self._journal, helpers, may_read
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns)),
-            closing(ContinuousVerifier(self._spec, self._directory, self._journal, helpers, may_read)),
+            closing(ContinuousVerifier(*verified, few_connections=source.turns.few)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),

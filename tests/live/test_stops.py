@@ -11,11 +11,13 @@ from tests.servers import Server
 from tests.support.delta import rows_at
 from tests.support.depth import on
 
+WRONG_ARGUMENTS = 2
 COMMAND = re.compile(r"tidemark ([a-z-]+) SPEC (--table \S+(?: --drop)?)")
 CREATED = {
     "dated": "(id INT PRIMARY KEY, v DATE)",
     "keyless": "(id INT, v INT)",
     "keyed": "(id INT, v INT)",
+    "gone": "(id INT PRIMARY KEY)",
     "moved": "(id INT PRIMARY KEY, v VARCHAR(20))",
     "other": "(id INT PRIMARY KEY)",
 }
@@ -24,7 +26,7 @@ CREATED = {
 def test_every_stop_is_ended_by_what_its_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A value that cannot be published, tables without a key, folders that are gone while the columns change."""
+    """A value that cannot be published, tables without a key, one that is dropped, folders that are gone while columns change."""
     for name, columns in CREATED.items():
         server.execute(f"CREATE TABLE {database}.{name} {columns}")
         server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")
@@ -36,17 +38,21 @@ def test_every_stop_is_ended_by_what_its_hint_says(
         cursor.execute("INSERT INTO dated VALUES (3, '0000-00-00')")
     for name in ("keyless", "keyed"):
         server.execute(f"ALTER TABLE {database}.{name} MODIFY v BIGINT")
+    server.execute(f"DROP TABLE {database}.gone")
     for folder in (pipeline.mirror("moved"), pipeline.changes("moved")):
         shutil.move(folder, pipeline.folder / folder.name)
     server.execute(f"INSERT INTO {database}.moved VALUES (3, 'x')")
-    stopped = {"dated", "keyless", "keyed", "moved"}
+    stopped = {"dated", "gone", "keyless", "keyed", "moved"}
     pipeline.wait_for(lambda: hints(pipeline).keys() == stopped, runner)
 
     server.execute(f"UPDATE {database}.dated SET v = '2026-01-01' WHERE id = 3")
     server.execute(f"ALTER TABLE {database}.keyed ADD PRIMARY KEY (id)")  # its hint offers that first
     server.execute(f"ALTER TABLE {database}.moved DROP COLUMN v, ADD COLUMN v INT DEFAULT 7")
     for name, hint in hints(pipeline).items():
-        if name != "keyed":
+        if name == "gone":
+            assert "If a table of this name appears again, it is copied and streamed." in hint
+            server.execute(f"CREATE TABLE {database}.gone {CREATED['gone']}")
+        elif name != "keyed":
             follow(pipeline, runner, name, hint)
     pipeline.wait_for(lambda: not hints(pipeline) and pipeline.status()["phase"] == "streaming", runner)
     for name in CREATED:
@@ -80,10 +86,32 @@ def removed(pipeline: Pipeline) -> list[str]:
 def check(server: Server, pipeline: Pipeline, runner: Runner) -> None:
     """Mirrors equal the source; of a table without a key, the change log has its rows."""
     pipeline.finish(runner)
-    for name in ("dated", "keyed", "moved", "other"):
+    for name in ("dated", "gone", "keyed", "moved", "other"):
         source = source_table(server, pipeline.database, name)
         assert_equal(source, lake_table(pipeline.mirror(name)).select(source.column_names), ["id"])
     assert sorted(row["id"] for row in rows_at(pipeline.changes("keyless")).to_pylist()) == [1, 2, 9]
+
+
+@on("mariadb")
+def test_the_only_table_is_replaced_as_the_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """It cannot be removed: with another one it can, and can be added again then."""
+    for name in ("only", "second"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)")
+        server.execute(f"INSERT INTO {database}.{name} VALUES (1)")
+    only, second = ("--table", f"{database}.only"), ("--table", f"{database}.second")
+    pipeline = new_pipeline(server, database, tables=[f"{database}.only"])
+    pipeline.run("caught-up")
+    refused = pipeline.command("remove-table", *only, "--drop")
+    assert refused.returncode == WRONG_ARGUMENTS
+    assert "Add another table first: tidemark add-table SPEC --table" in " ".join(refused.stderr.split())
+    for verb, *arguments in (("add-table", *second), ("remove-table", *only, "--drop"), ("add-table", *only)):
+        sent = pipeline.command(verb, *arguments)
+        assert sent.returncode == 0, sent.stderr
+        pipeline.run("caught-up")
+    for name in ("only", "second"):
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
 
 
 @on("mariadb")

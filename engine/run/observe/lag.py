@@ -133,7 +133,7 @@ class LagMonitor:
         try:
             self._measure_if_due(connection, now_s)
         finally:
-            if self._turns.few:
+            if self._turns.few and connection.open:
                 connection.close()
         return None if self._turns.few else connection
 

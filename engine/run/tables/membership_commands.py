@@ -87,7 +87,10 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
     if unknown := [name for name in change.tables if name not in tables]:
         raise unknown_tables(unknown, tables, _NOTHING_CHANGED)
     if not set(tables) - set(change.tables):
-        raise _wrong("No table would be left.", "Stop the pipeline instead: tidemark stop SPEC")
+        raise _wrong(
+            "No table would be left.",
+            "Add another table first: tidemark add-table SPEC --table database.table. Or end the pipeline: tidemark stop SPEC",
+        )
 
 
 def members_of(state: State | None) -> Membership:
