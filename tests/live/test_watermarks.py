@@ -19,7 +19,7 @@ from engine.decode.schema import Table
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
-from engine.source.watermarks import Candidate, Watermarks, server_time_s, watermark_class
+from engine.source.watermarks import Candidate, WatermarkClass, Watermarks, server_time_s, watermark_class
 from tests.servers import PASSWORD, USER, Server, create_user
 from tests.support.depth import depth
 
@@ -166,7 +166,7 @@ def test_ours_lose_none(
     flavor: str,
     options: dict[str, Any],
     grants: list[str],
-    kind: str,
+    kind: WatermarkClass,
     sessions: int,
     xa: bool,
 ) -> None:
