@@ -1,16 +1,21 @@
 """Other programs that change rows of mirrors are noticed, until the rows are verified or resnapshotted."""
 
 import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
-from tests.support.depth import on
+from tests.support.depth import depth, on
+from tests.support.readers import FRAMES, SPARK
 
 QUIET = '[verify]\nperiod = "off"\n'
 
@@ -147,11 +152,28 @@ def test_such_a_mirror_does_not_wait_for_its_turn(server: Server, database: str,
     assert states(pipeline) == {"changed": ("diverged", "")}
 
 
+def with_deltalake(folder: Path) -> None:
+    """Like the writers of `tests/support/foreign_writers.py`."""
+    delta = DeltaTable(str(folder))
+    delta.update(updates={"v": "1000"}, predicate="id = 'key 017'")
+    delta.merge(
+        pa.table({"id": ["key 900"], "v": pa.array([1], pa.int32()), "b": [b"y"]}), "s.id = t.id", "s", "t"
+    ).when_not_matched_insert_all().execute()
+
+
+WRITERS: dict[str, Callable[[Path], None]] = {
+    "deltalake": with_deltalake,
+    "polars": partial(FRAMES.write, "polars"),
+    "spark": partial(SPARK.write, "spark"),
+}
+
+
 @on("mariadb")
-def test_rows_that_deltalake_has_written_are_compared_and_repaired(
-    server: Server, database: str, new_pipeline: PipelineFactory
+@pytest.mark.parametrize("writer", depth(["deltalake", "polars"], list(WRITERS)))
+def test_rows_that_other_programs_have_written_are_compared_and_repaired(
+    server: Server, database: str, new_pipeline: PipelineFactory, writer: str
 ) -> None:
-    """It writes texts in another of Arrow's types, for which Arrow has no comparison."""
+    """They write texts in other types of Arrow's, for which Arrow has no comparison."""
     server.execute(
         f"CREATE TABLE `{database}`.named (id VARCHAR(20) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, v INT, b BLOB)"
     )
@@ -159,11 +181,7 @@ def test_rows_that_deltalake_has_written_are_compared_and_repaired(
     server.execute(f"INSERT INTO `{database}`.named VALUES {rows}")
     pipeline = new_pipeline(server, database, chunk_rows=10, poll=0.2, merge=0.5, more=QUIET)
     pipeline.run("caught-up")
-    delta = DeltaTable(str(pipeline.mirror("named")))
-    delta.update(updates={"v": "1000"}, predicate="id = 'key 017'")
-    delta.merge(
-        pa.table({"id": ["key 900"], "v": pa.array([1], pa.int32()), "b": [b"y"]}), "s.id = t.id", "s", "t"
-    ).when_not_matched_insert_all().execute()
+    WRITERS[writer](pipeline.mirror("named"))
     result = pipeline.command("verify", "--json")
     (found,) = json.loads(result.stdout)["tables"]
     assert (found["verdict"], found["differences_total"]) == ("diverged", 2), found

@@ -6,6 +6,7 @@ python foreign_readers.py ENVIRONMENT OUT READER,… FOLDER…: the rows of the 
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 DELTA_LAKE = "io.delta:delta-spark_4.2_2.13:4.4.0"
 Write = Callable[[str, str], object]
@@ -30,7 +31,7 @@ def by_polars(_environment: str) -> Write:
     return lambda folder, out: pl.scan_delta(folder).collect().write_parquet(out)
 
 
-def by_spark(environment: str) -> Write:
+def spark_session(environment: str) -> Any:
     """Spark with Delta Lake's package, which is kept in the environment."""
     from pyspark.sql import SparkSession
 
@@ -45,7 +46,12 @@ def by_spark(environment: str) -> Write:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.databricks.delta.snapshotPartitions": "2",
     }
-    spark = SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+    return SparkSession.builder.master("local[2]").config(map=settings).getOrCreate()
+
+
+def by_spark(environment: str) -> Write:
+    """Spark's own reader."""
+    spark = spark_session(environment)
     return lambda folder, out: spark.read.format("delta").load(folder).write.parquet(out)
 
 

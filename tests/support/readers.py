@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 CONSTRAINTS = ROOT / ".ci" / "constraints.txt"
 """Pins what the packages bring along."""
 _SCRIPT = Path(__file__).with_name("foreign_readers.py")
+_WRITERS = Path(__file__).with_name("foreign_writers.py")
 _TIMEOUT_S = 900.0
 
 
@@ -63,6 +64,10 @@ class Foreign:
                 name: [pq.read_table(f"{out}/{name}-{n}", partitioning=None) for n in range(len(folders))]
                 for name in self.names
             }
+
+    def write(self, writer: str, folder: Path) -> None:
+        """Change rows of a table with one of the writers of `foreign_writers.py`."""
+        _run(str(self.python()), "-I", str(_WRITERS), str(self.folder), writer, str(folder))
 
 
 FRAMES = Foreign(
