@@ -7,7 +7,7 @@ and must not become more: `tests/unit/test_hints.py`.
 REPORT = "report it: it should not happen"
 WAIT = "nothing to do but wait, or try again: Tidemark retries"
 INPUT = "give another setting or argument, which the message names"
-OUTSIDE = "mend something outside of Tidemark: a file, a disk, a machine, a server's configuration"
+OUTSIDE = "repair something outside of Tidemark: a file, a disk, a machine, a server's configuration"
 UNTRIED = "not tried yet"
 MOST_UNTRIED = 24
 """Make it smaller with each new trial."""
