@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from engine.durable import make_folders, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
-ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES = 32 << 20
 """Rows are wide or narrow: a row group is written when it has so many rows or so many bytes in memory."""
 
 
@@ -65,9 +65,17 @@ class FileWriter:
         self._pending_rows += rows.num_rows
         self._pending_bytes += rows.nbytes
         if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    @property
+    def pending_bytes(self) -> int:
+        """The bytes of the rows that wait for more in memory."""
+        return self._pending_bytes
+
+    def flush(self) -> None:
+        """Write the rows that wait, as a row group."""
+        if not self._pending:
+            return
         rows = pa.concat_tables(self._pending)
         self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
         if not rows.num_rows:
@@ -93,8 +101,7 @@ class FileWriter:
 
     def close(self) -> list[DataFile]:
         """Finish. Returns the file, or nothing if it would be empty."""
-        if self._pending:
-            self._flush()
+        self.flush()
         if self._writer is None:
             return []
         self._writer.close()

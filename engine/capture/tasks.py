@@ -31,6 +31,7 @@ from engine.capture.pacing import END, ReadEndedError
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
 from engine.capture.row_counter import RowCounter
+from engine.capture.spill import WAITING_BYTES
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table, same_columns
 from engine.errors import (
@@ -201,7 +202,7 @@ class BinlogTask:
             known=self.known,
             places=self.places,
         )
-        logs: dict[str, _Log] = {}
+        logs = _Logs(self.first_seq)
         order = ServerOrder(self.endpoint)
         try:
             for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
@@ -209,18 +210,14 @@ class BinlogTask:
                 emit = captured.projection.emitted(changes, emitted(changes, captured.key, captured.progress, order))
                 chosen, kinds = published(changes.fact("kind"), emit)
                 if len(chosen):
-                    log = logs.setdefault(table.full_name, _Log(captured, self.first_seq))
-                    log.write(captured.projection.chosen(changes, chosen), kinds, file)
+                    logs.write(captured, captured.projection.chosen(changes, chosen), kinds, file)
             for name, error in binlog_range.stopped.items():
-                if name in logs and isinstance(error, DecodeError):
-                    logs.pop(name).writer.discard()  # the table may have stopped in the middle of a transaction
-            written = {
-                name: log.close(tables[name].projection.counted(binlog_range.nulled[name]))
-                for name, log in logs.items()
-            }
+                if isinstance(error, DecodeError):
+                    logs.discard(name)  # the table may have stopped in the middle of a transaction
+            nulled = {name: tables[name].projection.counted(binlog_range.nulled[name]) for name in logs.names}
+            written = logs.close(nulled)
         except BaseException:
-            for log in logs.values():
-                log.writer.discard()
+            logs.discard_all()
             raise
         finally:
             order.close()
@@ -246,6 +243,47 @@ class BinlogTask:
             last_ts=transactions.last_ts,
             seconds=round(clock.monotonic_s() - started, 6),
         )
+
+
+class _Logs:
+    """The change log files that a binlog range writes: one for each table with changes.
+
+    Rows wait in memory for a row group of a good size. With a thousand tables these are many, so their bytes are bounded together.
+    """
+
+    def __init__(self, first_seq: int) -> None:
+        self._first_seq = first_seq
+        self._logs: dict[str, _Log] = {}
+        self._waiting = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The tables with changes."""
+        return list(self._logs)
+
+    def write(self, captured: EmittedTable, changes: Any, kinds: Any, file: str) -> None:
+        log = self._logs.setdefault(captured.table.full_name, _Log(captured, self._first_seq))
+        before = log.writer.pending_bytes
+        log.write(changes, kinds, file)
+        self._waiting += log.writer.pending_bytes - before
+        while self._waiting > WAITING_BYTES:
+            largest = max((log.writer for log in self._logs.values()), key=lambda writer: writer.pending_bytes)
+            self._waiting -= largest.pending_bytes
+            largest.flush()
+
+    def discard(self, table: str) -> None:
+        """Remove a table's file."""
+        if table in self._logs:
+            self._waiting -= self._logs[table].writer.pending_bytes
+            self._logs.pop(table).writer.discard()
+
+    def discard_all(self) -> None:
+        for table in self.names:
+            self.discard(table)
+
+    def close(self, nulled: Mapping[str, Mapping[str, int]]) -> dict[str, WrittenChanges]:
+        """Finish all files."""
+        return {name: log.close(nulled[name]) for name, log in self._logs.items()}
 
 
 class _Log:

@@ -25,16 +25,17 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
+from engine.destination.batches import BATCH_BYTES, batch_rows, widest_row
 from engine.destination.deletion_vectors import Descriptor, positions, read_vector
 from engine.destination.vector_log import VectorLog, has_vectors
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
     from pyarrow.dataset import Dataset, ParquetFileFragment
 
+_SAMPLED_FILES, _WIDE_BYTES = 64, 2 << 10
 _KEPT, _NUMBER = "\0kept", "\0number"
 _OWN = re.compile(r"(chunk(-\d+)?|merge|changes|compact)-[0-9a-f]{32}\.parquet")
 """The names of Tidemark's files (`capture.files.FileWriter`)."""
-_BATCH_ROWS = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Rows:
         """Batches of the rows that match the condition."""
         names = list(self.schema.names if columns is None else columns)
         if self.dataset is not None:
-            for batch in self.dataset.to_batches(columns=names, filter=condition):
+            for batch in self.dataset.to_batches(columns=names, filter=condition, **self._batch_sizes(condition)):
                 yield pa.Table.from_batches([batch])
             return
         for file, vector in self._files.items():
@@ -70,6 +71,15 @@ class Rows:
         if self.dataset is not None:
             return int(self.dataset.count_rows(filter=condition))
         return sum(part.num_rows for part in self.batches(self.schema.names[:1], condition))
+
+    def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
+        """The size of batches, and how many of them, of how many files, Arrow may read in advance. Wide rows fill the memory."""
+        assert self.dataset is not None
+        found = list(self.dataset.get_fragments(condition))
+        width = widest_row(fragment.metadata for fragment in found[:: len(found) // _SAMPLED_FILES + 1])
+        if width <= _WIDE_BYTES:
+            return {"batch_readahead": 8}
+        return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
 
     @property
     def files(self) -> dict[Path, Descriptor | None]:
@@ -106,7 +116,7 @@ class Rows:
         matching = _matching_groups(whole, condition, self.schema)
         for group in range(whole.metadata.num_row_groups):
             begin, number = number, number + whole.metadata.row_group(group).num_rows
-            for batch in batches_of(self._folder / file, wanted, _BATCH_ROWS, [group]) if group in matching else ():
+            for batch in batches_of(self._folder / file, wanted, groups=[group]) if group in matching else ():
                 numbered = batch.append_column(_NUMBER, pa.array(range(begin, begin + batch.num_rows), pa.int64()))
                 begin += batch.num_rows
                 found = numbered if condition is None else numbered.filter(condition)
@@ -144,15 +154,17 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def batches_of(path: Path, schema: pa.Schema, rows: int, groups: Sequence[int] | None = None) -> Iterator[pa.Table]:
+def batches_of(
+    path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
     """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
 
-    groups: the row groups; None for all.
+    rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
     """
     # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         held = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(rows, row_groups=groups, columns=held):
+        for batch in file.iter_batches(rows or batch_rows(file), row_groups=groups, columns=held):
             found = {name: batch.column(name) for name in held}
             arrays = [
                 found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)

@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from engine import clock
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
+from engine.destination.batches import batch_rows
 from engine.durable import discarding
 from engine.events import TableMaintained
 from engine.sink.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
@@ -29,7 +30,7 @@ from engine.sink.delta_actions import Actions, StoredFile, metadata_of
 from engine.sink.evolution import schema_of
 from engine.sink.known_tables import Stamps, are_settled, stamps_of
 from engine.sink.merging import MirrorFiles
-from engine.sink.newest import BATCH_ROWS, opened
+from engine.sink.newest import opened
 from engine.sink.optimize import Rewrite, next_rewrite
 from engine.sink.owned import OwnedTables, is_on_read
 from engine.sink.vacuum import Vacuum
@@ -156,7 +157,7 @@ class MaintainedTables(OwnedTables):
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
         for file in files:
             with opened(self.changes / file.name) as data:
-                for batch in data.iter_batches(BATCH_ROWS):
+                for batch in data.iter_batches(batch_rows(data)):
                     yield conformed(pa.Table.from_batches([batch]), schema)
 
     def expire(self, before: datetime) -> TableMaintained | None:

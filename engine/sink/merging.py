@@ -8,7 +8,8 @@ update that moves a row to another key, or one of several ranges.
 
 A merge of change files, in binlog order:
 
-1. The newest image of each key decides (`sink.newest`). Only the keys are kept in memory, however wide the rows are.
+1. The newest image of each key decides (`sink.newest`). Only the keys are kept in memory, however wide the rows are, and those of
+   a giant transaction in parts: the steps are then taken for one part after the other.
 2. In a mirror file whose statistics allow one of the keys, the rows are found by an index (`sink.key_index`), or, in a small file,
    by the key columns of the row groups that may have one. A file without any of the keys is left alone.
 3. Merge on read: the file's deletion vector deletes the rows with these keys. Copy on write: the file's other rows are written to
@@ -31,24 +32,28 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyroaring import BitMap
 
 from engine.capture.chunk.backfill import among
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import Table
+from engine.destination.batches import BATCH_BYTES, BATCH_ROWS, batch_rows
 from engine.destination.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.sink.delta_actions import StoredFile
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import LEAST_ROWS, KeyIndex
-from engine.sink.newest import BATCH_ROWS, Newest, batch_rows, comparable, newest_images, opened
+from engine.sink.newest import Newest, comparable, newest_parts, opened
 from engine.sink.optimize import COPIED, MOST_BYTES
 
 SMALL_BYTES = 4 << 20
 """Copy on write: smaller touched files are rewritten together with others."""
-_MIN_ROWS, _MAX_ROWS = 10_000, 1_000_000
-_SORTED_ROWS, _SORTED_BYTES = 500_000, 64 << 20
-"""Rows sorted at once. (Arrow's texts have offsets of 32 bits, so more than 2 GiB could not be sorted.)"""
+_MIN_ROWS, _MAX_ROWS = 64, 1_000_000
+_KNOWN_ROWS = 10_000
+"""The size of a row is estimated from so many rows, or from `SMALL_BYTES` of them."""
+_SORTED_ROWS, _SORTED_BYTES, _REWRITTEN_BYTES = 500_000, 64 << 20, 128 << 20
+"""Rows sorted at once, in merges and in rewrites, where one order leaves the narrowest files. They are in memory twice."""
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
 Mask = npt.NDArray[np.bool_]
@@ -104,15 +109,19 @@ class MirrorFiles:
 
     def merge(self, paths: Sequence[Path]) -> int:
         """Merge the changes of these files, in order, into the mirror. Returns the number of keys."""
-        newest = newest_images(paths, self.table)
-        touched = {name: rows for name, file in self.files.items() if (rows := self._found(file, newest))}
-        if self.on_read:
-            for name, rows in touched.items():
-                self._delete(name, rows)
-            self.add(self._write(self._ordered(self._images(paths, newest)), self.file_rows()))
-        else:
-            self._rewrite_touched(paths, newest, touched)
-        return int(newest.keys.num_rows)
+        before, keys = list(self.files), 0
+        for newest in newest_parts(paths, self.table):
+            # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
+            names = [name for name in before if name in self.files] if self.on_read else list(self.files)
+            touched = {name: rows for name in names if (rows := self._found(self.files[name], newest))}
+            if self.on_read:
+                for name, rows in touched.items():
+                    self._delete(name, rows)
+                self.add(self._write(self._ordered(self._images(paths, newest)), self.file_rows()))
+            else:
+                self._rewrite_touched(paths, newest, touched)
+            keys += newest.keys.num_rows
+        return keys
 
     def _rewrite_touched(self, paths: Sequence[Path], newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
         touched = {name: self._mask(name, rows) for name, rows in rows_of.items()}
@@ -141,8 +150,8 @@ class MirrorFiles:
         if len(rows) == 1:
             written = self._write(rows[0], self.file_rows())
         else:
-            parts = list(chain.from_iterable(rows))
-            written = self._write(self._sorted(parts) if parts else [], self.file_rows())
+            ordered = self._ordered(chain.from_iterable(rows), _REWRITTEN_BYTES)
+            written = self._write(ordered, self.file_rows())
         for name in whole:
             self._drop(name)
         for name, mask in moved.items():
@@ -284,24 +293,21 @@ class MirrorFiles:
         """The existing rows in the newest images. Columns that the source has dropped are NULL."""
         published = mirror_schema(self.table)
         for path, chosen in zip(paths, newest.rows, strict=True):
-            begin = 0
             with opened(path) as file:
                 columns = [name for name in published.names if name in file.schema_arrow.names]
-                for batch in file.iter_batches(batch_rows(file), columns=columns) if len(chosen) else ():
-                    end = begin + batch.num_rows
-                    here = chosen[np.searchsorted(chosen, begin) : np.searchsorted(chosen, end)] - begin
-                    begin = end
+                for begin, batch in _batches_with(file, chosen, columns):
+                    here = chosen[slice(*chosen.searchsorted([begin, begin + batch.num_rows]))] - begin
                     if len(here):
                         rows = conformed(pa.Table.from_batches([batch]).take(pa.array(here)), published)
                         yield conformed(rows, self.schema)
 
-    def _ordered(self, parts: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """The rows ordered by key, a bounded number at a time."""
+    def _ordered(self, parts: Iterable[pa.Table], most: int = _SORTED_BYTES) -> Iterator[pa.Table]:
+        """The rows ordered by key, a bounded number at a time. most: bytes."""
         collected, rows, size = list[pa.Table](), 0, 0
         for part in parts:
             collected.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
-            if rows >= _SORTED_ROWS or size >= _SORTED_BYTES:
+            if rows >= _SORTED_ROWS or size >= most:
                 yield from self._sorted(collected)
                 rows, size = 0, 0
         if collected:
@@ -312,8 +318,9 @@ class MirrorFiles:
         rows = pa.concat_tables(parts).combine_chunks()
         parts.clear()
         order = pc.sort_indices(rows.select(self.table.key), [(name, "ascending") for name in self.table.key])
-        for begin in range(0, rows.num_rows, BATCH_ROWS):
-            yield rows.take(order.slice(begin, BATCH_ROWS))
+        step = max(min(BATCH_ROWS, BATCH_BYTES * rows.num_rows // max(rows.nbytes, 1)), 1)
+        for begin in range(0, rows.num_rows, step):
+            yield rows.take(order.slice(begin, step))
 
     def _write(self, parts: Iterable[pa.Table], most: int) -> list[DataFile]:
         """Write rows to files of at most `most` rows."""
@@ -344,8 +351,22 @@ class MirrorFiles:
         """The rows of a file that this writes, estimated from the existing files, so that it has a good size (`sink.optimize`)."""
         known = [file for file in self.files.values() if file.rows > 0]
         rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
-        each = size / rows if rows > _MIN_ROWS else _ROW_BYTES
+        each = size / rows if rows > _KNOWN_ROWS or size > SMALL_BYTES else _ROW_BYTES
         return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), _MAX_ROWS))
+
+
+def _batches_with(
+    file: pq.ParquetFile, chosen: npt.NDArray[np.int64], columns: Sequence[str]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The row groups of a file that have any of some rows, in batches, with the number of each batch's first row."""
+    begin, most = 0, batch_rows(file)
+    for group in range(file.num_row_groups):
+        first, begin = begin, begin + file.metadata.row_group(group).num_rows
+        if chosen.searchsorted(first) == chosen.searchsorted(begin):
+            continue
+        for batch in file.iter_batches(most, row_groups=[group], columns=columns):
+            yield first, batch
+            first += batch.num_rows
 
 
 def _positions_in(mask: Mask) -> BitMap:

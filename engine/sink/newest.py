@@ -1,6 +1,6 @@
 """The newest image of each key in change files, which decides what a merge leaves of the key."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,16 +13,23 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.capture.chunk.backfill import last_of_each
-from engine.capture.files import DataFile
+from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
+from engine.destination.batches import BATCH_ROWS
 from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import Codes, codes_of
 
-BATCH_ROWS = 64 << 10
-BATCH_BYTES = 32 << 20
+MOST_KEYS = 4_000_000
+"""Changes that are reduced at once. Their keys take up to 100 bytes of memory each."""
+_SAMPLED = 64
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
+"""Which keys, normalised for comparison, are chosen."""
+Split = Callable[[pa.Table], npt.NDArray[np.int64]]
+"""The number of the part that each key belongs to."""
 
 
 @dataclass(frozen=True)
@@ -69,25 +76,88 @@ class Newest:
         return bool(self.first.searchsorted(low) < self.first.searchsorted(high, side="right"))
 
 
-def newest_images(paths: Sequence[Path], table: Table) -> Newest:
-    """The newest image of each key in change files, given in binlog order. Raises MissingFilesError."""
+def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
+    """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
+
+    One transaction may change any number of rows. More than `MOST_KEYS` changes are reduced in several passes over the key columns,
+    so that the keys of one pass are in memory. A single integer key is split by ranges, as then each part needs other row groups
+    and other files of the mirror; other keys by their codes. Raises MissingFilesError.
+    """
+    changes = sum(_rows(path) for path in paths)
+    parts = -(-changes // MOST_KEYS)
+    if parts <= 1:
+        yield newest_images(paths, table)
+        return
+    split = _by_range(paths, table, parts) or _by_code(table, parts)
+    for number in range(parts):
+        yield newest_images(paths, table, _in_part(split, number))
+
+
+def newest_images(paths: Sequence[Path], table: Table, within: Within | None = None) -> Newest:
+    """The newest image of each key that is `within` (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     wanted = pa.schema([*(schema.field(name) for name in table.key), pa.field("_tm_kind", pa.string())])
     extra = [pa.field("\0file", pa.int64()), pa.field("\0row", pa.int64())]
     collected, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
     for number, path in enumerate(paths):
-        with opened(path) as file:
-            part = conformed(file.read(columns=wanted.names), wanted)
-        where = np.full(part.num_rows, number), np.arange(part.num_rows)
-        waiting.append(part.append_column(extra[0], pa.array(where[0])).append_column(extra[1], pa.array(where[1])))
-        rows += part.num_rows
-        if rows > max(collected.num_rows, BATCH_ROWS):
-            collected, waiting, rows = _reduced([collected, *waiting], table), [], 0
+        for begin, read in _key_batches(path, wanted):
+            places = np.arange(begin, begin + read.num_rows)
+            files = pa.repeat(pa.scalar(number, pa.int64()), read.num_rows)
+            part = read.append_column(extra[0], files).append_column(extra[1], pa.array(places))
+            if within is not None:
+                part = part.filter(pa.array(within(comparable(read.select(table.key)))))
+            waiting.append(part)
+            rows += part.num_rows
+            if rows > max(collected.num_rows, BATCH_ROWS):
+                collected, waiting, rows = _reduced([collected, *waiting], table), [], 0
     collected = _reduced([collected, *waiting], table)
     exists = collected.filter(pc.invert(pc.is_in(collected["_tm_kind"], pa.array(GONE))))
     files, numbers = exists["\0file"].to_numpy(), exists["\0row"].to_numpy()
     chosen = tuple(np.sort(numbers[files == number]) for number in range(len(paths)))
     return Newest(comparable(collected.select(table.key)), chosen)
+
+
+def _key_batches(path: Path, wanted: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+    """Columns of a change file in batches, with the number of each batch's first row."""
+    begin = 0
+    with opened(path) as file:
+        for batch in file.iter_batches(ROW_GROUP_ROWS, columns=wanted.names):
+            yield begin, conformed(pa.Table.from_batches([batch]), wanted)
+            begin += batch.num_rows
+
+
+def _rows(path: Path) -> int:
+    with opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _in_part(split: Split, number: int) -> Within:
+    return lambda keys: split(keys) == number
+
+
+def _by_range(paths: Sequence[Path], table: Table, parts: int) -> Split | None:
+    """Split a single integer key by ranges with about as many changes; None for other keys."""
+    schema = mirror_schema(table)
+    if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
+        return None
+    wanted = pa.schema([schema.field(table.key[0])])
+    sampled = [keys[table.key[0]].to_numpy()[::_SAMPLED] for path in paths for _, keys in _key_batches(path, wanted)]
+    bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
+    return lambda keys: np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right")
+
+
+def _by_code(table: Table, parts: int) -> Split:
+    """Split keys by their codes. Columns without codes do not count; if all are, everything is in one part."""
+
+    def split(keys: pa.Table) -> npt.NDArray[np.int64]:
+        found = [codes for name in table.key if (codes := codes_of(keys.select([name]))) is not None]
+        mixed = np.zeros(keys.num_rows, np.uint64)
+        for codes in found:
+            mixed = (mixed ^ codes.first) * _ODD
+            mixed ^= mixed >> np.uint64(32)
+        return np.asarray(mixed % np.uint64(parts), np.int64)
+
+    return split
 
 
 def _reduced(parts: Sequence[pa.Table], table: Table) -> pa.Table:
@@ -101,15 +171,6 @@ def comparable(keys: pa.Table) -> pa.Table:
         if pa.types.is_floating(column.type):
             keys = keys.set_column(n, keys.field(n), pc.add(column, 0.0))
     return keys
-
-
-def batch_rows(file: pq.ParquetFile) -> int:
-    """How many rows of a file to read at once, so that a batch has a bounded size however wide its rows are."""
-    groups = [file.metadata.row_group(n) for n in range(file.num_row_groups)]
-    widest = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1.0)
-    # Equal texts are stored once, so a row may be wider than that. A row group has a bounded size (`capture.files`).
-    most = max((group.num_rows for group in groups), default=1)
-    return max(min(BATCH_ROWS, most, int(BATCH_BYTES / max(widest, 1.0))), 1)
 
 
 def opened(path: Path) -> pq.ParquetFile:

@@ -11,7 +11,7 @@ An update is two images, each tested against the range separately, so a row that
 other. Keys are compared as bytes: a row image contains exactly the bytes of the stored key, whatever its collation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog.row_changes import RowChanges, concatenate, empty
+from engine.capture.binlog.row_changes import RowChanges, empty
+from engine.capture.spill import Spill
 from engine.decode.images import AFTER, INSERT
 from engine.event_fields import Backfill
 
 _WAITING_ROWS = 1 << 16
+_NUMBER, _EXISTS = "\0number", "\0exists"
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Selects the rows of a table that belong to the part being read."""
 
@@ -34,16 +36,38 @@ class Reduced:
 
     touched: pa.Table
     """The keys that changed: only the key columns."""
-    upserts: pa.Table
-    """The rows of those keys that exist at the high watermark."""
+    upserts: Iterable[pa.Table]
+    """The rows of those keys that exist at the high watermark, in batches; to be read any number of times."""
+    upserted: int
+    """The number of those rows."""
     changes: int
     """The number of images before reduction."""
 
     @property
     def counts(self) -> Backfill:
         """For the report: images, deleted keys, upserted keys."""
-        upserted = int(self.upserts.num_rows)
-        return {"changes": self.changes, "deleted": int(self.touched.num_rows) - upserted, "upserted": upserted}
+        return {
+            "changes": self.changes,
+            "deleted": int(self.touched.num_rows) - self.upserted,
+            "upserted": self.upserted,
+        }
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Some of the rows that wait in a spill, by their numbers in ascending order."""
+
+    rows: Spill
+    numbers: npt.NDArray[np.int64]
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        begin = 0
+        for batch in self.rows if len(self.numbers) else ():
+            end = begin + batch.num_rows
+            first, last = self.numbers.searchsorted([begin, end])
+            if first < last:
+                yield batch.take(pa.array(self.numbers[first:last] - begin))
+            begin = end
 
 
 def reduce_changes(
@@ -51,26 +75,35 @@ def reduce_changes(
 ) -> Reduced:
     """Reduce changes, given in order, to their effect on the rows that are `within` (None: on all rows).
 
-    schema: the schema of the rows. Images are reduced whenever those waiting outnumber those held, because a window may contain
-    a transaction of any size.
+    schema: the schema of the rows. A window may contain a transaction of any size and rows of any width. So only the keys are kept
+    in memory, reduced whenever those waiting outnumber those held; the images wait in a `Spill`.
     """
-    held, waiting, waiting_rows, count = empty(schema), list[RowChanges](), 0, 0
+    images = Spill(schema)
+    held, waiting, waiting_rows, count = _keys(empty(schema), identity, 0), list[pa.Table](), 0, 0
     for changes in parts:
         chosen = changes.take(within(changes.rows)) if within else changes
         if not len(chosen):
             continue
-        waiting.append(chosen)
+        images.add(chosen.rows)
+        waiting.append(_keys(chosen, identity, count))
         waiting_rows, count = waiting_rows + len(chosen), count + len(chosen)
-        if waiting_rows > max(len(held), _WAITING_ROWS):
-            held, waiting, waiting_rows = _last([held, *waiting], schema, identity), [], 0
-    last = _last([held, *waiting], schema, identity)
-    exists = np.isin(last.fact("kind"), (INSERT, AFTER))
-    return Reduced(last.rows.select(identity), last.take(exists).rows, count)
+        if waiting_rows > max(held.num_rows, _WAITING_ROWS):
+            held, waiting, waiting_rows = _last([held, *waiting], identity), [], 0
+    held = _last([held, *waiting], identity)
+    upserted = held[_NUMBER].filter(held[_EXISTS]).to_numpy()
+    return Reduced(held.select(identity), _Chosen(images, upserted), len(upserted), count)
 
 
-def _last(parts: list[RowChanges], schema: pa.Schema, identity: Sequence[str]) -> RowChanges:
-    changes = concatenate(parts, schema)
-    return changes.take(last_of_each(changes.rows.select(identity)))
+def _keys(changes: RowChanges, identity: Sequence[str], first: int) -> pa.Table:
+    """The keys of images, their numbers from `first` on, and whether they leave a row."""
+    numbers = pa.array(np.arange(first, first + len(changes)))
+    exists = pa.array(np.isin(changes.fact("kind"), (INSERT, AFTER)))
+    return changes.rows.select(identity).append_column(_NUMBER, numbers).append_column(_EXISTS, exists)
+
+
+def _last(parts: list[pa.Table], identity: Sequence[str]) -> pa.Table:
+    keys = pa.concat_tables(parts)
+    return keys.take(pa.array(last_of_each(keys.select(identity))))
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:

@@ -10,7 +10,6 @@ changed between the watermarks, the backfill replaces.
 """
 
 import math
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,6 +27,7 @@ from engine.capture.files import DataFile, FileWriter
 from engine.capture.pacing import slice_rows
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reader_session import ReaderSession
+from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, image_schema
 from engine.decode.gtid import joined
 from engine.decode.result_rows import check_types, decode_rows
@@ -144,8 +144,7 @@ def read_chunk(
     schema = request.schema
     exact = watermarks.exact(request.table)
     nulled: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory(prefix="tidemark-spill-") as spill, chunk_writer(request, schema) as writer:
-        buffer = _Buffer(request.max_memory, Path(spill), schema)
+    with Spill(schema, request.max_memory) as waiting, chunk_writer(request, schema) as writer:
         nulls = null_keys(session, request)
         count, most = 0, request.most(nulls)
         for rows in read_rows(session, request, nulled, nulls):
@@ -154,7 +153,7 @@ def read_chunk(
             if count == most:
                 kept, request = cut_short(request, rows)
             kept = request.projection.apply(kept)
-            writer.write(kept) if exact else buffer.add(kept)
+            writer.write(kept) if exact else waiting.add(kept)
         step("after_read")
         timings.lap("read")
         high = watermarks.high(low, request.table, step)
@@ -168,10 +167,10 @@ def read_chunk(
                 reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         step("after_backfill")
         timings.lap("backfill")
-        for rows in buffer:
+        for rows in waiting:
             writer.write(rows if reduced is None else without(rows, reduced.touched))
-        if reduced is not None:
-            writer.write(request.projection.apply(reduced.upserts).cast(schema))
+        for rows in reduced.upserts if reduced is not None else ():
+            writer.write(request.projection.apply(rows).cast(schema))
         files = writer.close()
         timings.lap("write")
     nulled = request.projection.counted(nulled)
@@ -406,31 +405,3 @@ def changed(table: Table, why: str) -> SchemaChangedError:
         detail="The rows read for this chunk were discarded; none were published.",
         hint="Tidemark reads the chunk again, with the table's new columns.",
     )
-
-
-class _Buffer:
-    """Rows that wait for the high watermark: in memory up to a limit, then in an Arrow file."""
-
-    def __init__(self, limit: int, folder: Path, schema: pa.Schema) -> None:
-        self._limit, self._path, self._schema = limit, folder / "rows.arrow", schema
-        self._held: list[pa.Table] = []
-        self._bytes = 0
-        self._spill: pa.RecordBatchFileWriter | None = None
-
-    def add(self, rows: pa.Table) -> None:
-        self._held.append(rows)
-        self._bytes += rows.nbytes
-        if self._bytes > self._limit:
-            if self._spill is None:
-                self._spill = pa.ipc.new_file(self._path, self._schema)
-            for held in self._held:
-                self._spill.write_table(held)
-            self._held, self._bytes = [], 0
-
-    def __iter__(self) -> Iterator[pa.Table]:
-        if self._spill is not None:
-            self._spill.close()
-            with pa.OSFile(str(self._path)) as source, pa.ipc.open_file(source) as file:
-                for n in range(file.num_record_batches):
-                    yield pa.Table.from_batches([file.get_batch(n)])
-        yield from self._held

@@ -27,6 +27,7 @@ from engine.capture.files import DataFile
 from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Table
+from engine.destination.batches import batch_rows
 from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
@@ -85,9 +86,11 @@ class FastForward:
             return report(files=self.files)
         with chunk_writer(request, schema) as writer:
             for file in self.files:
-                for batch in pq.ParquetFile(request.folder / file.name).iter_batches():
+                data = pq.ParquetFile(request.folder / file.name)
+                for batch in data.iter_batches(batch_rows(data)):
                     rows = pa.Table.from_batches([batch]).cast(schema)
                     writer.write(without(rows, reduced.touched))
-            writer.write(projection.apply(reduced.upserts).cast(schema))
+            for rows in reduced.upserts:
+                writer.write(projection.apply(rows).cast(schema))
             files = writer.close()
         return report(files=tuple(files))

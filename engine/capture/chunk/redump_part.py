@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.capture.binlog.row_changes import dumped, log_schema
-from engine.capture.chunk.backfill import Within, among, last_of_each, without
+from engine.capture.chunk.backfill import Reduced, Within, among, last_of_each, without
 from engine.capture.chunk.chunk_reader import (
     ChunkRequest,
     ChunkResult,
@@ -46,9 +46,12 @@ from engine.capture.files import DataFile, FileWriter
 from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
+from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
+from engine.destination.batches import batch_rows
+from engine.destination.delta_rows import batches_of
 from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
 from engine.event_fields import Backfill
@@ -77,35 +80,42 @@ def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int,
     low = low_watermark(session, request)
     timings.lap("low")
     most = min(slice_rows(request.rows_per_s), _KEYS_A_STATEMENT) if request.rows_per_s else _KEYS_A_STATEMENT
-    rows = [request.schema.empty_table()]
-    for first in range(0, len(request.keys), most):
-        keys_of_statement = replace(request, keys=request.keys[first : first + most])
-        batches = read_rows(session, keys_of_statement, nulled)
-        rows += [request.projection.apply(part).cast(request.schema) for part in batches]
-    found = pa.concat_tables(rows)
-    timings.lap("read")
-    high = watermarks.high(low, request.table)
-    watermarks.release()
-    timings.lap("high")
-    counts = Backfill(changes=0, deleted=0, upserted=0)
-    if high != low:
-        within = named_within(request.table, request.keys, found)
-        reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
-        found = pa.concat_tables(
-            [without(found, reduced.touched), request.projection.apply(reduced.upserts).cast(request.schema)]
-        )
-        counts = reduced.counts
-    timings.lap("backfill")
-    with chunk_writer(request, request.schema) as writer:
-        writer.write(found)
+    schema, names = request.schema, request.table.key
+    found = [schema.empty_table().select(names)]
+    with Spill(schema, request.max_memory) as waiting, chunk_writer(request, schema) as writer:
+        for first in range(0, len(request.keys), most):
+            keys_of_statement = replace(request, keys=request.keys[first : first + most])
+            for batch in read_rows(session, keys_of_statement, nulled):
+                rows = request.projection.apply(batch).cast(schema)
+                waiting.add(rows)
+                found.append(rows.select(names))
+        timings.lap("read")
+        high = watermarks.high(low, request.table)
+        watermarks.release()
+        timings.lap("high")
+        reduced = None
+        if high != low:
+            within = named_within(request.table, request.keys, pa.concat_tables(found))
+            reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
+        timings.lap("backfill")
+        for rows in waiting:
+            writer.write(rows if reduced is None else without(rows, reduced.touched))
+        for rows in reduced.upserts if reduced is not None else ():
+            writer.write(request.projection.apply(rows).cast(schema))
         files = writer.close()
     timings.lap("write")
     nulled = request.projection.counted(nulled)
-    return ChunkResult(request.limits, low, high, files, found.num_rows, counts, nulled, dict(timings))
+    counts = reduced.counts if reduced is not None else Backfill(changes=0, deleted=0, upserted=0)
+    return ChunkResult(
+        request.limits, low, high, files, sum(file.rows for file in files), counts, nulled, dict(timings)
+    )
 
 
 def named_within(table: Table, keys: tuple[Bound, ...], found: pa.Table) -> Within:
-    """Select rows by identity: those requested, and those found, because a collation may match a different spelling."""
+    """Select rows by identity: those requested, and those found, because a collation may match a different spelling.
+
+    found: their key columns.
+    """
     wanted = identities(table, keys)
     wanted = pa.concat_tables([wanted, found.select(table.key).cast(wanted.schema)])
     return lambda rows: among(rows, wanted)
@@ -193,7 +203,7 @@ class RedumpPart:
         kinds, seq = [0, 0, 0, 0], self.first_seq
         unmatched = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
-            for kind, rows in self._parts(reduced.touched, projection.apply(reduced.upserts), schema):
+            for kind, rows in self._parts(reduced, schema):
                 writer.write(dumped(rows, KINDS[kind], str(part.end), seq, self.command))
                 kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
                 if kind == INSERT:
@@ -211,22 +221,23 @@ class RedumpPart:
             missing=_texts(request.keys, request.table, unmatched[0]) if unmatched else [],
         )
 
-    def _parts(self, touched: pa.Table, upserts: pa.Table, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+    def _parts(self, reduced: Reduced, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
-                for batch in pq.ParquetFile(self.fast_forward.request.folder / file.name).iter_batches():
-                    rows = without(conformed(pa.Table.from_batches([batch]), schema), touched)
+                data = pq.ParquetFile(self.fast_forward.request.folder / file.name)
+                for batch in data.iter_batches(batch_rows(data)):
+                    rows = without(conformed(pa.Table.from_batches([batch]), schema), reduced.touched)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
-        yield INSERT, conformed(upserts, schema)
+        for rows in reduced.upserts:
+            yield INSERT, conformed(self.fast_forward.request.projection.apply(rows), schema)
 
     def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
         """The identities of the ghosts whose deletion is already in the log."""
         wanted = ghosts.select(self.fast_forward.request.table.key)
         parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
-            part = pq.read_table(self.folder / name, columns=parts[0].column_names, partitioning=None)
-            rows = conformed(part, parts[0].schema)
-            parts.append(rows.filter(pa.array(among(rows, wanted))))
+            batches = batches_of(self.folder / name, parts[0].schema)
+            parts.extend(rows.filter(pa.array(among(rows, wanted))) for rows in batches)
         logged = pa.concat_tables(parts)
         newest = logged.take(pa.array(last_of_each(logged.select(wanted.column_names))))
         return newest.filter(pc.is_in(newest["_tm_kind"], pa.array(GONE))).select(wanted.column_names)

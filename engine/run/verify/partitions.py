@@ -4,6 +4,7 @@ The rows of one key are in the same partition of both tables. The digest need no
 """
 
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,8 @@ import pyarrow as pa
 _PARTITIONS = 64
 _HELD_BYTES = 64 << 20
 """Bytes of rows that are in memory before anything is written."""
+_PAIR_BYTES = 64 << 20
+"""A larger partition is read several times, a part of its keys at a time."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -26,6 +29,7 @@ class Side:
         self._held: list[pa.Table] = []
         self._bytes = 0
         self._writers: dict[int, pa.RecordBatchFileWriter] = {}
+        self._sizes = Counter[int]()
 
     def add(self, rows: pa.Table) -> None:
         """Add rows."""
@@ -50,7 +54,9 @@ class Side:
         ends = np.searchsorted(at[order], np.arange(_PARTITIONS + 1, dtype=np.uint64))
         for n in range(_PARTITIONS):
             if ends[n] < ends[n + 1]:
-                self._writer(n).write_table(rows.take(pa.array(order[ends[n] : ends[n + 1]])))
+                chosen = rows.take(pa.array(order[ends[n] : ends[n + 1]]))
+                self._writer(n).write_table(chosen)
+                self._sizes[n] += chosen.nbytes
 
     def _writer(self, number: int) -> pa.RecordBatchFileWriter:
         if number not in self._writers:
@@ -58,15 +64,25 @@ class Side:
             self._writers[number] = pa.ipc.new_file(self._folder / f"{number}.arrow", self._schema, options=options)
         return self._writers[number]
 
-    def rows(self, number: int) -> pa.Table:
-        """The rows of one partition; of all, if nothing was written."""
+    def bytes(self, number: int) -> int:
+        """The bytes of a partition's rows in memory."""
+        return self._sizes[number] if self.spilled else sum(rows.nbytes for rows in self._held)
+
+    def rows(self, number: int, part: int, parts: int) -> pa.Table:
+        """The rows of one of the parts of a partition; of all, if nothing was written."""
         if not self.spilled:
             return pa.concat_tables([self._schema.empty_table(), *self._held])
+        return pa.concat_tables([self._schema.empty_table(), *self._part(number, part, parts)])
+
+    def _part(self, number: int, part: int, parts: int) -> Iterator[pa.Table]:
         if number not in self._writers:
-            return self._schema.empty_table()
+            return
         self._writers[number].close()
-        with pa.memory_map(str(self._folder / f"{number}.arrow")) as file:
-            return pa.ipc.open_file(file).read_all()
+        with pa.OSFile(str(self._folder / f"{number}.arrow")) as source, pa.ipc.open_file(source) as file:
+            for n in range(file.num_record_batches):
+                rows = pa.Table.from_batches([file.get_batch(n)])
+                here = digests(rows.select(self._key)) >> np.uint64(40) & np.uint64(0xFFFF)
+                yield rows if parts == 1 else rows.filter(pa.array(here % np.uint64(parts) == part))
 
 
 class Partitions:
@@ -87,8 +103,11 @@ class Partitions:
         if any(side.spilled for side in sides):
             for side in sides:
                 side.spill()
-        for number in range(_PARTITIONS if any(side.spilled for side in sides) else 1):
-            yield self.source.rows(number), self.mirror.rows(number)
+        spilled = any(side.spilled for side in sides)
+        for number in range(_PARTITIONS if spilled else 1):
+            parts = max(side.bytes(number) for side in sides) // _PAIR_BYTES + 1 if spilled else 1
+            for part in range(parts):
+                yield self.source.rows(number, part, parts), self.mirror.rows(number, part, parts)
 
     def __enter__(self) -> Self:
         return self

@@ -20,6 +20,8 @@ from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.redump_part import read_named
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
+from engine.decode.schema import Column
+from engine.decode.types import spatial
 from engine.plan.chunks import WHOLE, Range, predicate
 from engine.plan.keys import Bound
 from engine.plan.ordering import ServerOrder
@@ -27,6 +29,11 @@ from engine.run.verify.verdicts import Incomparable
 from engine.source.connect import Endpoint, query, quote
 from engine.source.positions import Position
 
+_PART_BYTES = 64 << 20
+"""Bytes of a part: what was read of a table shows how wide its rows are. The first part is small if they may be wide."""
+_FIRST_ROWS, _GROWTH = 32, 4
+_FIXED_BYTES = 16
+_UNBOUNDED = {"json", *spatial.TYPES}
 _MOST_BYTES = 1 << 30
 """Bytes of a range that cannot be read in parts."""
 
@@ -49,15 +56,33 @@ class SourceRows:
         self._session, self._endpoint, self._first = session, endpoint, first_server_id
         self.request = request
         self.schema = image_schema(request.projection.published(request.table))
+        widest = sum(map(_most_bytes, request.projection.needed(request.table)))
+        self._fit = max(_PART_BYTES // max(widest, 1), _FIRST_ROWS)
 
     def quick(self, limits: Range) -> Iterator[tuple[Range, pa.Table]]:
         """Yield the rows of a range, in parts."""
         while True:
-            read, rows = self._part(replace(self.request, limits=limits))
+            read, rows = self._part(replace(self.request, limits=limits, rows=self._planned()))
+            self._learn(rows)
             yield read, rows.cast(self.schema)
             if read.upper == limits.upper:
                 return
             limits = Range(read.upper, limits.upper)
+
+    @property
+    def fit(self) -> int:
+        """How many rows fit into memory at once, by the widths of those that were read."""
+        return self._fit
+
+    def _planned(self) -> int:
+        """The planned rows of the next part. Twice as many may be read."""
+        return max(min(self._fit // 2, self.request.rows), 1)
+
+    def _learn(self, rows: pa.Table) -> None:
+        """Choose the rows of the next part by the width of these."""
+        if rows.num_rows:
+            fit = _PART_BYTES * rows.num_rows // max(rows.nbytes, 1)
+            self._fit = max(min(self._fit * _GROWTH, fit), 1)
 
     def _part(self, request: ChunkRequest) -> tuple[Range, pa.Table]:
         nulls = null_keys(self._session, request)
@@ -70,7 +95,7 @@ class SourceRows:
                 rows, request = cut_short(request, batch)
             parts.append(request.projection.apply(rows).cast(request.schema))
             size += parts[-1].nbytes
-            if size > _MOST_BYTES:
+            if size > _MOST_BYTES and most is None:
                 raise Incomparable(
                     "unverifiable", "it has a chunk of more than a gigabyte, which cannot be read in parts"
                 )
@@ -88,7 +113,8 @@ class SourceRows:
     def exact(self, limits: Range) -> Iterator[ExactPart]:
         """Yield the rows of a range in parts, each exact at its own position. Raises as `read_chunk`."""
         while True:
-            part = self._exact(replace(self.request, limits=limits))
+            part = self._exact(replace(self.request, limits=limits, rows=self._planned()))
+            self._learn(part.rows)
             yield part
             if part.limits.upper == limits.upper:
                 return
@@ -112,9 +138,14 @@ class SourceRows:
         mariadb, known = self._session.server.flavor == "mariadb", self._session.xa_places
         forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, known)
         reduced, _ = forward.reduced(within)
-        upserts = request.projection.apply(reduced.upserts).cast(self.schema)
-        return replace(reduced, upserts=upserts)
+        published = [request.projection.apply(rows).cast(self.schema) for rows in reduced.upserts]
+        return replace(reduced, upserts=published)
 
     def order(self) -> "closing[ServerOrder]":
         """The server's order of keys, closed at the end of a `with`."""
         return closing(ServerOrder(self._endpoint))
+
+
+def _most_bytes(column: Column) -> int:
+    """The most bytes that a value can have, roughly; those of a JSON document or a geometry are unknown."""
+    return column.length or (_PART_BYTES if column.type in _UNBOUNDED else _FIXED_BYTES)

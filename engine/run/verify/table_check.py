@@ -231,7 +231,7 @@ class TableCheck:
 
     def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[Compared]:
         """Yield the differences of rows named by their keys."""
-        for chosen in _batches(keys):
+        for chosen in self._batches(keys):
             self._go_on()
             settled = self._settling.keys(chosen)
             self.found.replayed(settled)
@@ -239,8 +239,16 @@ class TableCheck:
                 differing = settled.compared.keys(self._key)
                 again = self._named(differing)
                 assert again is not None
-                for some in _batches(again):
+                for some in self._batches(again):
                     yield only(self._settling.keys(some).compared, differing)
+
+    def _batches(self, keys: Sequence[Bound]) -> Iterator[tuple[Bound, ...]]:
+        """Keys whose rows fit into memory at once."""
+        first = 0
+        while first < len(keys):
+            most = min(_MOST_KEYS, self._source.fit)
+            yield tuple(keys[first : first + most])
+            first += most
 
     def _settle_range(self, limits: Range, part: int, *, counted: bool = False) -> None:
         """Compare a range exactly. counted: its rows were not counted yet."""
@@ -279,8 +287,3 @@ def key_texts(table: Table, keys: pa.Table) -> list[Bound]:
         else:
             columns.append([(order.text if order else str)(value) for value in values.to_pylist()])
     return list(zip(*columns, strict=True))
-
-
-def _batches(keys: Sequence[Bound]) -> Iterator[tuple[Bound, ...]]:
-    for first in range(0, len(keys), _MOST_KEYS):
-        yield tuple(keys[first : first + _MOST_KEYS])

@@ -95,9 +95,10 @@ INNER: dict[str, dict[str, set[str]]] = {
     "capture": {
         "files": set(),
         "pacing": set(),
+        "spill": set(),
         "binlog": {"files"},
         "projection": {"binlog"},
-        "chunk": {"binlog", "files", "pacing", "projection", "reader_session", "reports"},
+        "chunk": {"binlog", "files", "pacing", "projection", "reader_session", "reports", "spill"},
     },
 }
 """A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""

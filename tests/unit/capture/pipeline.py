@@ -9,6 +9,8 @@ and equals the source at the end of each epoch; and the mirror, merged now and t
 from dataclasses import dataclass, field
 from random import Random
 
+import pyarrow as pa
+
 from engine.capture.binlog.emission import Progress, emitted, progress_of, published
 from engine.capture.chunk.backfill import reduce_changes, without
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
@@ -76,7 +78,9 @@ class Pipeline:
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[reading.low], world.ends[reading.high or 0])
         reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
-        reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
+        reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(
+            pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns
+        )
 
     def epoch(self, pause: int) -> None:
         """One epoch. `pause`: transactions that the source commits between the freeze and P(k+1)."""

@@ -29,7 +29,9 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[low], world.ends[high])
         reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
-        result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(reduced.upserts, world.columns)
+        result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(
+            pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns
+        )
         assert len(result) == len(dict(result))
         assert dict(result) == {k: v for k, v in world.states[high].items() if inside(k, limits)}
 
@@ -51,7 +53,10 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
         for piece in (read[:cut], read[cut:])
         for row in rows_of(without(world.table(piece), reduced.touched), world.columns)
     ]
-    assert dict(kept + rows_of(reduced.upserts, world.columns)) == world.states[-1]
+    assert (
+        dict(kept + rows_of(pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns))
+        == world.states[-1]
+    )
     counts = reduced.counts
     assert counts["changes"] == sum(len(images) for images in world.images)
     assert counts["deleted"] + counts["upserted"] == reduced.touched.num_rows
@@ -63,7 +68,10 @@ def test_a_table_that_is_one_chunk_has_no_chunk_key(rng: Random) -> None:
     world = new_world(rng, rng.randrange(1, 10))
     changes = world.changes(world.ends[0], world.ends[-1])
     reduced = reduce_changes([changes], world.schema, world.names, None)
-    assert dict(rows_of(reduced.upserts, world.columns)) == world.states[-1]
+    assert (
+        dict(rows_of(pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns))
+        == world.states[-1]
+    )
     assert reduced.changes == len(changes)
 
 

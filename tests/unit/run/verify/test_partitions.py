@@ -21,14 +21,22 @@ KEYS: list[tuple[pa.DataType, list[Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("spilled", [True, False])
+@pytest.mark.parametrize(("spilled", "in_parts"), [(True, True), (True, False), (False, False)])
 @pytest.mark.parametrize(("type_", "values"), KEYS, ids=[str(type_) for type_, _ in KEYS])
 def test_every_row_is_in_one_pair(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, type_: pa.DataType, values: list[Any], *, spilled: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    type_: pa.DataType,
+    values: list[Any],
+    *,
+    spilled: bool,
+    in_parts: bool,
 ) -> None:
     """Whether the rows fit into memory or not."""
     if spilled:
         monkeypatch.setattr(partitions, "_HELD_BYTES", 1)
+    if in_parts:
+        monkeypatch.setattr(partitions, "_PAIR_BYTES", 20)
     schema = pa.schema([("k", type_), ("v", pa.int32())])
     rows = pa.table([pa.array(values * 3, type_), pa.array(range(3 * len(values)), pa.int32())], schema=schema)
     with Partitions(tmp_path, schema, ["k"]) as made:
@@ -36,7 +44,7 @@ def test_every_row_is_in_one_pair(
         made.source.add(rows.slice(2))
         made.mirror.add(rows)
         pairs = list(made.pairs())
-        assert len(pairs) == (64 if spilled else 1)
+        assert len(pairs) == (64 if spilled else 1) or (in_parts and len(pairs) > 64)
         for source, mirror in pairs:
             assert source.sort_by("v").equals(mirror.sort_by("v"))
         assert pa.concat_tables([source for source, _ in pairs]).sort_by("v").equals(rows)
