@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from engine.durable import make_folders, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
-ROW_GROUP_BYTES = 32 << 20
+ROW_GROUP_BYTES = 16 << 20
 """Rows are wide or narrow: a row group is written when it has so many rows or so many bytes in memory."""
 
 

@@ -16,12 +16,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
+from engine.destination.batches import widest_row
 from engine.destination.delta_rows import batches_of, rows_of
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20
-_LEAST_ROWS = 100
 _SEQ, _POSITION, _TS = "_tm_seq", "_tm_position", "_tm_ts"
+PLACES = (_SEQ, _POSITION, _TS)
+"""Which change a row is, where in the binlog and when. Of other columns, fewer values are read at once."""
+_NARROW = {*PLACES, "_tm_redump"}
+_SAMPLED_FILES = 64
 _OFFSET_BITS = 40
 
 
@@ -75,6 +79,11 @@ class ChangeLog:
                     return orders_of(part[_POSITION].slice(0, 1))[0], part[_SEQ][0].as_py()
         return None
 
+    def row_bytes(self) -> int:
+        """The average bytes of a row in memory where they are widest, by some of its files."""
+        files = [path for segment in self._segments for path in segment.files]
+        return _row_bytes(files[:: len(files) // _SAMPLED_FILES + 1])
+
     def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
         """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position.
 
@@ -96,14 +105,15 @@ class ChangeLog:
 
     def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
         """Yield the places of a segment's changes, without rows that were read from the table."""
-        for part in self._read(segment, [_SEQ, _POSITION, _TS]):
+        for part in self._read(segment, PLACES):
             yield part.filter(pc.is_valid(part[_TS]))
 
     def _read(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
             yield from self._streamed(segment.files[0], columns)
             return
-        step = (segment.high - segment.low) // (segment.rows // BATCH_ROWS + 1) + 1
+        most = _rows_at_once(segment.files, columns)
+        step = (segment.high - segment.low) // (segment.rows // most + 1) + 1
         for low in range(segment.low, segment.high + 1, step):
             inside = (pc.field(_SEQ) >= low) & (pc.field(_SEQ) < min(low + step, segment.high + 1))
             yield self._rows.table(columns, inside).sort_by(_SEQ)
@@ -111,11 +121,17 @@ class ChangeLog:
     def _streamed(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
         schema = pa.schema([self._rows.schema.field(name) for name in columns])
-        with pq.ParquetFile(path) as file:
-            groups = [file.metadata.row_group(n) for n in range(file.metadata.num_row_groups)]
-            size = sum(group.total_byte_size for group in groups) // max(file.metadata.num_rows, 1) + 1
-            rows = max(_LEAST_ROWS, min(BATCH_ROWS, _BATCH_BYTES // size))
-        yield from batches_of(path, schema, rows)
+        yield from batches_of(path, schema, _rows_at_once([path], columns))
+
+
+def _row_bytes(files: Sequence[Path]) -> int:
+    return int(widest_row(map(pq.read_metadata, files))) + 1
+
+
+def _rows_at_once(files: Sequence[Path], columns: Sequence[str]) -> int:
+    if set(columns) <= _NARROW:
+        return BATCH_ROWS
+    return max(min(BATCH_ROWS, _BATCH_BYTES // _row_bytes(files)), 1)
 
 
 def _is_sorted(path: Path) -> bool:

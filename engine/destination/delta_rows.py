@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from engine.destination.batches import BATCH_BYTES, batch_rows, widest_row
+from engine.destination.batches import BATCH_BYTES, batches, widest_row
 from engine.destination.deletion_vectors import Descriptor, positions, read_vector
 from engine.destination.vector_log import VectorLog, has_vectors
 
@@ -164,7 +164,7 @@ def batches_of(
     # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
         held = [name for name in schema.names if name in file.schema_arrow.names]
-        for batch in file.iter_batches(rows or batch_rows(file), row_groups=groups, columns=held):
+        for _, batch in batches(file, held, groups, rows or 0):
             found = {name: batch.column(name) for name in held}
             arrays = [
                 found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)

@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table
-from engine.destination.batches import batch_rows
+from engine.destination.batches import batches
 from engine.errors import IncompatibleColumnsError
 
 
@@ -79,6 +79,6 @@ def lacks(delta: DeltaTable, wanted: pa.Schema) -> bool:
 def widened(folder: Path, file: DataFile, schema: pa.Schema, bounded: Sequence[str]) -> list[DataFile]:
     """Rewrite a data file with wider types, because not every Delta reader widens while it reads."""
     with pq.ParquetFile(folder / file.name) as held, FileWriter(folder, "changes", schema, bounded) as writer:
-        for batch in held.iter_batches(batch_rows(held)):
-            writer.write(conformed(pa.Table.from_batches([batch]), schema))
+        for _, rows in batches(held):
+            writer.write(conformed(rows, schema))
         return writer.close()

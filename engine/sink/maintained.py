@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from engine import clock
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
-from engine.destination.batches import batch_rows
+from engine.destination.batches import batches
 from engine.durable import discarding
 from engine.events import TableMaintained
 from engine.sink.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
@@ -157,8 +157,8 @@ class MaintainedTables(OwnedTables):
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
         for file in files:
             with opened(self.changes / file.name) as data:
-                for batch in data.iter_batches(batch_rows(data)):
-                    yield conformed(pa.Table.from_batches([batch]), schema)
+                for _, rows in batches(data):
+                    yield conformed(rows, schema)
 
     def expire(self, before: datetime) -> TableMaintained | None:
         """Remove older changes from the change log, as far as the mirror has them; None if there are none."""

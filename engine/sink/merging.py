@@ -22,7 +22,7 @@ The result for a key does not depend on how many rows the mirror has of it: all 
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -39,7 +39,7 @@ from engine.capture.chunk.backfill import among
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import Table
-from engine.destination.batches import BATCH_BYTES, BATCH_ROWS, batch_rows
+from engine.destination.batches import BATCH_BYTES, BATCH_ROWS, batches, widest_row
 from engine.destination.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.sink.delta_actions import StoredFile
 from engine.sink.evolution import mirror_schema
@@ -54,6 +54,8 @@ _KNOWN_ROWS = 10_000
 """The size of a row is estimated from so many rows, or from `SMALL_BYTES` of them."""
 _SORTED_ROWS, _SORTED_BYTES, _REWRITTEN_BYTES = 500_000, 64 << 20, 128 << 20
 """Rows sorted at once, in merges and in rewrites, where one order leaves the narrowest files. They are in memory twice."""
+_WIDE_BYTES, _WIDE_SORTED_BYTES = 2 << 10, 16 << 20
+"""Wide rows are few in a file, so their order narrows nothing: fewer bytes of them are sorted at once."""
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
 Mask = npt.NDArray[np.bool_]
@@ -127,8 +129,11 @@ class MirrorFiles:
         touched = {name: self._mask(name, rows) for name, rows in rows_of.items()}
         small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
         most = self.file_rows()
-        with ThreadPoolExecutor(_WRITERS) as pool:
+        wide = any(widest_row([pq.read_metadata(self.folder / name)]) > _WIDE_BYTES for name in touched)
+        with ThreadPoolExecutor(1 if wide else _WRITERS) as pool:
             large = [pool.submit(self._write, self._other_rows(n, touched[n]), most) for n in touched if n not in small]
+            if wide:
+                wait(large)
             try:
                 rows = chain.from_iterable(self._other_rows(name, touched[name]) for name in small)
                 written = self._write(self._ordered(chain(rows, self._images(paths, newest))), most)
@@ -280,14 +285,13 @@ class MirrorFiles:
 
     def _other_rows(self, name: str, mask: Mask) -> Iterator[pa.Table]:
         """The rows of a file that are neither in the mask nor deleted."""
-        begin, stay = 0, ~mask & self._live(name)
+        stay = ~mask & self._live(name)
         with opened(self.folder / name) as file:
-            for batch in file.iter_batches(batch_rows(file)):
+            for begin, batch in batches(file):
                 stays = stay[begin : begin + batch.num_rows]
-                begin += batch.num_rows
                 if stays.any():
                     # Cast first: files by other tools may have types (string_view) that Arrow cannot filter.
-                    yield conformed(pa.Table.from_batches([batch]), self.schema).filter(pa.array(stays))
+                    yield conformed(batch, self.schema).filter(pa.array(stays))
 
     def _images(self, paths: Sequence[Path], newest: Newest) -> Iterator[pa.Table]:
         """The existing rows in the newest images. Columns that the source has dropped are NULL."""
@@ -295,11 +299,10 @@ class MirrorFiles:
         for path, chosen in zip(paths, newest.rows, strict=True):
             with opened(path) as file:
                 columns = [name for name in published.names if name in file.schema_arrow.names]
-                for begin, batch in _batches_with(file, chosen, columns):
+                for begin, batch in batches(file, columns, _groups_with(file, chosen)):
                     here = chosen[slice(*chosen.searchsorted([begin, begin + batch.num_rows]))] - begin
                     if len(here):
-                        rows = conformed(pa.Table.from_batches([batch]).take(pa.array(here)), published)
-                        yield conformed(rows, self.schema)
+                        yield conformed(conformed(batch.take(pa.array(here)), published), self.schema)
 
     def _ordered(self, parts: Iterable[pa.Table], most: int = _SORTED_BYTES) -> Iterator[pa.Table]:
         """The rows ordered by key, a bounded number at a time. most: bytes."""
@@ -307,7 +310,7 @@ class MirrorFiles:
         for part in parts:
             collected.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
-            if rows >= _SORTED_ROWS or size >= most:
+            if rows >= _SORTED_ROWS or size >= (most if size < _WIDE_BYTES * rows else _WIDE_SORTED_BYTES):
                 yield from self._sorted(collected)
                 rows, size = 0, 0
         if collected:
@@ -355,18 +358,11 @@ class MirrorFiles:
         return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), _MAX_ROWS))
 
 
-def _batches_with(
-    file: pq.ParquetFile, chosen: npt.NDArray[np.int64], columns: Sequence[str]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The row groups of a file that have any of some rows, in batches, with the number of each batch's first row."""
-    begin, most = 0, batch_rows(file)
-    for group in range(file.num_row_groups):
-        first, begin = begin, begin + file.metadata.row_group(group).num_rows
-        if chosen.searchsorted(first) == chosen.searchsorted(begin):
-            continue
-        for batch in file.iter_batches(most, row_groups=[group], columns=columns):
-            yield first, batch
-            first += batch.num_rows
+def _groups_with(file: pq.ParquetFile, chosen: npt.NDArray[np.int64]) -> list[int]:
+    """The row groups of a file that have any of some rows, given by number in order."""
+    rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+    counts = np.diff(chosen.searchsorted(np.cumsum([0, *rows])))
+    return np.flatnonzero(counts).tolist()
 
 
 def _positions_in(mask: Mask) -> BitMap:

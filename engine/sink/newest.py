@@ -17,7 +17,7 @@ from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.destination.batches import BATCH_ROWS
+from engine.destination.batches import BATCH_ROWS, batches
 from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import Codes, codes_of
@@ -119,11 +119,9 @@ def newest_images(paths: Sequence[Path], table: Table, within: Within | None = N
 
 def _key_batches(path: Path, wanted: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
     """Columns of a change file in batches, with the number of each batch's first row."""
-    begin = 0
     with opened(path) as file:
-        for batch in file.iter_batches(ROW_GROUP_ROWS, columns=wanted.names):
-            yield begin, conformed(pa.Table.from_batches([batch]), wanted)
-            begin += batch.num_rows
+        for begin, keys in batches(file, wanted.names, rows=ROW_GROUP_ROWS):
+            yield begin, conformed(keys, wanted)
 
 
 def _rows(path: Path) -> int:

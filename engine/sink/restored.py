@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
-from engine.destination.batches import batch_rows
+from engine.destination.batches import batches
 from engine.sink.compaction import SEQ
 from engine.sink.delta_actions import StoredFile
 from engine.sink.newest import opened
@@ -36,8 +36,8 @@ def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: p
     for source in named:
         if source.low.get(SEQ, low) <= high and source.high.get(SEQ, high) >= low:
             with opened(folder / source.name) as data:
-                for batch in data.iter_batches(batch_rows(data)):
-                    rows = conformed(pa.Table.from_batches([batch]), schema)
+                for _, batch in batches(data):
+                    rows = conformed(batch, schema)
                     parts.append(rows.filter((pc.field(SEQ) >= low) & (pc.field(SEQ) <= high)))
     found = pa.concat_tables(parts).sort_by(SEQ)
     if found.num_rows != file.rows:

@@ -17,7 +17,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from engine.capture.binlog.binlog_range import BinlogRange
@@ -27,7 +26,7 @@ from engine.capture.files import DataFile
 from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Table
-from engine.destination.batches import batch_rows
+from engine.destination.batches import batches
 from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
@@ -87,9 +86,8 @@ class FastForward:
         with chunk_writer(request, schema) as writer:
             for file in self.files:
                 data = pq.ParquetFile(request.folder / file.name)
-                for batch in data.iter_batches(batch_rows(data)):
-                    rows = pa.Table.from_batches([batch]).cast(schema)
-                    writer.write(without(rows, reduced.touched))
+                for _, batch in batches(data):
+                    writer.write(without(batch.cast(schema), reduced.touched))
             for rows in reduced.upserts:
                 writer.write(projection.apply(rows).cast(schema))
             files = writer.close()

@@ -50,7 +50,7 @@ from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
-from engine.destination.batches import batch_rows
+from engine.destination.batches import batches
 from engine.destination.delta_rows import batches_of
 from engine.destination.mirror import Mirror
 from engine.errors import TidemarkError
@@ -225,8 +225,8 @@ class RedumpPart:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
                 data = pq.ParquetFile(self.fast_forward.request.folder / file.name)
-                for batch in data.iter_batches(batch_rows(data)):
-                    rows = without(conformed(pa.Table.from_batches([batch]), schema), reduced.touched)
+                for _, batch in batches(data):
+                    rows = without(conformed(batch, schema), reduced.touched)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
         for rows in reduced.upserts:
             yield INSERT, conformed(self.fast_forward.request.projection.apply(rows), schema)

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.decode.schema import Column
-from engine.destination.change_log import ChangeLog, orders_of, packed, unpacked
+from engine.destination.change_log import PLACES, ChangeLog, orders_of, packed, unpacked
 from engine.layout import changes_folder
 from engine.run.audit.audit_compare import Found, Images, compared
 from engine.run.audit.audit_range import Stretch
@@ -20,7 +20,7 @@ from engine.run.audit.audit_source import Frames, Name, Rows
 from engine.run.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
 from engine.source.positions import file_of
 
-_BATCH_IMAGES, _BATCH_BYTES = 4000, 32 << 20
+_BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
 """Images of one table that are compared at once, and their bytes."""
 _LOOKAHEAD = 2000
 """Changes of the log that are read beyond a position, and beyond the stretch, to find images that come too late."""
@@ -30,51 +30,90 @@ _BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_v
 """Where the package has the values of an image, by kind."""
 
 
+class _Values:
+    """The rows of a log. `_tm_seq` numbers them and ascends."""
+
+    def __init__(self, parts: Generator[pa.Table, None, None]) -> None:
+        self._parts, self._last = parts, -1
+        self._held: list[pa.Table] = []
+
+    def close(self) -> None:
+        self._parts.close()
+        self._held.clear()
+
+    def take(self, numbers: Sequence[int], later: Sequence[int]) -> pa.Table:
+        """The rows with these numbers, one at least, ascending. later: the numbers up to the last read that are taken later."""
+        wanted, waiting, found, kept = (
+            pa.array(numbers),
+            pa.array(later, pa.int64()),
+            list[pa.Table](),
+            list[pa.Table](),
+        )
+        for part in self._until(numbers[-1]):
+            here = pc.is_in(part["_tm_seq"], wanted)
+            found.append(part.filter(here))
+            rest = pc.or_(pc.greater(part["_tm_seq"], numbers[-1]), pc.is_in(part["_tm_seq"], waiting))
+            kept.append(part.filter(pc.and_(rest, pc.invert(here))))
+        self._held = [part for part in kept if part.num_rows]
+        return pa.concat_tables(found)
+
+    def _until(self, number: int) -> Iterator[pa.Table]:
+        yield from self._held
+        while self._last < number and (part := next(self._parts, None)) is not None:
+            if part.num_rows:
+                self._last = part["_tm_seq"][-1].as_py()
+            yield part
+
+
 class _Published:
-    """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read."""
+    """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read.
+
+    Images that come too late are looked for far ahead: by their positions, while their values are read when they are taken.
+    """
 
     def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
         """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
-        self._parts, self._seq = log.since(start, [*columns, *_OWN, "_tm_seq"], seq), seq
+        self._places, self._seq = log.since(start, [*PLACES, "_tm_redump"], seq), seq
+        self._values = _Values(log.since(start, [*columns, *_OWN, "_tm_seq"], seq))
+        self._most = max(min(_BATCH_IMAGES, _BATCH_BYTES // log.row_bytes()), 1)
         self._start, self._end = start, end
-        self._rows: pa.Table | None = None
         self._orders: list[int] = []
+        self._numbers: list[int] = []
         self._ascending = True
         self._beyond = 0
         self.redumped = 0
 
     def close(self) -> None:
-        """Close the file that is being read; nothing more can be taken."""
-        self._parts.close()
-        self._rows = None
+        """Close the files that are being read; nothing more can be taken."""
+        self._places.close()
+        self._values.close()
 
     def cut(self, through: int) -> int:
         """A position up to which there are about a batch of changes, at most `through`."""
-        while len(self._orders) < _BATCH_IMAGES and self._load():
+        while len(self._orders) < self._most and self._load():
             pass
-        some = self._orders[:_BATCH_IMAGES]
-        return min(through, max(some)) if len(some) == _BATCH_IMAGES else through
+        some = self._orders[: self._most]
+        return min(through, max(some)) if len(some) == self._most else through
 
     def take(self, through: int) -> tuple[pa.Table | None, list[int]]:
-        """The changes up to a position, in the order of `_tm_seq`, with their positions. None if none was ever read."""
+        """The changes up to a position, in the order of `_tm_seq`, with their positions. None if there are none."""
         while sum(order > through for order in self._orders[-_LOOKAHEAD:]) < _LOOKAHEAD and self._load():
             pass
-        if self._rows is None:
-            return None, []
         if self._ascending:
             count = bisect_right(self._orders, through)
-            taken, orders = self._rows.slice(0, count), self._orders[:count]
-            self._rows, self._orders = self._rows.slice(count), self._orders[count:]
-            return taken, orders
-        chosen = [order <= through for order in self._orders]
-        mask = pa.array(chosen)
-        taken, orders = self._rows.filter(mask), [order for order in self._orders if order <= through]
-        self._rows, self._orders = self._rows.filter(pc.invert(mask)), [o for o in self._orders if o > through]
-        self._ascending = _is_ascending(self._orders)
-        return taken, orders
+            numbers, self._numbers = self._numbers[:count], self._numbers[count:]
+            taken, self._orders = self._orders[:count], self._orders[count:]
+        else:
+            known = list(zip(self._orders, self._numbers, strict=True))
+            taken = [order for order, _ in known if order <= through]
+            numbers = [number for order, number in known if order <= through]
+            self._orders = [order for order, _ in known if order > through]
+            self._numbers = [number for order, number in known if order > through]
+            self._ascending = _is_ascending(self._orders)
+        return self._values.take(numbers, self._numbers) if numbers else None, taken
 
     def _load(self) -> bool:
-        part = next(self._parts, None) if self._beyond < _LOOKAHEAD else None
+        part = next(self._places, None) if self._beyond < _LOOKAHEAD else None
         if part is None:
             return False
         part = part.filter(pc.greater_equal(part["_tm_seq"], self._seq))
@@ -85,13 +124,16 @@ class _Published:
         orders = orders_of(changes["_tm_position"])
         if self._seq:  # else they may be positions of another server, with more changes after them
             self._beyond += sum(order > self._end for order in orders)
-        inside = [self._start < order <= self._end for order in orders]
-        if not all(inside):
-            changes, orders = changes.filter(pa.array(inside)), [o for o in orders if self._start < o <= self._end]
-        self._rows = changes if self._rows is None else pa.concat_tables([self._rows, changes])
-        self._orders += orders
+        inside = [
+            (order, n) for order, n in zip(orders, changes["_tm_seq"].to_pylist(), strict=True) if self._is_in(order)
+        ]
+        self._orders += [order for order, _ in inside]
+        self._numbers += [number for _, number in inside]
         self._ascending = _is_ascending(self._orders)
         return True
+
+    def _is_in(self, order: int) -> bool:
+        return self._start < order <= self._end
 
 
 def _is_ascending(orders: list[int]) -> bool:

@@ -29,7 +29,7 @@ from engine.run.verify.verdicts import Incomparable
 from engine.source.connect import Endpoint, query, quote
 from engine.source.positions import Position
 
-_PART_BYTES = 64 << 20
+_PART_BYTES = 32 << 20
 """Bytes of a part: what was read of a table shows how wide its rows are. The first part is small if they may be wide."""
 _FIRST_ROWS, _GROWTH = 32, 4
 _FIXED_BYTES = 16

@@ -1,0 +1,40 @@
+"""Reads Parquet files in batches of a bounded size, however wide the rows are."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BATCH_ROWS = 64 << 10
+BATCH_BYTES = 8 << 20
+
+
+def batch_rows(file: pq.ParquetFile) -> int:
+    """How many rows of a file to read at once."""
+    # Equal texts are stored once, so a row may be wider than it seems. But a row group has a bounded size (`capture.files`).
+    most = max((file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)), default=1)
+    return max(min(BATCH_ROWS, most, int(BATCH_BYTES / max(widest_row([file.metadata]), 1.0))), 1)
+
+
+def batches(
+    file: pq.ParquetFile, columns: Sequence[str] | None = None, groups: Iterable[int] | None = None, rows: int = 0
+) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of a file in batches, with the number of each batch's first row.
+
+    columns, groups: those to read; None for all. rows: of a batch; 0 for as many as have a bounded size. Row groups are read one
+    after the other: a reader of several keeps more of them in memory.
+    """
+    begins, most = [0], rows or batch_rows(file)
+    for number in range(file.num_row_groups):
+        begins.append(begins[-1] + file.metadata.row_group(number).num_rows)
+    for group in range(file.num_row_groups) if groups is None else groups:
+        first = begins[group]
+        for batch in file.iter_batches(most, row_groups=[group], columns=columns):
+            yield first, pa.Table.from_batches([batch])
+            first += batch.num_rows
+
+
+def widest_row(files: Iterable[pq.FileMetaData]) -> float:
+    """The average bytes of a row in the row group with the widest rows."""
+    groups = (file.row_group(n) for file in files for n in range(file.num_row_groups))
+    return max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1.0)
