@@ -35,6 +35,8 @@ from engine.sink.delta import DeltaTables
 
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""
+MOST_BYTES = 128 << 20
+"""The bytes of an answer: no rows are added beyond them."""
 _LOCKED = (
     "SET autoinstall_known_extensions = false",
     "SET autoload_known_extensions = false",
@@ -55,7 +57,7 @@ class Answer:
     """The result of a query."""
 
     rows: pa.Table
-    """The first MOST_ROWS rows."""
+    """The first rows: at most MOST_ROWS, and about MOST_BYTES."""
     more: bool
     """Whether there are more rows."""
     seconds: float
@@ -102,23 +104,24 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
             statement = one_select(connection, sql)
             _show(connection, root, [table for table in tables if _within_quotes(table.name) in sql.casefold()], spill)
             connection.execute("BEGIN TRANSACTION READ ONLY")
-            rows = _first(connection.sql(statement))
+            rows, more = _first(connection.sql(statement))
         except duckdb.Error as error:
             raise _failed(str(error), sql, tables, timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
-    return Answer(rows.slice(0, MOST_ROWS), rows.num_rows > MOST_ROWS, clock.monotonic_s() - began)
+    return Answer(rows.slice(0, MOST_ROWS), more, clock.monotonic_s() - began)
 
 
-def _first(result: duckdb.DuckDBPyRelation) -> pa.Table:
+def _first(result: duckdb.DuckDBPyRelation) -> tuple[pa.Table, bool]:
+    """The first rows of a result, and whether there are more."""
     reader = result.to_arrow_reader(2048)
-    parts, rows = [reader.schema.empty_table()], 0
+    parts, rows, size = [reader.schema.empty_table()], 0, 0
     for batch in reader:
         parts.append(pa.Table.from_batches([batch]))
-        rows += batch.num_rows
-        if rows > MOST_ROWS:
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows > MOST_ROWS or size > MOST_BYTES:
             break
-    return pa.concat_tables(parts)
+    return pa.concat_tables(parts), next(iter(reader), None) is not None or rows > MOST_ROWS
 
 
 def _failed(message: str, sql: str, tables: Sequence[Table], timeout_s: float | None) -> QueryError:
