@@ -169,14 +169,18 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaTables) -
     assert delta.applied("merge") == 12
 
 
-@pytest.mark.parametrize(("batch", "sorted_rows", "small"), [(64 << 10, 500_000, 8 << 20), (3, 4, 8 << 20), (2, 1, 0)])
+@pytest.mark.parametrize(
+    ("batch", "sorted_rows", "small", "keys"),
+    [(64 << 10, 500_000, 8 << 20, 4_000_000), (3, 4, 8 << 20, 5), (2, 1, 0, 1), (2, 1, 8 << 20, 3)],
+)
 def test_a_merge_of_any_size_is_one_version(
-    delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, batch: int, sorted_rows: int, small: int
+    delta: DeltaTables, monkeypatch: pytest.MonkeyPatch, batch: int, sorted_rows: int, small: int, keys: int
 ) -> None:
     """However many batches, files and steps it takes, readers see the mirror before it or after it."""
     monkeypatch.setattr("engine.sink.merging.BATCH_ROWS", batch)
     monkeypatch.setattr("engine.sink.merging._SORTED_ROWS", sorted_rows)
     monkeypatch.setattr("engine.sink.merging.SMALL_BYTES", small)
+    monkeypatch.setattr("engine.sink.newest.MOST_KEYS", keys)
     delta.append("chunks", 1, chunk_file(delta, [(n, n, 0) for n in range(3)]))
     delta.append("chunks", 2, chunk_file(delta, [(n, n, 0) for n in range(20, 23)]))
     changes: list[Change] = [("+I", n, n, n, n) for n in range(3, 10)]

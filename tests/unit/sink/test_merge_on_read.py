@@ -16,7 +16,7 @@ from engine.destination.delta_rows import rows_of
 from engine.destination.mirror import Mirror as MirrorRows
 from engine.destination.vector_log import VectorLog
 from engine.errors import DestinationError, MissingFilesError
-from engine.sink import merging, optimize
+from engine.sink import merging, newest, optimize
 from engine.sink.delta_actions import StoredFile
 from engine.sink.delta_log import DeltaLog
 from engine.sink_settings import Mirror
@@ -55,9 +55,12 @@ def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(depth(2, 20)))
-def test_random_merges_and_maintenance_keep_every_version_right(tmp_path: Path, mode: Mirror, seed: int) -> None:
+def test_random_merges_and_maintenance_keep_every_version_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror, seed: int
+) -> None:
     """Integer and UUID keys. After each commit the newest version has the rows, and later ones do not change it."""
     chance = random.Random(seed)
+    monkeypatch.setattr(newest, "MOST_KEYS", 40)  # large changes are merged in parts
     lake = Lake(tmp_path, mode, TEXT if seed % 2 else INT)
     keys = [str(uuid.UUID(int=chance.getrandbits(128))) for _ in range(ROWS)] if seed % 2 else list(range(ROWS))
     for begin in range(0, ROWS // 2, 500):
