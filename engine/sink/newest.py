@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.capture.chunk.backfill import last_of_each
+from engine.capture.chunk.backfill import LastImages
 from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.destination.batches import BATCH_ROWS, batches
+from engine.destination.batches import batches
 from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import Codes, codes_of
 
-MOST_KEYS = 4_000_000
-"""Changes that are reduced at once. Their keys take up to 100 bytes of memory each."""
+MOST_KEYS = 2_000_000
+"""Changes that are reduced at once."""
 _SAMPLED = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
@@ -96,28 +96,23 @@ def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
 def newest_images(paths: Sequence[Path], table: Table, within: Within | None = None) -> Newest:
     """The newest image of each key that is `within` (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
-    wanted = pa.schema([*(schema.field(name) for name in table.key), pa.field("_tm_kind", pa.string())])
-    extra = [pa.field("\0file", pa.int64()), pa.field("\0row", pa.int64())]
-    collected, waiting, rows = pa.schema([*wanted, *extra]).empty_table(), list[pa.Table](), 0
-    for number, path in enumerate(paths):
-        for begin, read in _key_batches(path, wanted):
-            places = np.arange(begin, begin + read.num_rows)
-            files = pa.repeat(pa.scalar(number, pa.int64()), read.num_rows)
-            part = read.append_column(extra[0], files).append_column(extra[1], pa.array(places))
+    keys = pa.schema([schema.field(name) for name in table.key])
+    wanted, last, begins = keys.append(pa.field("_tm_kind", pa.string())), LastImages(keys), [0]
+    for path in paths:
+        for begin, read in _batches(path, wanted):
+            some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
+            exists = ~np.asarray(pc.is_in(read["_tm_kind"], pa.array(GONE)))
             if within is not None:
-                part = part.filter(pa.array(within(comparable(read.select(table.key)))))
-            waiting.append(part)
-            rows += part.num_rows
-            if rows > max(collected.num_rows, BATCH_ROWS):
-                collected, waiting, rows = _reduced([collected, *waiting], table), [], 0
-    collected = _reduced([collected, *waiting], table)
-    exists = collected.filter(pc.invert(pc.is_in(collected["_tm_kind"], pa.array(GONE))))
-    files, numbers = exists["\0file"].to_numpy(), exists["\0row"].to_numpy()
-    chosen = tuple(np.sort(numbers[files == number]) for number in range(len(paths)))
-    return Newest(comparable(collected.select(table.key)), chosen)
+                here = within(some)
+                some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
+            last.add(some, numbers, exists)
+        begins.append(begins[-1] + _rows(path))
+    found, chosen = last.reduced()
+    ends = chosen.searchsorted(begins)
+    return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
-def _key_batches(path: Path, wanted: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+def _batches(path: Path, wanted: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
     """Columns of a change file in batches, with the number of each batch's first row."""
     with opened(path) as file:
         for begin, keys in batches(file, wanted.names, rows=ROW_GROUP_ROWS):
@@ -139,7 +134,7 @@ def _by_range(paths: Sequence[Path], table: Table, parts: int) -> Split | None:
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
         return None
     wanted = pa.schema([schema.field(table.key[0])])
-    sampled = [keys[table.key[0]].to_numpy()[::_SAMPLED] for path in paths for _, keys in _key_batches(path, wanted)]
+    sampled = [keys[table.key[0]].to_numpy()[::_SAMPLED] for path in paths for _, keys in _batches(path, wanted)]
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     return lambda keys: np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right")
 
@@ -156,11 +151,6 @@ def _by_code(table: Table, parts: int) -> Split:
         return np.asarray(mixed % np.uint64(parts), np.int64)
 
     return split
-
-
-def _reduced(parts: Sequence[pa.Table], table: Table) -> pa.Table:
-    rows = pa.concat_tables(parts)
-    return rows.take(pa.array(last_of_each(comparable(rows.select(table.key)))))
 
 
 def comparable(keys: pa.Table) -> pa.Table:

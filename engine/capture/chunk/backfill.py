@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.capture.binlog.row_changes import RowChanges, empty
+from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.spill import Spill
 from engine.decode.images import AFTER, INSERT
 from engine.event_fields import Backfill
@@ -70,49 +70,77 @@ class _Chosen:
             begin = end
 
 
+class LastImages:
+    """The last image of each key among numbered images, which are added in order. Only the keys are kept.
+
+    They are reduced whenever those waiting outnumber those held.
+    """
+
+    def __init__(self, keys: pa.Schema) -> None:
+        """keys: the columns that identify a row."""
+        self._names = keys.names
+        fields = [pa.field(_NUMBER, pa.int64()), pa.field(_EXISTS, pa.bool_())]
+        self._held = pa.schema([*keys, *fields]).empty_table()
+        self._waiting: list[pa.Table] = []
+        self._rows = 0
+
+    def add(self, keys: pa.Table, numbers: npt.NDArray[np.int64], exists: npt.NDArray[np.bool_]) -> None:
+        """Add images. numbers: theirs, ascending; exists: whether each leaves a row."""
+        added = keys.append_column(_NUMBER, pa.array(numbers)).append_column(_EXISTS, pa.array(exists))
+        self._waiting.append(added)
+        self._rows += added.num_rows
+        if self._rows > max(self._held.num_rows, _WAITING_ROWS):
+            self._reduce()
+
+    def reduced(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+        """The keys, and the ascending numbers of the last images that leave a row."""
+        self._reduce()
+        numbers = self._held[_NUMBER].filter(self._held[_EXISTS])
+        return self._held.select(self._names), np.asarray(numbers.to_numpy())
+
+    def _reduce(self) -> None:
+        keys = pa.concat_tables([self._held, *self._waiting])
+        self._held, self._waiting, self._rows = keys.take(pa.array(last_of_each(keys.select(self._names)))), [], 0
+
+
 def reduce_changes(
     parts: Iterable[RowChanges], schema: pa.Schema, identity: Sequence[str], within: Within | None
 ) -> Reduced:
     """Reduce changes, given in order, to their effect on the rows that are `within` (None: on all rows).
 
     schema: the schema of the rows. A window may contain a transaction of any size and rows of any width. So only the keys are kept
-    in memory, reduced whenever those waiting outnumber those held; the images wait in a `Spill`.
+    in memory; the images wait in a `Spill`.
     """
-    images = Spill(schema)
-    held, waiting, waiting_rows, count = _keys(empty(schema), identity, 0), list[pa.Table](), 0, 0
+    images, last, count = Spill(schema), LastImages(pa.schema([schema.field(name) for name in identity])), 0
     for changes in parts:
         chosen = changes.take(within(changes.rows)) if within else changes
-        if not len(chosen):
-            continue
-        images.add(chosen.rows)
-        waiting.append(_keys(chosen, identity, count))
-        waiting_rows, count = waiting_rows + len(chosen), count + len(chosen)
-        if waiting_rows > max(held.num_rows, _WAITING_ROWS):
-            held, waiting, waiting_rows = _last([held, *waiting], identity), [], 0
-    held = _last([held, *waiting], identity)
-    upserted = held[_NUMBER].filter(held[_EXISTS]).to_numpy()
-    return Reduced(held.select(identity), _Chosen(images, upserted), len(upserted), count)
-
-
-def _keys(changes: RowChanges, identity: Sequence[str], first: int) -> pa.Table:
-    """The keys of images, their numbers from `first` on, and whether they leave a row."""
-    numbers = pa.array(np.arange(first, first + len(changes)))
-    exists = pa.array(np.isin(changes.fact("kind"), (INSERT, AFTER)))
-    return changes.rows.select(identity).append_column(_NUMBER, numbers).append_column(_EXISTS, exists)
-
-
-def _last(parts: list[pa.Table], identity: Sequence[str]) -> pa.Table:
-    keys = pa.concat_tables(parts)
-    return keys.take(pa.array(last_of_each(keys.select(identity))))
+        if len(chosen):
+            images.add(chosen.rows)
+            numbers = np.arange(count, count + len(chosen))
+            last.add(chosen.rows.select(identity), numbers, np.isin(chosen.fact("kind"), (INSERT, AFTER)))
+            count += len(chosen)
+    touched, upserted = last.reduced()
+    return Reduced(touched, _Chosen(images, upserted), len(upserted), count)
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
     """The index of the last row per distinct key, ascending."""
+    if keys.num_columns == 1 and pa.types.is_integer(keys.schema.types[0]) and not keys.columns[0].null_count:
+        return _last_of_each_number(keys.columns[0].to_numpy())
     numbered = keys.rename_columns([f"k{n}" for n in range(keys.num_columns)])
     names = numbered.column_names
     numbered = numbered.append_column("n", pa.array(np.arange(keys.num_rows)))
     grouped = numbered.group_by(names, use_threads=False).aggregate([("n", "max")])
     return np.sort(grouped["n_max"].to_numpy())
+
+
+def _last_of_each_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """As `last_of_each`, in a fourth of the memory."""
+    order = np.argsort(numbers, kind="stable")
+    ascending = numbers[order]
+    last = np.ones(len(order), bool)
+    np.not_equal(ascending[1:], ascending[:-1], out=last[:-1])
+    return np.sort(order[last])
 
 
 def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:

@@ -122,7 +122,9 @@ class SourceRows:
 
     def named(self, keys: tuple[Bound, ...]) -> ExactPart:
         """The rows with these keys, exact at one position. Raises as `read_chunk`."""
-        return self._exact(replace(self.request, limits=WHOLE, keys=keys))
+        part = self._exact(replace(self.request, limits=WHOLE, keys=keys))
+        self._learn(part.rows)
+        return part
 
     def _exact(self, request: ChunkRequest) -> ExactPart:
         with tempfile.TemporaryDirectory(prefix="tidemark-verify-", dir=self.request.folder) as folder:
