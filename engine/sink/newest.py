@@ -79,8 +79,8 @@ class Newest:
 def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
     """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
 
-    One transaction may change any number of rows. More than `MOST_KEYS` changes are reduced in several passes over the key columns,
-    so that the keys of one pass are in memory. A single integer key is split by ranges, as then each part needs other row groups
+    One transaction may change any number of rows. More than `MOST_KEYS` changes are reduced in one pass over the key columns for each part,
+    so that the keys of one part are in memory. A single integer key is split by ranges, as then each part needs other row groups
     and other files of the mirror; other keys by their codes. Raises MissingFilesError.
     """
     changes = sum(_rows(path) for path in paths)
