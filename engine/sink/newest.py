@@ -79,9 +79,9 @@ class Newest:
 def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
     """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
 
-    One transaction may change any number of rows, so the keys of at most about `MOST_KEYS` changes are in memory: the key columns are
-    read once for each part. A single integer key is split by ranges, as then each part needs other row groups and other files of the
-    mirror; other keys by their codes. Raises MissingFilesError.
+    One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, and the key
+    columns are read once for each part. A single integer key is split by ranges, as then each part needs other row groups and
+    other files of the mirror; other keys by their codes. Raises MissingFilesError.
     """
     changes = sum(_rows(path) for path in paths)
     parts = -(-changes // MOST_KEYS)
