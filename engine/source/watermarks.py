@@ -91,10 +91,13 @@ class Candidate:
 class XaCommits(Protocol):
     """Finds which XA COMMITs are visible."""
 
-    def visible_through(self, end: Position, prepared: Collection[Xid]) -> tuple[Position, XaPlaces]:
+    def visible_through(
+        self, end: Position, prepared: Collection[Xid], known: Position | None = None
+    ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`.
+        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions before
+        `end`.
         """
 
 
@@ -203,7 +206,8 @@ class Watermarks:
             return self._at
         end, prepared = self._at, self._prepared()
         self._at = self._opened()
-        visible, self.places = self._xa_commits.visible_through(end, prepared)
+        known = [one.position for one in self._candidates if one.position.order <= end.order]
+        visible, self.places = self._xa_commits.visible_through(end, prepared, known[-1] if known else None)
         return min(visible, self._at, key=lambda position: position.order)
 
     def _opened(self) -> Position:

@@ -212,6 +212,35 @@ def test_ours_lose_none(
         )
 
 
+def test_what_is_visible_does_not_depend_on_where_the_reading_begins(
+    server_with: Callable[..., Server], new_database: Any
+) -> None:
+    """XA COMMITs of listed transactions are found from any known position on, also if the PREPARE is before it."""
+    server = server_with("mariadb")
+    database = new_database(server)
+    server.execute(f"CREATE TABLE `{database}`.t (n INT)")
+    endpoint = Endpoint(server.host, server.port, "root", "")
+    edges, before = [], {}
+    with closing(open_connection(endpoint)) as connection, connection.cursor() as cursor:
+        described = describe(connection)
+        for number in range(7):
+            xid = f"'{database}','{number % 3}'"
+            insert = f"INSERT INTO `{database}`.t VALUES ({number})"
+            for statement in (f"XA START {xid}", insert, f"XA END {xid}", f"XA PREPARE {xid}", f"XA COMMIT {xid}"):
+                edges.append(current(connection, described))
+                if number < 6 or not statement.startswith("XA COMMIT"):
+                    cursor.execute(statement)
+            before[number % 3] = edges[-1]
+        end = current(connection, described)
+        cursor.execute(f"XA COMMIT '{database}','0'")
+    xids = [(database.encode(), str(number).encode(), 1) for number in range(3)]
+    for listed in ([1], [2], [1, 2], [0, 1], [0]):
+        expected = min([end, *(before[n] for n in listed if n)], key=lambda position: position.order)
+        for known in (None, *edges):
+            visibility = XaVisibility(endpoint, 79_000)
+            assert visibility.visible_through(end, [xids[n] for n in listed], known)[0].order == expected.order
+
+
 class _BinlogReader:
     """Knows the GTID set at the binlog's end as the engine does: by decoding from the last known end on."""
 

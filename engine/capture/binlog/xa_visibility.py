@@ -5,6 +5,7 @@ The reader follows the binlog from the first time that it meets an XA transactio
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -108,30 +109,36 @@ class XaVisibility:
         self._pending: dict[Xid, Position] = {}
         self._places = XaPlaces()
 
-    def visible_through(self, end: Position, prepared: Collection[Xid]) -> tuple[Position, XaPlaces]:
+    def visible_through(
+        self, end: Position, prepared: Collection[Xid], known: Position | None = None
+    ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`.
+        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions before
+        `end`; the first reading looks after it first.
         """
         if self._through is None or self._through.order > end.order:
-            self._begin(end, prepared)
+            self._begin(end, prepared, known)
         elif self._through.order < end.order:
             self._follow(self._through, end)
         self._through = end
         self._pending = {xid: before for xid, before in self._pending.items() if xid in prepared}
         return min([end, *self._pending.values()], key=lambda position: position.order), self._places
 
-    def _begin(self, end: Position, prepared: Collection[Xid]) -> None:
+    def _begin(self, end: Position, prepared: Collection[Xid], known: Position | None) -> None:
         """Find the last statement of each listed transaction, backwards from `end`."""
-        self._pending, self._places, unknown = {}, XaPlaces(), set(prepared)
+        self._pending, self._places, unknown, decided_later = {}, XaPlaces(), set(prepared), set[Xid]()
         files = [name for name in binary_logs(self.endpoint) if file_number(name) <= file_number(end.file)]
-        ends = [*(Position(after, FIRST_OFFSET) for after in files[1:]), end]
-        for name, stop in reversed([*zip(files, ends, strict=True)]):
+        edges = {edge.order: edge for edge in (*(Position(name, FIRST_OFFSET) for name in files), end)}
+        if known is not None and min(edges) < known.order < end.order:
+            edges[known.order] = known
+        for start, stop in reversed([*pairwise(edge for _, edge in sorted(edges.items()))]):
             if not unknown:
                 return
-            scan = self._scanned(Position(name, FIRST_OFFSET), stop)
+            scan = self._scanned(start, stop)
             self._pending |= {xid: before for xid, before in scan.commits.items() if xid in unknown}
-            self._places = scan.places.after(self._places, ())
+            self._places = scan.places.after(self._places, decided_later)
+            decided_later |= scan.earlier
             unknown -= scan.commits.keys() | scan.others
 
     def _follow(self, start: Position, end: Position) -> None:
