@@ -6,7 +6,10 @@ newest checkpoint's `add` actions, and the commits after it. A later version is 
 
 import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow.compute as pc
@@ -62,8 +65,10 @@ class VectorLog:
             if b'"remove"' not in line and b'"add"' not in line:
                 continue
             action = json.loads(line)
-            if remove := action.get("remove"):
-                self._vectors.pop(unquote(remove["path"]), None)
+            if (remove := action.get("remove")) and (known := self._vectors.get(path := unquote(remove["path"]))):
+                if not remove.get("deletionVector") or Descriptor.from_json(remove["deletionVector"]) != known:
+                    continue  # the file under another vector (`superseded_files`)
+                del self._vectors[path]
             if (add := action.get("add")) and add.get("deletionVector"):
                 added[unquote(add["path"])] = Descriptor.from_json(add["deletionVector"])
         self._vectors |= added
@@ -89,3 +94,61 @@ class VectorLog:
         for action in add.filter(pc.is_valid(add)).to_pylist():
             if (vector := action["deletionVector"]) and vector.get("storageType") is not None:
                 self._vectors[unquote(action["path"])] = Descriptor.from_json(vector)
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """A file that a version has under an old deletion vector and under a newer one."""
+
+    name: str
+    bytes: int
+    vector: Descriptor | None
+    """The old one; None if it had none."""
+
+
+def superseded_files(folder: Path, version: int) -> list[Superseded]:
+    """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
+
+    Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each vector.
+    """
+    log, found = folder / "_delta_log", dict[str, dict[str, Superseded]]()
+    newest = max(
+        (n for name in log.iterdir() if (n := _checkpoint_version(name.name)) is not None and n <= version), default=-1
+    )
+    for path in sorted(log.glob(f"{newest:020d}.checkpoint*.parquet")) if newest >= 0 else ():
+        with pq.ParquetFile(path) as checkpoint:
+            _add(found, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
+    for number in range(newest + 1, version + 1):
+        actions = _actions((log / f"{number:020d}.json").read_bytes())
+        for remove in (action["remove"] for action in actions if "remove" in action):
+            found.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
+        _add(found, (action["add"] for action in actions if "add" in action))
+    return [old for vectors in found.values() for old in list(vectors.values())[:-1]]
+
+
+def _actions(commit: bytes) -> list[dict[str, Any]]:
+    """The actions of a commit; none of a torn one."""
+    try:
+        return [json.loads(line) for line in commit.splitlines()]
+    except ValueError:
+        return []
+
+
+def _add(found: dict[str, dict[str, Superseded]], actions: Iterable[dict[str, Any]]) -> None:
+    for add in actions:
+        name, identity = unquote(add["path"]), _identity(add)
+        vector = Descriptor.from_json(add["deletionVector"]) if identity else None
+        found.setdefault(name, {})[identity] = Superseded(name, add["size"], vector)
+
+
+def _identity(action: dict[str, Any]) -> str:
+    """Identifies the vector of an action; empty without one. A checkpoint may describe none by a vector without a type."""
+    vector = action.get("deletionVector")
+    if not vector or vector.get("storageType") is None:
+        return ""
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+def _checkpoint_version(name: str) -> int | None:
+    match = _CHECKPOINT.match(name)
+    return int(match[1]) if match else None

@@ -39,7 +39,7 @@ from deltalake.exceptions import DeltaError
 from engine import clock
 from engine.capture.files import DataFile
 from engine.destination.deletion_vectors import Descriptor
-from engine.destination.vector_log import FEATURE, VectorLog, has_vectors
+from engine.destination.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
 from engine.durable import link, sync_file, sync_folder
 from engine.errors import DestinationError, MissingFilesError
 from engine.sink.delta_actions import (
@@ -272,6 +272,14 @@ class DeltaLog:
             self._cleaned_s = clock.monotonic_s()
             delta.cleanup_metadata()
 
+    def _remove_superseded(self) -> None:
+        """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
+        self.version, self._delta, self._files = int(DeltaTable(str(self.folder)).version()), None, None
+        found = superseded_files(self.folder, self.version)
+        if found:
+            removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]
+            self.commit(Actions("FSCK", {}, remove=removed))
+
     def torn(self) -> tuple[list[Path], list[Path]]:
         """Files torn by a power cut: first those at the end, on which nothing rests, then all others.
 
@@ -316,6 +324,7 @@ class DeltaLog:
             sync_folder(self.path)
             self.version = -1
         if earlier:
+            self._remove_superseded()
             self.checkpoint()
         return [path.name for path in (*end, *earlier)]
 

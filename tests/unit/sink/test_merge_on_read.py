@@ -248,3 +248,19 @@ def test_duckdb_reads_vectors_by_itself(tmp_path: Path) -> None:
     assert found == [{"n": len(expected), "s": sum(expected)}]
     with pytest.raises(Exception, match="cannot be called here"):
         answer(tmp_path, [lake.table], f"SELECT * FROM read_text('{tmp_path}/d/t/_delta_log/*') , d.t")
+
+
+@pytest.mark.parametrize("lost", [2, 3, 4])
+def test_a_resnapshot_replaces_a_file_whose_lost_commit_gave_it_another_vector(tmp_path: Path, lost: int) -> None:
+    """Delta identifies a file by its path and its vector, so without that commit readers see it twice."""
+    lake = Lake(tmp_path, "merge_on_read")
+    lake.copy(dict.fromkeys(range(1000), 1))
+    for key in range(4):
+        lake.change([(key, 2)])
+    folder = lake.delta.mirror
+    (folder / "_delta_log" / f"{lost:020d}.json").write_bytes(b"")
+    assert lake.opened().repair(accepting=True) == [f"{folder.name}/{lost:020d}.json"]
+    files = DeltaLog(folder).files(DeltaTable(str(folder)))
+    assert len(files) == len({file.name for file in files})
+    (chunk,) = (file for file in files if file.name.startswith("chunk"))
+    assert chunk.deleted == 4
