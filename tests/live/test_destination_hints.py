@@ -49,7 +49,7 @@ DAMAGES: dict[str, Callable[[Pipeline], None]] = {
 
 
 @on("mariadb")
-def test_a_damaged_destination_is_mended_as_the_hint_says(
+def test_a_damaged_destination_is_repaired_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
     """The other tables continue, and what each hint names is done: its table equals the source again."""
@@ -66,7 +66,7 @@ def test_a_damaged_destination_is_mended_as_the_hint_says(
         damage(pipeline)
     for name in (*DAMAGES, "other"):
         server.execute(f"UPDATE {database}.{name} SET v = 9 WHERE id = 2")
-    assert mended(pipeline) == {
+    assert repaired(pipeline) == {
         7: {"commit", "feature"},  # what the run sees before it begins
         1: {"feature", "vector"},
     }
@@ -74,7 +74,7 @@ def test_a_damaged_destination_is_mended_as_the_hint_says(
         assert_equal(source_table(server, database, name), pipeline.mirror(name))
 
 
-def mended(pipeline: Pipeline) -> dict[int, set[str]]:
+def repaired(pipeline: Pipeline) -> dict[int, set[str]]:
     """Run and do what the hints say, until a run ends as it should. Returns the tables that they named, by exit code."""
     found: dict[int, set[str]] = {}
     while (result := pipeline.command("run", "--until", "caught-up")).returncode:

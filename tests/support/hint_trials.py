@@ -53,7 +53,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "decode/unfold.py::": (1, OUTSIDE),
     "destination/deletion_vectors.py::_unreadable": (
         1,
-        ("test_destination_hints.py::test_a_damaged_destination_is_mended_as_the_hint_says",),
+        ("test_destination_hints.py::test_a_damaged_destination_is_repaired_as_the_hint_says",),
     ),
     "destination/vector_log.py::VectorLog.at": (1, UNTRIED),
     "errors.py::unknown_tables": (2, INPUT),
@@ -157,7 +157,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "sink/delta_log.py::check_files": (1, OUTSIDE),
     "sink/delta_log.py::_unsupported": (
         1,
-        ("test_destination_hints.py::test_a_damaged_destination_is_mended_as_the_hint_says",),
+        ("test_destination_hints.py::test_a_damaged_destination_is_repaired_as_the_hint_says",),
     ),
     "sink/delta_log.py::_unreadable": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
     "sink/evolution.py::check_evolution": (
