@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Locator, Page, TimeoutError, expect  # noqa: A004
+from playwright.sync_api import Error, Locator, Page, expect
 
 MOST_KEYS = 250
 """The most keys to press for one element."""
@@ -186,7 +186,7 @@ def open_from_navigation(page: Page, name: str, press: Callable[[Locator], None]
     path = {"Pipelines": "/"}.get(name, f"/{name.lower()}")
     for _ in range(3):
         press(page.get_by_role("link", name=name).first)
-        with suppress(TimeoutError):
+        with suppress(Error):
             page.wait_for_url(lambda url: urlsplit(url).path == path, timeout=7_000)
             page.wait_for_timeout(400)  # if the click was lost, the old page's address is back by now
             if urlsplit(page.url).path == path:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-from playwright.sync_api import TimeoutError, expect  # noqa: A004
+from playwright.sync_api import Error, expect
 
 from engine.directory import read_runner
 from tests.browser import wizard
@@ -84,7 +84,7 @@ def watch_the_copy(story: Story) -> None:
     hand.press(link)
     try:
         page.wait_for_url(re.compile("/live"))
-    except TimeoutError:  # the first click hit a card that was being redrawn
+    except Error:  # the first click hit a card that was being redrawn
         hand.press(link)
         page.wait_for_url(re.compile("/live"))
 

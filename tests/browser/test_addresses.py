@@ -3,7 +3,7 @@
 import re
 from contextlib import suppress
 
-from playwright.sync_api import TimeoutError, expect  # noqa: A004
+from playwright.sync_api import Error, expect
 
 from tests.browser.conftest import Console, OpenPage, healthy
 
@@ -71,8 +71,10 @@ def test_a_bar_of_a_window_opens_its_chunk(simulated: Console, open_page: OpenPa
     expect(page.get_by_text("The 20 widest windows.")).to_be_visible()
     chunks = page.get_by_role("tab", name="Chunks")
     for _ in range(20):
-        with suppress(AssertionError, TimeoutError):  # an autorefresh may draw the bars again meanwhile
-            page.locator(".js-plotly-plot .barlayer .point path").first.hover(force=True)
+        with suppress(AssertionError, Error):  # an autorefresh may draw the bars again meanwhile
+            bar = page.locator(".js-plotly-plot .barlayer .point path").first
+            expect(bar).to_be_visible(timeout=3000)
+            bar.hover(force=True)
             page.mouse.down()
             page.mouse.up()
             expect(chunks).to_have_attribute("aria-selected", "true", timeout=3000)

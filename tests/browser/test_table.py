@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Locator, Page, Position, TimeoutError, expect  # noqa: A004
+from playwright.sync_api import Error, Locator, Page, Position, expect
 
 from tests.browser.conftest import OpenPage, healthy
 from tests.support.simulation import SimulatedTable, Simulation, real_now
@@ -104,7 +104,7 @@ def test_nothing_is_current_when_the_runner_is_lost(url: str, open_page: OpenPag
 def clicked_link(page: Page, rows: Locator, place: Position) -> Page:
     """The page that a link of a data frame opens. Its canvas follows a click only when it has noticed the mouse over the link."""
     for _ in range(20):
-        with suppress(TimeoutError):
+        with suppress(Error):
             with page.context.expect_page(timeout=3000) as opened:
                 rows.hover(position=place)
                 page.wait_for_timeout(500)
