@@ -274,7 +274,8 @@ class DeltaLog:
 
     def _remove_superseded(self) -> None:
         """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
-        self.version, self._delta, self._files = int(DeltaTable(str(self.folder)).version()), None, None
+        self.version = int(DeltaTable(str(self.folder)).version())
+        self._delta = self._files = None
         found = superseded_files(self.folder, self.version)
         if found:
             removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]

@@ -129,7 +129,7 @@ class MirrorFiles:
         touched = {name: self._mask(name, rows) for name, rows in rows_of.items()}
         small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
         most = self.file_rows()
-        wide = any(widest_row([pq.read_metadata(self.folder / name)]) > _WIDE_BYTES for name in touched)
+        wide = any(self._is_wide(name) for name in touched)
         with ThreadPoolExecutor(1 if wide else _WRITERS) as pool:
             large = [pool.submit(self._write, self._other_rows(n, touched[n]), most) for n in touched if n not in small]
             if wide:
@@ -142,6 +142,10 @@ class MirrorFiles:
         for name in touched:
             self._drop(name)
         self.add([*chain.from_iterable(parts), *written])
+
+    def _is_wide(self, name: str) -> bool:
+        with opened(self.folder / name) as file:
+            return widest_row([file.metadata]) > _WIDE_BYTES
 
     def rewrite(self, whole: Sequence[str], part: tuple[Any, Any] | None = None, partly: Sequence[str] = ()) -> None:
         """Write the rows of files to new files, in key order, without deleted rows.

@@ -99,14 +99,16 @@ def newest_images(paths: Sequence[Path], table: Table, within: Within | None = N
     keys = pa.schema([schema.field(name) for name in table.key])
     wanted, last, begins = keys.append(pa.field("_tm_kind", pa.string())), LastImages(keys), [0]
     for path in paths:
+        end = begins[-1]
         for begin, read in _batches(path, wanted):
             some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
+            end += read.num_rows
             exists = ~np.asarray(pc.is_in(read["_tm_kind"], pa.array(GONE)))
             if within is not None:
                 here = within(some)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
             last.add(some, numbers, exists)
-        begins.append(begins[-1] + _rows(path))
+        begins.append(end)
     found, chosen = last.reduced()
     ends = chosen.searchsorted(begins)
     return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))

@@ -1,4 +1,4 @@
-"""Every hint of the engine, by the function that gives it: what an operator is told to do, in errors, checks and findings."""
+"""Every hint of the engine's errors, checks and findings, by the function that gives it."""
 
 import ast
 import re

@@ -53,7 +53,8 @@ class JudgedRun:
     """A run whose first event has the number `first`."""
 
     def __init__(self, first: int, run: EventBatch, masks: Masks) -> None:
-        self.first, self.run, self.stop, self.masks = first, run, first + len(run.headers), masks
+        self.first, self.stop = first, first + len(run.headers)
+        self.run, self.masks = run, masks
         self.rows = among(run.headers.kind, ROWS)
         self._uncounted = self.rows & (masks.prepared | masks.undone)
         self._stays = ~self._uncounted

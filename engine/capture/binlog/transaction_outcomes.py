@@ -80,7 +80,8 @@ class TransactionOutcomes:
         places: XaPlaces | None = None,
     ) -> None:
         self.start, self.end, self.log = start, end, log
-        self._captured, self._prepared_count, self._wants_rows = captured, prepared_count, wants_rows
+        self._captured, self._prepared_count = captured, prepared_count
+        self._wants_rows = wants_rows
         self._file, self._next = start.file, 0  # events are numbered in the order they arrive
         self._begin, self._begin_at, self._open, self._has_rows, self._bytes = -1, start, False, False, 0
         self._known_end = False  # whether the outcome of the open transaction is known

@@ -28,7 +28,8 @@ class XaScan:
     """
 
     def __init__(self, start: Position, end: Position) -> None:
-        self.position, self.end, self._start = start, end, start
+        self.position = self._start = start
+        self.end = end
         self.commits: dict[Xid, Position] = {}
         self.others: set[Xid] = set()
         self.earlier: set[Xid] = set()

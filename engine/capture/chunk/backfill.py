@@ -100,7 +100,8 @@ class LastImages:
 
     def _reduce(self) -> None:
         keys = pa.concat_tables([self._held, *self._waiting])
-        self._held, self._waiting, self._rows = keys.take(pa.array(last_of_each(keys.select(self._names)))), [], 0
+        self._held = keys.take(pa.array(last_of_each(keys.select(self._names))))
+        self._waiting, self._rows = [], 0
 
 
 def reduce_changes(
@@ -135,7 +136,7 @@ def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def _last_of_each_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """As `last_of_each`, in a fourth of the memory."""
+    """As `last_of_each`, by sorting, which takes less memory than a hash table."""
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
     last = np.ones(len(order), bool)
