@@ -16,6 +16,7 @@ from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.sentences import remedy
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.browser.evidence import Witness, log_tails
+from tests.support.patience import PATIENCE_MS
 from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
@@ -48,8 +49,7 @@ CONTRASTS = """all => {
     })
 }"""
 
-# An autorefresh comes every two seconds, and the machine may be busy with servers.
-expect.set_options(timeout=60_000)
+expect.set_options(timeout=PATIENCE_MS)
 
 OpenPage = Callable[..., Page]
 _WITNESSES = pytest.StashKey[list[Witness]]()

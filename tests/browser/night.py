@@ -15,11 +15,11 @@ from playwright.sync_api import Page
 from engine.directory import Directory, read_alerts, read_runner
 from tests.servers import Server
 from tests.support.mounts import Small
+from tests.support.patience import PATIENCE_S
 
 PIPELINE = "night"
 SHOWN_S = 3.0
 """A fact is on both pages after so long."""
-_GIVE_UP_S = 15.0
 _PRESSURE = Path("/proc/pressure/cpu")
 
 # Every visible text with its colour, by hue. An icon is a text too; it is left out.
@@ -135,7 +135,7 @@ class Night:
             now_s = time.monotonic()
             if not lacking:
                 break
-            assert now_s - since_s < _GIVE_UP_S, (what, lacking, {name: self.texts(name) for name in self.pages})
+            assert now_s - since_s < PATIENCE_S, (what, lacking, {name: self.texts(name) for name in self.pages})
             next(iter(self.pages.values())).wait_for_timeout(30)
         took_s = now_s - since_s - (_starved_s() - starved_s)
         print(f"{what}: {now_s - since_s:.2f} s, {took_s:.2f} s without waits for a processor; last came {last}")
@@ -152,7 +152,7 @@ class Night:
         """The kinds of the standing alerts."""
         return {alert["kind"] for alert in read_alerts(self.where)}
 
-    def wait_for(self, found: Callable[[], Any], timeout_s: float = 60.0) -> float:
+    def wait_for(self, found: Callable[[], Any], timeout_s: float = PATIENCE_S) -> float:
         """Wait until `found` returns true. Returns the time."""
         deadline = time.monotonic() + timeout_s
         while not found():

@@ -18,11 +18,11 @@ from engine.directory import read_runner
 from tests.browser import wizard
 from tests.browser.conftest import healthy
 from tests.browser.hands import open_from_navigation
-from tests.browser.story import COPY_MS, PIPELINE, START_MS, Story
+from tests.browser.story import PIPELINE, Story
 from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.support.patience import PATIENCE_S
 
 TABLE, CHUNK = "shop.orders", 3
-EQUAL_S = 120.0
 DAMAGE_TRIES = 20
 
 
@@ -44,7 +44,7 @@ def section(story: Story, name: str) -> None:
 
 def headed(story: Story, words: str) -> None:
     """A headline of the health strip."""
-    expect(story.page.get_by_role("heading", name=words).first).to_be_visible(timeout=START_MS)
+    expect(story.page.get_by_role("heading", name=words).first).to_be_visible()
 
 
 def events(story: Story, *kinds: str) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ def watch_the_copy(story: Story) -> None:
     """Every section has content during the copy; the list of pipelines links to the page."""
     page, hand = story.page, story.hand
     headed(story, "Running")
-    expect(story.line).to_contain_text(re.compile(r"(\d\d+|[5-9])/~?\d+ chunks"), timeout=COPY_MS)
+    expect(story.line).to_contain_text(re.compile(r"(\d\d+|[5-9])/~?\d+ chunks"))
     story.photograph("live-overview", whole=True)
     for name in ("Chunks", "Readers", "Watermarks", "Plan", "Events"):
         section(story, name)
@@ -130,7 +130,7 @@ def lose_the_runner(story: Story) -> None:
     expect(story.page.get_by_text("The runner has sent no heartbeat since")).to_be_visible()
     press(story, "Restart")
     headed(story, "Running")
-    expect(story.line).to_contain_text("State: snapshotting", timeout=START_MS)
+    expect(story.line).to_contain_text("State: snapshotting")
     assert chunks_read(story) >= committed, "chunks that no epoch has committed yet are read again, others are not"
     assert len(events(story, "run.started")) == 2
 
@@ -147,7 +147,7 @@ def watch_it_finish(story: Story) -> None:
     press(story, "Set limits")
     expect(page.get_by_text("set here no limit")).to_be_visible()
     section(story, "Overview")
-    expect(story.line).to_contain_text("State: streaming", timeout=COPY_MS)
+    expect(story.line).to_contain_text("State: streaming")
     expect(story.line).to_contain_text("ETA: copy done")
     headed(story, "Keeping up")
     assert "card" not in [field.name for field in DeltaTable(str(story.lake("skus"))).schema().fields]
@@ -164,10 +164,10 @@ def redump_a_damaged_chunk(story: Story) -> None:
     story.hand.press(page.get_by_role("button", name=f"Chunk {CHUNK}: published", exact=True))
     expect(page.get_by_text(f"Chunk {CHUNK}", exact=True)).to_be_visible()
     story.hand.press(page.get_by_role("button", name="Redump this chunk"))
-    expect(page.get_by_text(re.compile("1 table, .* rows of the mirror"))).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text(re.compile("1 table, .* rows of the mirror"))).to_be_visible()
     story.hand.write(page.get_by_role("textbox", name="Reason"), "rows were deleted by hand")
     press(story, "Redump")
-    expect(page.get_by_text(re.compile("redumped in"))).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text(re.compile("redumped in"))).to_be_visible()
     assert "rows were deleted by hand" in [e["reason"] for e in events(story, "command.accepted")]
     story.photograph("redump", whole=True)
     story.load.stop()
@@ -215,7 +215,7 @@ def await_equal(story: Story, low: int, high: int) -> None:
     def part(table: pa.Table) -> pa.Table:
         return table.filter((pc.field("id") >= low) & (pc.field("id") < high))
 
-    wanted, deadline = part(source_table(story.server, "shop", "orders")), time.monotonic() + EQUAL_S
+    wanted, deadline = part(source_table(story.server, "shop", "orders")), time.monotonic() + PATIENCE_S
     assert wanted.num_rows > wizard.CHUNK_ROWS / 2, "the load deletes a few, never most"
     while True:
         try:
@@ -232,7 +232,7 @@ def pause_and_resume(story: Story) -> None:
     story.hand.write(story.page.get_by_role("textbox", name="Reason"), "index rebuild")
     wizard.press(story, "Pause pipeline")  # the popover is outside of the page
     headed(story, "Paused")
-    expect(story.page.get_by_text(re.compile("Pause done in"))).to_be_visible(timeout=START_MS)
+    expect(story.page.get_by_text(re.compile("Pause done in"))).to_be_visible()
     press(story, "Resume")
     headed(story, "Running")
 
@@ -240,12 +240,12 @@ def pause_and_resume(story: Story) -> None:
 def maintain(story: Story) -> None:
     """Files and sizes are shown; all tables are maintained at a click."""
     section(story, "Destination")
-    expect(story.page.get_by_text(re.compile("Old files stay for 7d"))).to_be_visible(timeout=START_MS)
+    expect(story.page.get_by_text(re.compile("Old files stay for 7d"))).to_be_visible()
     expect(story.page.get_by_text(re.compile(r"tables · mirrors .*B"))).to_be_visible()
     press(story, "Maintain all now")
-    expect(story.page.get_by_text(re.compile("Maintain done in"))).to_be_visible(timeout=START_MS)
+    expect(story.page.get_by_text(re.compile("Maintain done in"))).to_be_visible()
     press(story, "Reload")
-    expect(story.page.get_by_text(re.compile("Old files stay for 7d"))).to_be_visible(timeout=START_MS)
+    expect(story.page.get_by_text(re.compile("Old files stay for 7d"))).to_be_visible()
     story.photograph("live-destination", whole=True)
 
 
@@ -257,7 +257,7 @@ def change_the_tables(story: Story) -> None:
     expect(page.get_by_role("button", name="Add 1 table", exact=True)).to_be_enabled()
     story.photograph("live-tables", whole=True)
     press(story, "Add 1 table")
-    expect(page.get_by_text(re.compile("Add table done in"))).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text(re.compile("Add table done in"))).to_be_visible()
     assert lake_table(story.lake("day_20", "logs")).num_rows == 0
     hand.choose(page.get_by_role("combobox", name="Tables of the pipeline"), name)
     hand.press(page.get_by_role("radio", name="Delete mirror and change log"))
@@ -267,7 +267,7 @@ def change_the_tables(story: Story) -> None:
     expect(button).to_be_enabled()
     healthy(page)
     hand.press(button)
-    expect(page.get_by_text(re.compile("Remove table done in"))).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text(re.compile("Remove table done in"))).to_be_visible()
     assert not story.lake("day_20", "logs").exists()
 
 

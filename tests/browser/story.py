@@ -18,9 +18,6 @@ from tests.servers.server import free_port
 from tests.servers.users import create_user
 from tests.tools.demo import console
 
-START_MS = 120_000
-"""Spark alone took 56 s on two overloaded cores."""
-COPY_MS = 180_000
 PIPELINE, USER = "web", "newcomer"
 ROWS, LOGS = 75_000, 30
 

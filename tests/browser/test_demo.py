@@ -5,10 +5,8 @@ from pathlib import Path
 from playwright.sync_api import expect
 
 from tests.browser.conftest import OpenPage
+from tests.support.patience import PATIENCE_MS
 from tests.tools.demo import console
-
-START_MS = 90_000
-"""Spark alone took 56 s on two overloaded cores."""
 
 
 def test_the_demo_is_loaded_leads_to_its_pipeline_and_leaves_nothing(open_page: OpenPage, tmp_path: Path) -> None:
@@ -20,10 +18,10 @@ def test_the_demo_is_loaded_leads_to_its_pipeline_and_leaves_nothing(open_page: 
         other = open_page(url)
         expect(other.get_by_text("Starting the demo").or_(other.get_by_text("The demo is running"))).to_be_visible()
         expect(other.get_by_role("button", name="Load the demo")).to_have_count(0)
-        page.wait_for_url("**/live?pipeline=demo**", timeout=START_MS)
-        expect(page.get_by_text("100.0%").or_(page.get_by_text("100%")).first).to_be_visible(timeout=START_MS)
+        page.wait_for_url("**/live?pipeline=demo**", timeout=PATIENCE_MS)
+        expect(page.get_by_text("100.0%").or_(page.get_by_text("100%")).first).to_be_visible()
         other.get_by_role("button", name="End the demo").click()
-        expect(other.get_by_text("No pipelines yet")).to_be_visible(timeout=START_MS)
+        expect(other.get_by_text("No pipelines yet")).to_be_visible()
         assert not (tmp_path / "demo").exists()
         expect(other.get_by_role("button", name="Load the demo")).to_be_visible()
 

@@ -19,7 +19,7 @@ PLACE = """() => {
 
 def point_at(page: Page, share: float) -> None:
     """Point at the lag below the timeline's strip, at this share of the width."""
-    box = page.wait_for_function(PLACE, timeout=10_000).json_value()
+    box = page.wait_for_function(PLACE).json_value()
     x, y = box["x"] + box["width"] * share, box["y"] + box["height"] * 0.3
     page.mouse.move(x - 9, y)
     page.mouse.move(x, y)

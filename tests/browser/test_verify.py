@@ -19,8 +19,6 @@ from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
 from tests.tools.demo import console
 
-START_MS = 120_000
-
 
 @pytest.fixture
 def pipeline(server: Server, database: str, tmp_path: Path, drivers: Drivers, hosts: Hosts) -> Iterator[Pipeline]:
@@ -41,7 +39,7 @@ def pipeline(server: Server, database: str, tmp_path: Path, drivers: Drivers, ho
 
 def light(page: Page, words: str) -> None:
     """The fourth light says this."""
-    expect(page.get_by_role("heading", name=re.compile(f"Data.*{words}"))).to_be_visible(timeout=START_MS)
+    expect(page.get_by_role("heading", name=re.compile(f"Data.*{words}"))).to_be_visible()
 
 
 @pytest.mark.timeout(600)
@@ -62,7 +60,7 @@ def test_rows_that_differ_are_repaired(server: Server, pipeline: Pipeline, open_
         page.get_by_role("button", name="Verify all tables").click()
         orders = f"{pipeline.database}.orders"
         outcome = page.get_by_text(re.compile(f"Compared 2k rows of 2 tables at .*: {differ} rows differ in {orders}"))
-        expect(outcome).to_be_visible(timeout=START_MS)
+        expect(outcome).to_be_visible()
         select(page, "Table", orders)
         expect(page.get_by_text(re.compile(r"Missing .* wrote to the mirror: version \d+ \(DELETE"))).to_be_visible()
         expect(page.get_by_role("cell", name="no row").first).to_be_visible()
@@ -80,7 +78,7 @@ def test_rows_that_differ_are_repaired(server: Server, pipeline: Pipeline, open_
         page.get_by_role("button", name=f"Repair {differ} rows").click()
         page.get_by_role("textbox", name="Reason").fill("changed by hand")
         page.get_by_role("button", name="Repair and verify").click()
-        expect(page.get_by_text("No row of this table is known to differ.")).to_be_visible(timeout=START_MS)
+        expect(page.get_by_text("No row of this table is known to differ.")).to_be_visible()
         with page.expect_download() as download:
             page.get_by_role("button", name="Download the report").click()
         assert check_report(download.value.path().read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ import tomllib
 from playwright.sync_api import expect
 
 from tests.browser.conftest import healthy
-from tests.browser.story import PIPELINE, START_MS, USER, Story
+from tests.browser.story import PIPELINE, USER, Story
 from tests.servers import Server
 from tests.tools.demo import PASSWORD_VARIABLE
 
@@ -130,11 +130,11 @@ def change_a_chunk_size(story: Story) -> None:
     """The distribution factor is drawn; an edit of a table plans that table again. Its mirror gets its own way of merging."""
     page = story.page
     proceed(story, "Plan")
-    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible(timeout=START_MS)
+    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible()
     expect(page.get_by_role("combobox", name="Table")).to_have_value("shop.orders")
     story.hand.write(page.get_by_role("spinbutton", name="Rows a chunk").last, str(CHUNK_ROWS))
     # The last: the reason is also in the table's text for screen readers.
-    expect(page.get_by_text(re.compile(f"about {CHUNK_ROWS} rows a chunk")).last).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text(re.compile(f"about {CHUNK_ROWS} rows a chunk")).last).to_be_visible()
     settle(story)
     expect(page.get_by_text("Changes were counted in")).to_be_visible()
     story.hand.choose(page.get_by_role("combobox", name="Merging into the mirror").last, "Merge on read")
@@ -154,7 +154,7 @@ def choose_destination_and_spark(story: Story) -> None:
     proceed(story, "Spark")
     write(story, "Chunks read at once", "2")
     press(story, "Test Spark")
-    expect(page.get_by_text("is ready")).to_be_visible(timeout=START_MS)
+    expect(page.get_by_text("is ready")).to_be_visible()
     expect(page.get_by_text("Reads 2 chunks at once")).to_be_visible()
 
 
@@ -181,7 +181,7 @@ def launch(story: Story) -> None:
     healthy(page)
     story.hand.press(button)
     expect(page).to_have_url(re.compile("/live"))  # the only pipeline need not be named in the address
-    expect(story.line).to_contain_text("State: snapshotting", timeout=START_MS)
+    expect(story.line).to_contain_text("State: snapshotting")
     story.load.start()
     spec = tomllib.loads(story.where.spec.read_text())
     assert spec["source"]["tables"][:2] == ["shop.*", "!shop.audit"]

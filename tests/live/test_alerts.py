@@ -13,6 +13,7 @@ from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 from tests.support.receiver import Receiver
 
 ROWS = 3000
@@ -118,7 +119,7 @@ def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
     server.execute(f"INSERT INTO `{database}`.c VALUES (1, 'x')")
     pipeline.wait_for(lambda: any(e["tables"].get(f"{database}.c") for e in pipeline.events("epoch.committed")), runner)
     runner.terminate()
-    assert runner.wait(timeout=120) == 1, pipeline.output[-3000:]
+    assert runner.wait(timeout=PATIENCE_S) == 1, pipeline.output[-3000:]
     assert_equal(source_table(server, database, "c"), pipeline.mirror("c"))
     (error,) = pipeline.events("error")
     assert (error["error"], "s3cret" in json.dumps(error)) == ("WebhookError", False)

@@ -16,6 +16,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 
 ServerFactory = Callable[..., Server]
 
@@ -57,7 +58,7 @@ def test_a_stream_whose_source_stops_its_binlog_ends_and_is_copied_again(
     with binlog_off(server):
         server.execute("INSERT INTO d.t VALUES (3, 3)")
         server.execute("DELETE FROM d.t WHERE id = 1")
-        assert runner.wait(timeout=60) == 4
+        assert runner.wait(timeout=PATIENCE_S) == 4
         (error,) = [event["error"] for event in pipeline.events("run.ended")]
         assert error["error"] == "BinlogOffError"
         assert error["message"] == "The source writes no binlog: log_bin is off."
@@ -83,7 +84,7 @@ def test_a_paused_run_ends_too(flavor: str, private_server: ServerFactory, new_p
     assert pipeline.command("pause").returncode == 0
     pipeline.wait_for(lambda: pipeline.events("run.state")[-1]["state"] == "paused", runner)
     with binlog_off(server):
-        assert runner.wait(timeout=60) == 4
+        assert runner.wait(timeout=PATIENCE_S) == 4
     _refused(pipeline, "The source wrote no binlog at 20")
 
 

@@ -10,6 +10,7 @@ from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import PASSWORD, Server, create_user
+from tests.support.patience import PATIENCE_S
 
 USER = "part"
 LOG = ["REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"]
@@ -91,5 +92,5 @@ def test_a_hidden_new_column_stops_the_table_once(server: Server, database: str,
     pipeline.wait_for(lambda: hint(pipeline, "t"), runner)
     assert "GRANT SELECT ON" in hint(pipeline, "t")
     runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=120) == 1
+    assert runner.wait(timeout=PATIENCE_S) == 1
     assert [e["kind"] for e in pipeline.events("source.event")] == ["stopped"]

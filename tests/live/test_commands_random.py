@@ -17,6 +17,7 @@ from tests.live.support.keyed import KEYED, KeyedWriter, create
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 from tests.support.depth import depth, on
+from tests.support.patience import PATIENCE_S
 
 NAMES, GUEST = ("general", "tenant", "falling"), "abc"
 ROWS, WRITTEN, CHUNK_ROWS = 600, 500, 300
@@ -136,7 +137,7 @@ def _check_equal(pipeline: Pipeline, runner: Runner, server: Server) -> None:
     assert set(NAMES) <= set(captured)
     for name in captured:
         pipeline.wait_for(lambda name=name: _streams(pipeline, name), runner)  # type: ignore[misc]
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
                 assert_equal(source_table(server, pipeline.database, name), pipeline.mirror(name), KEYED[name].names)

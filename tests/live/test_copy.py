@@ -19,6 +19,7 @@ from tests.live.support.sessions import SESSIONS, Session, session_of
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, Server
 from tests.support.depth import depth, on
+from tests.support.patience import PATIENCE_S
 
 RATE = depth(400, 700)
 """Transactions a second."""
@@ -175,7 +176,7 @@ def test_pause_resume_and_stop_by_command(server: Server, database: str, new_pip
     assert pipeline.command("resume").returncode == 0
     pipeline.wait_for(lambda: len(pipeline.epochs()) > epochs, runner)
     assert pipeline.command("stop").returncode == 0
-    assert runner.wait(timeout=60) == 0
+    assert runner.wait(timeout=PATIENCE_S) == 0
     assert [e["verb"] for e in pipeline.events("command.done")] == ["pause", "resume", "stop"]
     assert pipeline.status()["state"] == "stopped"
     pipeline.run("caught-up")

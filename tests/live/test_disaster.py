@@ -29,6 +29,7 @@ from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
 from tests.support.depth import SOAK, depth
 from tests.support.mounts import Small, mounted
+from tests.support.patience import PATIENCE_S
 
 NAMES, ROWS, WRITTEN, CHUNK_ROWS = ("falling", "general", "ranked"), 400, 500, 150
 SEEDS = depth(1, 100)
@@ -174,7 +175,7 @@ def without_lock(world: World) -> None:
         world.pipeline.wait_for(lambda: len(world.pipeline.events("run.connected")) > known, second, 180)
     finally:
         first.send_signal(signal.SIGCONT)
-    assert first.wait(timeout=60) == 5, "the older runner stops"
+    assert first.wait(timeout=PATIENCE_S) == 5, "the older runner stops"
     world.kill(second)
 
 
@@ -193,7 +194,7 @@ def copied_folder(world: World) -> None:
         env={**os.environ, "TIDEMARK_TEST_PASSWORD": PASSWORD},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert copy.returncode in (0, 5, 7), copy.stdout + copy.stderr
@@ -283,7 +284,7 @@ def power_fails(world: World) -> None:
 
 def _delete(folder: Path) -> None:
     """Remove a folder, though Spark's workers outlive their runner for a moment and may still write."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while folder.exists():
         shutil.rmtree(folder, ignore_errors=time.monotonic() < deadline)
 

@@ -40,9 +40,9 @@ from tests.servers.server import free_port
 from tests.support.delta import rows_at
 from tests.support.depth import on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
+from tests.support.patience import PATIENCE_S
 
 ROWS = 1000
-TIMEOUT_S = 400.0
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")
@@ -104,20 +104,20 @@ class Runner:
 
     def wait_for(self, found: Callable[[], Any]) -> None:
         """Wait until `found` returns true while the runner lives."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not found():
             assert self._result is None, self._result
-            assert time.monotonic() < deadline, f"nothing came in {TIMEOUT_S} s"
+            assert time.monotonic() < deadline, f"nothing came in {PATIENCE_S} s"
             time.sleep(0.1)
 
     def ended(self) -> None:
         """Wait until the runner ends with 0."""
-        self._thread.join(TIMEOUT_S)
+        self._thread.join(PATIENCE_S)
         assert self._result is not None, "it does not end"
         assert self._result.returncode == 0, self._result
 
     def _run(self, hosts: Hosts, words: tuple[str, ...]) -> None:
-        self._result = hosts.command(words, os.environ, 2 * TIMEOUT_S)
+        self._result = hosts.command(words, os.environ, 2 * PATIENCE_S)
 
 
 class Reader:
@@ -148,7 +148,7 @@ class Reader:
         """A command without a verb prints its help. The runner must have executed a command that was sent to it."""
         sent = words and words[0] in ("pause", "resume", "throttle", "redump", "add-table", "remove-table", "stop")
         sent = sent and "--dry-run" not in words
-        result = self._hosts.command([*words, "--json"] if sent else words, os.environ, TIMEOUT_S)
+        result = self._hosts.command([*words, "--json"] if sent else words, os.environ, PATIENCE_S)
         output = result.stdout + result.stderr
         assert result.returncode == 0 or not words, f"{words}: {output}"
         assert output.strip()
@@ -341,7 +341,7 @@ def test_the_console_starts(tmp_path: Path) -> None:
 
 
 def _await_health(port: int) -> None:
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=5) as health:
             assert health.read() == b"ok"
@@ -354,7 +354,7 @@ def _await_health(port: int) -> None:
 def test_modules_run(text: str) -> None:
     """Each documented `python -m` runs in the repository, a long benchmark with arguments that shorten it."""
     words = [sys.executable, *MODULES[text][1:], *SHORTENED.get(text, ())]
-    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+    result = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert result.returncode == 0, result.stderr
     assert result.stdout
 

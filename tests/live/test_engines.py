@@ -17,6 +17,7 @@ from tests.live.support.both_decoders import endpoint_of
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import NEWEST, Server
+from tests.support.patience import PATIENCE_S
 
 REFUSED = {
     "merged": ("(id INT, v INT) ENGINE = MERGE UNION = (part1, `part``2`) INSERT_METHOD = LAST", "its parts"),
@@ -120,7 +121,7 @@ def test_such_a_table_stops_and_the_others_go_on(server: Server, database: str, 
     assert pipeline.command("redump", "--table", f"{database}.two").returncode == 0
     pipeline.wait_for(lambda: states(pipeline)["two"][0] == "streaming", runner)
     runner.send_signal(signal.SIGTERM)
-    assert runner.wait(timeout=120) == 1, "the exit code says that tables are stopped"
+    assert runner.wait(timeout=PATIENCE_S) == 1, "the exit code says that tables are stopped"
     assert_equal(source_table(server, database, "two"), pipeline.mirror("two"))
 
     server.execute(merge.format("m3", "three"), database=database)

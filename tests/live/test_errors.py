@@ -11,6 +11,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server, create_user
+from tests.support.patience import PATIENCE_S
 
 _CASES = [
     ('tables = ["{database}.*"]', 'tablse = ["{database}.*"]', 2, "nearest known key is 'tables'"),
@@ -161,7 +162,7 @@ def test_a_reset_while_running_ends_with_4(
     pipeline = new_pipeline(server, "d")
     runner = pipeline.start_streaming()
     server.execute("RESET MASTER" if flavor == "mariadb" else "RESET BINARY LOGS AND GTIDS")
-    assert runner.wait(timeout=60) == 4
+    assert runner.wait(timeout=PATIENCE_S) == 4
     assert pipeline.status()["state"] == "failed"
 
 
@@ -243,5 +244,5 @@ def test_a_server_that_takes_over_the_address_is_recognised(
     other.launch()
     for number in range(60):
         other.execute("INSERT INTO d.t VALUES (%s)", (number,))
-    assert runner.wait(timeout=90) == 4
+    assert runner.wait(timeout=PATIENCE_S) == 4
     assert sum(e["changes"] for e in pipeline.events("epoch.committed")) == 0

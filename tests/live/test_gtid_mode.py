@@ -17,6 +17,7 @@ from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import PASSWORD, USER, Server
+from tests.support.patience import PATIENCE_S
 
 DOWN, UP = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF"), ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
 ServerFactory = Callable[..., Server]
@@ -66,7 +67,7 @@ def set_mode(server: Server, *steps: str) -> None:
 
 def await_end(pipeline: Pipeline, runner: Runner) -> str:
     """The runner's message, when it has ended with exit code 4."""
-    assert runner.wait(timeout=120) == 4, pipeline.output[-3000:]
+    assert runner.wait(timeout=PATIENCE_S) == 4, pipeline.output[-3000:]
     return " ".join(pipeline.output.split())
 
 

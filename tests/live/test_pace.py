@@ -12,6 +12,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 
 ROWS, RATE = 12_000, 1500
 _SLICE = 300
@@ -169,6 +170,6 @@ def test_a_run_that_fails_does_not_wait_for_a_throttled_chunk(
         pipeline.wait_for(pipeline.epochs, runner)
         since_s, number = time.monotonic(), pipeline.epochs()[-1]["epoch"] + 3
         (pipeline.home / "ledger" / f"epoch-{number:08d}.json").write_text("{}")
-        assert runner.wait(timeout=120) == 5
+        assert runner.wait(timeout=PATIENCE_S) == 5
     assert time.monotonic() - since_s < 0.5 * ROWS / 100, "it has waited for the chunk"
     assert not pipeline.events("chunk.finished")

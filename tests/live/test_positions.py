@@ -21,6 +21,7 @@ from engine.source.replication import open_dump
 from tests.live.support.known_positions import FIRST_ID, Place, ServerFactory, Written
 from tests.servers import Server
 from tests.servers.replica import await_executed, executed, promote, replicate
+from tests.support.patience import PATIENCE_S
 
 
 def test_the_gtids_of_every_place_are_the_servers_own(written: Written) -> None:
@@ -135,7 +136,7 @@ def test_own_writes_before_ours_are_refused(written: Written, private_server: Se
         cursor.execute("CREATE DATABASE own")
     replicate(other, written.server)
     written.write()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_S
     while (
         not other.execute("SELECT 1 FROM information_schema.tables WHERE table_schema = 'd'")
         or not other.execute("SELECT COUNT(*) FROM d.t")[0][0]

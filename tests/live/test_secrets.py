@@ -22,6 +22,7 @@ from tests.live.conftest import PipelineFactory
 from tests.live.support.pipeline import ROOT, Pipeline
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.users import GRANTS, create_user
+from tests.support.patience import PATIENCE_S
 
 ENVIRONMENT = {
     "TIDEMARK_TEST_PASSWORD": "canary-password-1",
@@ -106,7 +107,7 @@ def _check_spark(ui: str) -> None:
 
 
 def _get(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=30) as page:  # noqa: S310 - Spark's own address
+    with urllib.request.urlopen(url, timeout=PATIENCE_S) as page:  # noqa: S310 - Spark's own address
         return str(page.read().decode())
 
 
@@ -153,7 +154,7 @@ def _check_console(pipeline: Pipeline, home: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _shown(screen: Path, section: str) -> str:
-    page = AppTest.from_file(str(screen), default_timeout=120)
+    page = AppTest.from_file(str(screen), default_timeout=PATIENCE_S)
     page.query_params["pipeline"] = "shop"
     if section:
         page.query_params["section"] = section

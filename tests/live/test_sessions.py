@@ -18,6 +18,7 @@ from tests.live.support.seed import seed_table
 from tests.live.support.sessions import spark_settings
 from tests.servers import Pool, Server
 from tests.servers.spark import Cluster, ConnectServer
+from tests.support.patience import PATIENCE_S
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_worker_that_joins_gets_work(
                 break
         assert len(readers) == 2
         runner.send_signal(signal.SIGTERM)
-        assert runner.wait(timeout=120) == 0
+        assert runner.wait(timeout=PATIENCE_S) == 0
 
 
 def _done(pipeline: Pipeline, commands: int) -> bool:

@@ -13,6 +13,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
 from tests.support.delta import rows_at
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 
 ROWS = 400
 
@@ -22,7 +23,7 @@ def _swap(server: Server, database: str, mirror: Path) -> None:
 
     They continue until the mirror has six more versions.
     """
-    chance, wanted, deadline = random.Random(5), DeltaTable(str(mirror)).version() + 6, time.monotonic() + 120
+    chance, wanted, deadline = random.Random(5), DeltaTable(str(mirror)).version() + 6, time.monotonic() + PATIENCE_S
     last = mirror / "_delta_log" / f"{wanted:020d}.json"
     with closing(server.connect(database=database, autocommit=False)) as session, session.cursor() as cursor:
         while not last.exists():

@@ -9,6 +9,7 @@ from tests.live.support.compare import source_table
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload, WorkloadError
 from tests.servers import Server
+from tests.support.patience import PATIENCE_S
 
 KINDS = {"insert", "update", "update hot", "delete", "move far", "move onto", "swap", "reinsert", "many rows"}
 
@@ -54,7 +55,7 @@ def test_a_killed_server_is_waited_for(private_server: ServerFactory, flavor: st
         server.kill()
         server.restart()
         after = load.committed
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         while load.committed < after + 100 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert load.committed >= after + 100

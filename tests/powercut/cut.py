@@ -12,8 +12,7 @@ from pathlib import Path
 import psutil
 
 from tests.powercut.replay import Lost, replay
-
-_ENDED_S = 30.0
+from tests.support.patience import PATIENCE_S
 
 
 def shim() -> Path:
@@ -69,7 +68,7 @@ class PowerCut:
 
     def kill(self) -> None:
         """SIGKILL for every recorded process. Raises TimeoutError when some are left."""
-        until = time.monotonic() + _ENDED_S
+        until = time.monotonic() + PATIENCE_S
         while victims := self.running():
             for process in victims:  # none may see another one end and continue
                 with suppress(psutil.Error):

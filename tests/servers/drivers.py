@@ -21,7 +21,8 @@ from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
 from py4j.protocol import Py4JError
 
 from tests.servers.server import ServerFailedError
-from tests.servers.spark import HOME, HOST, JAVA_OPTIONS, START_TIMEOUT_S
+from tests.servers.spark import HOME, HOST, JAVA_OPTIONS
+from tests.support.patience import PATIENCE_S
 
 _USES = 40
 """A JVM is replaced after this many runners: each leaves a few megabytes."""
@@ -59,7 +60,7 @@ class Driver:
         self.environment = self._gateway(info_file)
 
     def _gateway(self, info_file: Path) -> dict[str, str]:
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while not info_file.exists():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 log = self._log.read_text(errors="replace")[-3000:]

@@ -3,8 +3,7 @@
 import time
 
 from tests.servers.server import Server
-
-_TIMEOUT_S = 60.0
+from tests.support.patience import PATIENCE_S
 
 
 def replicate(replica: Server, source: Server) -> None:
@@ -30,7 +29,7 @@ def executed(server: Server) -> str:
 
 def await_executed(server: Server, gtids: str) -> None:
     """Wait until the server has executed exactly these GTIDs."""
-    deadline = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while executed(server) != gtids:
         assert time.monotonic() < deadline, f"{executed(server)} instead of {gtids}\n{server.log_tail()}"
         time.sleep(0.05)

@@ -27,11 +27,10 @@ import pymysql
 from tests.servers.binaries import Program, find
 from tests.servers.datadir import certificate, copy_template
 from tests.servers.options import Options, arguments, run_as
+from tests.support.patience import PATIENCE_S
 
 FOLDER_PREFIX = "tidemark-server-"
 OWNER_FILE = "owner.pid"
-START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 60.0
 MEMORY, ENOUGH = Path("/dev/shm"), 8 << 30  # noqa: S108 - a folder of its own is made there
 _server_ids = itertools.count(1000 + os.getpid() % 1000 * 1000)
 
@@ -77,7 +76,7 @@ class Server:
             self.process = subprocess.Popen(  # a session of its own: Ctrl-C is ours to handle, in our order
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.folder, start_new_session=True
             )
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             if self._answers():
                 return
@@ -87,7 +86,7 @@ class Server:
                 )
             if time.monotonic() > deadline:
                 self.kill()
-                raise ServerFailedError(f"{self.flavor} did not answer within {START_TIMEOUT_S} s:\n{self.log_tail()}")
+                raise ServerFailedError(f"{self.flavor} did not answer within {PATIENCE_S} s:\n{self.log_tail()}")
             time.sleep(0.05)
 
     def connect(self, **settings: Any) -> "pymysql.connections.Connection[Any]":
@@ -106,7 +105,7 @@ class Server:
     def purge_binlogs(self, to: str = "") -> None:
         """Delete the binlogs before a file, by default the newest. The server keeps files that an ending dump still reads."""
         files = self.execute("SHOW BINARY LOGS")
-        to, deadline = to or files[-1][0], time.monotonic() + 30
+        to, deadline = to or files[-1][0], time.monotonic() + PATIENCE_S
         while files[0][0] != to:
             assert time.monotonic() < deadline, f"{files[0][0]} is still read"
             self.execute(f"PURGE BINARY LOGS TO '{to}'")
@@ -171,7 +170,7 @@ class Server:
         with suppress(ProcessLookupError):
             process.send_signal(how)
         try:
-            process.wait(STOP_TIMEOUT_S)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -20,10 +20,10 @@ import psutil
 import pyspark
 
 from tests.servers.server import ServerFailedError, free_port
+from tests.support.patience import PATIENCE_S
 
 HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 90.0
 FOLDER_PREFIX = "tidemark-spark-"
 # They start in half the time so, and have little to do.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -55,7 +55,7 @@ class Daemon:
 
     def wait_for(self, port: int) -> None:
         """Wait until it listens there. Raises ServerFailedError with the end of its log when it does not."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
             with suppress(OSError), socket.create_connection((HOST, port), 1.0):
                 return

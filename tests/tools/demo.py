@@ -25,11 +25,11 @@ from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, PASSWORD, USER, Server, start
 from tests.servers.server import free_port
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 DATABASE, ORDERS, PIPELINE = "shop", "orders", "shop"
 PASSWORD_VARIABLE = "TIDEMARK_DEMO_PASSWORD"
-CONSOLE_TIMEOUT_S = 60.0
 RUNNER_STOP_S = 20.0
 
 SMALL_TABLES = (
@@ -184,7 +184,7 @@ def _runner_process(pid: int, spec: Path) -> psutil.Process | None:
 
 
 def _wait_until_healthy(url: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + CONSOLE_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and process.poll() is None:
         with suppress(OSError), urllib.request.urlopen(f"{url}/_stcore/health", timeout=2) as answer:  # noqa: S310
             if answer.status == 200:

@@ -21,10 +21,10 @@ from engine.directory import Directory, launch, read_runner
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, PASSWORD, Server, start
 from tests.servers.binaries import find, installed
+from tests.support.patience import PATIENCE_S
 from tests.tools.demo import DATABASE, ORDERS, fill, spec_text, stop_runner
 
 NAME, READY = "demo", "Ready"
-RUNNER_START_S = 60.0
 ROWS, RATE = 300_000, 100.0
 
 
@@ -64,7 +64,7 @@ def added(home: Path, rows: int = ROWS) -> Iterator[Server]:
         runner = launch(where.spec, where)
         stack.callback(reap, runner)
         stack.callback(stop_runner, where.spec)
-        deadline = time.monotonic() + RUNNER_START_S
+        deadline = time.monotonic() + PATIENCE_S
         while read_runner(where) is None and runner.poll() is None and time.monotonic() < deadline:
             time.sleep(0.1)
         yield server

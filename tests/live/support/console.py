@@ -10,6 +10,8 @@ from typing import Any
 from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[3]
 _UNITS = {"": 1, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _SECONDS = {"ms": 0.001, "s": 1, "min": 60, "h": 3600, "d": 86_400}
@@ -19,7 +21,7 @@ class Screen:
     """One screen, rendered once: `Screen("live", pipeline="shop", section="Overview")`."""
 
     def __init__(self, name: str, **query: str) -> None:
-        page = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=120)
+        page = AppTest.from_file(str(ROOT / "app" / "main.py"), default_timeout=PATIENCE_S)
         page._page_hash = calc_hash(name)  # `switch_page` knows the folder `pages/` alone
         for key, value in query.items():
             page.query_params[key] = value
@@ -77,7 +79,7 @@ class Screen:
         self.page.button(key=key).click().run()
         self._healthy()
 
-    def wait_for(self, words: str, timeout_s: float = 60.0) -> None:
+    def wait_for(self, words: str, timeout_s: float = PATIENCE_S) -> None:
         """Render again until a background thread has finished and the page shows its result."""
         deadline = time.monotonic() + timeout_s
         while words not in self.text:

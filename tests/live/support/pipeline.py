@@ -21,6 +21,7 @@ from engine import clock
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.drivers import Driver, Drivers
 from tests.servers.hosts import HostedRunner, Hosts
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 SPEC = """
@@ -136,7 +137,7 @@ class Pipeline:
                 env=self._environment | (driver.environment if driver else {}),
                 capture_output=True,
                 text=True,
-                timeout=550,
+                timeout=PATIENCE_S,
                 check=False,
             )
         finally:
@@ -209,7 +210,7 @@ class Pipeline:
     def stop(self, runner: Runner) -> None:
         """Stop a runner by SIGTERM; fails unless the exit code is 0."""
         runner.send_signal(signal.SIGTERM)
-        assert runner.wait(timeout=300) == 0, self._log.read_text()[-5000:]
+        assert runner.wait(timeout=PATIENCE_S) == 0, self._log.read_text()[-5000:]
 
     def finish(self, runner: Runner) -> None:
         """Wait until everything in the source's binlog is committed, then stop. There must be no writers left."""
@@ -249,7 +250,7 @@ class Pipeline:
                     self._epochs[path.name] = json.loads(path.read_text())
         return [self._epochs[name] for name in sorted(self._epochs)]
 
-    def wait_for(self, found: Callable[[], Any], runner: Runner, timeout_s: float = 500.0) -> None:
+    def wait_for(self, found: Callable[[], Any], runner: Runner, timeout_s: float = PATIENCE_S) -> None:
         """Wait until `found` returns true; fails if the runner ends."""
         deadline = time.monotonic() + timeout_s
         while not found():

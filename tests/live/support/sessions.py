@@ -11,11 +11,11 @@ import psutil
 from tests.live.support.background import Background
 from tests.live.support.pipeline import Pipeline
 from tests.servers.spark import Cluster, ConnectServer, Daemon
+from tests.support.patience import PATIENCE_S
 
 SESSIONS = ("local", "standalone", "connect")
 READERS = 2
 """The number of readers in every session here."""
-_PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Session:
             return
         with _Loss(pipeline, self.victim) as loss:
             yield
-            deadline = time.monotonic() + _PATIENCE_S
+            deadline = time.monotonic() + PATIENCE_S
             while not loss.hit and time.monotonic() < deadline:  # on a busy machine the copy takes longer than the load
                 time.sleep(0.1)
             assert loss.hit, "no task was lost"

@@ -18,10 +18,9 @@ from typing import Self
 
 from tests.live.support.traffic import Traffic, encode
 from tests.servers import Server
+from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
 
 
 class WorkloadError(Exception):
@@ -67,7 +66,7 @@ class Workload:
         self._process.stdin.flush()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        self._started_s, deadline = time.monotonic(), time.monotonic() + START_TIMEOUT_S
+        self._started_s, deadline = time.monotonic(), time.monotonic() + PATIENCE_S
         while not self.committed and self._process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         if not self.committed:
@@ -83,7 +82,7 @@ class Workload:
             assert process.stdout is not None
             process.stdin.close()
             try:
-                process.wait(STOP_TIMEOUT_S)
+                process.wait(PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
