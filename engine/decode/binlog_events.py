@@ -92,15 +92,13 @@ IGNORABLE_FLAG = 0x80
 
 
 def among(kind: npt.NDArray[np.uint8], kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
-    """A mask of the events of these types. A lookup in a table of 256 is many times as fast as `numpy.isin`."""
-    return _table(kinds)[kind]
+    """A mask of the events of these types. Translating bytes is several times as fast as indexing a table with them."""
+    return np.frombuffer(bytearray(kind).translate(_table(kinds)), bool)
 
 
 @lru_cache
-def _table(kinds: tuple[Kind, ...]) -> npt.NDArray[np.bool_]:
-    table = np.zeros(256, bool)
-    table[list(kinds)] = True
-    return table
+def _table(kinds: tuple[Kind, ...]) -> bytes:
+    return bytes(kind in kinds for kind in range(256))
 
 
 _UNDERSTOOD = tuple(frozenset(Kind) - {Kind.INCIDENT})

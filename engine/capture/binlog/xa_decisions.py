@@ -107,7 +107,7 @@ class XaDecisions:
         of[here] = spans.begin[span_here]
         decided_at[span_here] = np.where(commits[here], number[here], _ROLLED_BACK)
         places = self._one_by_one(file, xa, spans, np.flatnonzero(partner < 0), span, hashes, of)
-        self._forget_lost(xa.keys[here], hashes[here], of[here])
+        self._forget_lost(xa.keys, hashes, np.flatnonzero(here), of)
         self._remember(file, xa.keys, spans, places, np.flatnonzero((xa.verb != PREPARE) & (of != EARLIER)), of)
         return Decided(
             file=file,
@@ -137,10 +137,10 @@ class XaDecisions:
                 self._earlier.add(xid_of(key))
         return places
 
-    def _forget_lost(self, keys: U64, hashes: U64, begin: Offsets) -> None:
+    def _forget_lost(self, keys: U64, hashes: U64, decided: Offsets, begin: Offsets) -> None:
         """Forget transactions whose id was prepared again: a crashed server has rolled them back without a trace."""
         held = np.fromiter((entry[2] for entry in self._undecided.values()), np.uint64, len(self._undecided))
-        for n in np.flatnonzero(np.isin(hashes, held)).tolist() if len(held) else ():
+        for n in decided[np.isin(hashes[decided], held)].tolist() if len(held) else ():
             entry = self._undecided.get(key := _key(keys[n]))
             if entry is not None and entry[0] < begin[n]:
                 del self._undecided[key]
@@ -151,7 +151,8 @@ class XaDecisions:
         """Remember where the last ones that were decided had been prepared."""
         decided = decided[-MOST_RECENT:]
         begin, at = of[decided], np.searchsorted(spans.begin, of[decided])
-        here = np.isin(begin, spans.begin)
+        here = at < len(spans.begin)
+        here[here] = spans.begin[at[here]] == begin[here]
         start, end = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.int64)
         start[here], end[here] = spans.start[at[here]], spans.end[at[here]]
         others = {n: places[int(begin[n])] for n in np.flatnonzero(~here).tolist()}

@@ -10,6 +10,7 @@ other byte, and have hexadecimal digits where it has some. A statement that equa
 """
 
 import re
+import string
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +35,8 @@ _FEWEST_ALIKE = 8
 _HEAD = 12
 """Bytes of a key before gtrid."""
 _NO_DIGIT = 0xFF
-_DIGITS = np.full(256, _NO_DIGIT, np.uint8)
-_DIGITS[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
-_DIGITS[np.frombuffer(b"ABCDEF", np.uint8)] = np.arange(10, 16)
+_DIGITS = bytes(int(chr(byte), 16) if chr(byte) in string.hexdigits else _NO_DIGIT for byte in range(256))
+"""The value of each hexadecimal digit."""
 
 
 def _word(text: bytes) -> np.uint64:
@@ -139,7 +139,7 @@ def _prepares(run: EventBatch) -> list[_Part]:
     if (body + 1 + size > end).any():
         raise broken("XA_PREPARE")
     two_phase, parts = run.buffer[body] == 0, list[_Part]()
-    for width in sorted(set(size.tolist())):
+    for width in np.unique(size).tolist():
         chosen = two_phase & (size == width)
         parts.append(_Part(events[chosen], PREPARE, _texts(run, body[chosen] + 1, width)))
     return parts
@@ -191,7 +191,8 @@ class _Template:
     """A statement that decides a transaction, and where its hexadecimal digits are."""
 
     text: bytes
-    digits: Offsets
+    digits: tuple[slice, slice]
+    """Of gtrid and bqual."""
     verb: int
     head: bytes
     """The first bytes of the key."""
@@ -202,22 +203,25 @@ class _Template:
         match = _DECISION.fullmatch(text)
         if match is None or len(match[2]) % 2 or len(match[3]) % 2:
             return None
-        digits = np.concatenate([np.arange(*match.span(group)) for group in (2, 3)])
+        digits = slice(*match.span(2)), slice(*match.span(3))
         head = struct.pack("<III", int(match[4]) & 0xFFFFFFFF, len(match[2]) // 2, len(match[3]) // 2)
         return _Template(text, digits, COMMIT if match[1].upper() == b"COMMIT" else ROLLBACK, head)
 
     def keys(self, statements: U64) -> tuple[npt.NDArray[np.bool_], U64]:
         """Which statements equal the template except for the digits, and their keys."""
         text, fixed = _packed(self.text), np.full(statements.shape[1] * 8, 0xFF, np.uint8)
-        fixed[self.digits] = 0
+        for digits in self.digits:
+            fixed[digits] = 0
         equal = ((statements ^ text) & fixed.view(np.uint64) == 0).all(axis=1)
-        digits = _DIGITS[statements.view(np.uint8)[:, self.digits]]
-        equal &= (digits != _NO_DIGIT).all(axis=1)
-        size = _HEAD + len(self.digits) // 2
-        keys = np.zeros((int(equal.sum()), -(-size // 8) * 8), np.uint8)
+        chosen = statements if equal.all() else statements[equal]
+        written = np.concatenate([chosen.view(np.uint8)[:, digits] for digits in self.digits], axis=1)
+        values = np.frombuffer(bytearray(written).translate(_DIGITS), np.uint8).reshape(written.shape)
+        if (strange := (values == _NO_DIGIT).any(axis=1)).any():
+            equal[equal], values = ~strange, values[~strange]
+        size = _HEAD + sum(digits.stop - digits.start for digits in self.digits) // 2
+        keys = np.zeros((len(values), -(-size // 8) * 8), np.uint8)
         keys[:, :_HEAD] = np.frombuffer(self.head, np.uint8)
-        digits = digits[equal]
-        keys[:, _HEAD:size] = digits[:, ::2] << 4 | digits[:, 1::2]
+        keys[:, _HEAD:size] = values[:, ::2] << 4 | values[:, 1::2]
         return equal, keys.view(np.uint64)
 
 
