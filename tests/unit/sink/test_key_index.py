@@ -10,11 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from engine.capture.chunk.backfill import among
+from engine.errors import MissingFilesError
 from engine.sink import merging
+from engine.sink.delta_log import files_of
 from engine.sink.key_index import KeyIndex, codes_of
 from engine.sink.newest import comparable
+from tests.support.delta import rows_at
 from tests.unit.sink.lake import INT, TEXT, Lake
 
 CHANCE = random.Random(1)
@@ -135,3 +139,18 @@ def test_merges_use_the_index(tmp_path: Path, table: Any, monkeypatch: pytest.Mo
     lake.delta.vacuum(tmp_path / "notes.json", set(), timedelta())
     left = {path.stem for path in (tmp_path / "keys").iterdir()}
     assert left < there
+
+
+def test_a_data_file_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index finds rows in it, so a merge on write opens it late."""
+    monkeypatch.setattr(merging, "LEAST_ROWS", 100)
+    lake = Lake(tmp_path / "lake", "copy_on_write")
+    lake.delta.index = KeyIndex(tmp_path / "keys")
+    lake.copy(dict.fromkeys(range(2000), 0))
+    (file,) = files_of(DeltaTable(str(lake.delta.mirror)), lake.delta.mirror)
+    codes = codes_of(pa.table({"id": pa.array([7], pa.int32())}))
+    assert codes is not None
+    lake.delta.index.find(file.name, codes.ordered(), lambda: rows_at(lake.delta.mirror).select(["id"]))
+    (lake.delta.mirror / file.name).unlink()
+    with pytest.raises(MissingFilesError, match=file.name):
+        lake.change([(7, 1)])
