@@ -21,7 +21,7 @@ from engine.source.hidden_changes import filtered_databases, is_unlogged_replica
 from engine.source.named_tables import unmatched_exclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
-from engine.source.watermarks import watermark_class
+from engine.source.watermarks import replica_wait_s, watermark_class
 
 Outcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
@@ -343,15 +343,15 @@ def _replica(context: Context) -> Check:
 def _watermarks(context: Context) -> Check:
     kind = watermark_class(context.connection, context.server)
     why = "Everything up to a low watermark must be visible to the read that follows (docs/correctness.md)."
-    good = kind != "aged"
-    return Check(
-        "watermarks",
-        "ok" if good else "warn",
-        "an exact class (snapshot, gtid, log_status)",
-        kind,
-        why,
-        "" if good else _AGED_FIX,
-    )
+    expected = "an exact class (snapshot, gtid, log_status)"
+    if kind != "aged":
+        return Check("watermarks", "ok", expected, kind, why, "")
+    try:
+        wait_s = replica_wait_s(context.connection)
+    except SourceLostError as error:
+        return Check("watermarks", "fail", expected, f"aged. {error}", f"{why} {error.detail}", error.hint)
+    actual = f"aged; logged commits wait up to {wait_s:g} s for a replica" if wait_s else kind
+    return Check("watermarks", "warn", expected, actual, why, _AGED_FIX)
 
 
 def _key(table: Table) -> Check:

@@ -26,7 +26,11 @@ classes, best first:
                  which it commits groups of transactions, in the order of the log. With `binlog_order_commits=OFF`, each session
                  commits for itself after the lock: in 7 of 1 200 checks with 12 XA sessions, it covered a commit that the
                  read did not show. So each low watermark asks for the variable, and from the first OFF on they are `aged`.
-    aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so.
+    aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so. With
+                 semi-synchronous replication (AFTER_SYNC), a commit is in the log and waits for a replica, up to a time limit,
+                 before it is visible. Commits that are logged meanwhile wait behind it and then once more, together (MySQL
+                 source, `MYSQL_BIN_LOG::ordered_commit`: they queue for one stage). So twice the limit is added. If that is
+                 too long, the source is refused.
 
 **XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves the snapshot's
 position P. It does not do so for `XA COMMIT`: that is written to the binlog, P moves, and only then the engine commits. So P may
@@ -48,7 +52,8 @@ opened afterwards.
 
 What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait of
 semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after all of them.
-`log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both.
+`log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both. (`aged`, above, is another
+matter.)
 """
 
 import json
@@ -70,11 +75,14 @@ Step = Callable[[str], None]
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
 _LOG_STATUS = "SELECT LOCAL AS log, @@global.binlog_order_commits AS ordered FROM performance_schema.log_status"
 _SETTLED = "SELECT GTID_SUBSET(%s, @@global.gtid_executed) AS settled, @@global.gtid_mode AS mode"
+_SEMI_SYNC = "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%'"
 _XA_COMMITS = "SHOW GLOBAL STATUS LIKE 'Com_xa_commit'"
 _XA_PREPARED = "XA RECOVER"
 _SERVER_TIME = "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s"
 _PATIENCE_S = 60.0
 _POLL_S = 0.002
+_MOST_REPLICA_WAIT_S = 20.0
+"""A candidate of class aged must be older than twice that, and be found within `_PATIENCE_S`."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +126,33 @@ def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
     if proved:
         return "log_status"
     return "snapshot" if query(connection, _SNAPSHOT_STATUS) else "aged"
+
+
+def replica_wait_s(connection: Connection) -> float:
+    """How long a logged commit may wait for a replica before it is visible; 0 without semi-synchronous replication (AFTER_SYNC).
+
+    Raises SourceLostError if that is too long for watermarks of class aged.
+    """
+    found = {row["Variable_name"].lower(): row["Value"] for row in query(connection, _SEMI_SYNC)}
+    for role in ("source", "master"):  # two names of one plugin
+        enabled, point, limit_ms = (
+            found.get(f"rpl_semi_sync_{role}_{name}", "") for name in ("enabled", "wait_point", "timeout")
+        )
+        if enabled == "ON" and point == "AFTER_SYNC":
+            if int(limit_ms) > _MOST_REPLICA_WAIT_S * 1000:
+                raise _waits_too_long(f"rpl_semi_sync_{role}_timeout", int(limit_ms))
+            return int(limit_ms) / 1000
+    return 0.0
+
+
+def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
+    return SourceLostError(
+        f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they are logged.",
+        detail="Without GTIDs and without the privilege BACKUP_ADMIN, nothing shows which logged commits a read sees. A chunk "
+        "could lack a row for good, so nothing more was read.",
+        hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = ON.) Or set "
+        f"gtid_mode = ON, or SET GLOBAL {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
+    )
 
 
 def server_time_s(connection: Connection) -> float:
@@ -169,7 +204,8 @@ class Watermarks:
     def low(self, step: Step = no_step) -> Position:
         """A low watermark; a SELECT on this connection may start now. Raises TransientError if none settles within a minute.
 
-        Raises SourceLostError if the class is gtid and the server may write transactions without a GTID.
+        Raises SourceLostError if the class is gtid and the server may write transactions without a GTID, or if it is aged and
+        commits may wait long for a replica.
         """
         step("before_low")
         self.places, self._at = XaPlaces(), None
@@ -262,8 +298,10 @@ class Watermarks:
         return self._newest(settled)
 
     def _aged(self) -> Position:
+        least_s = self._settle_s + 2 * replica_wait_s(self._connection)
+
         def old_enough(candidate: Candidate) -> bool:
-            return server_time_s(self._connection) - candidate.seen_s >= self._settle_s
+            return server_time_s(self._connection) - candidate.seen_s >= least_s
 
         return self._newest(old_enough)
 

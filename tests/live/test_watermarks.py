@@ -16,10 +16,20 @@ from engine.capture.binlog.binlog_reader import gtids_at, read_range
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.decode.gtid import joined
 from engine.decode.schema import Table
+from engine.errors import SourceLostError
+from engine.settings import Source
 from engine.source.catalog import read_table
-from engine.source.connect import Endpoint, describe, open_connection
+from engine.source.connect import Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
-from engine.source.watermarks import Candidate, WatermarkClass, Watermarks, server_time_s, watermark_class
+from engine.source.preflight import server_preflight
+from engine.source.watermarks import (
+    Candidate,
+    WatermarkClass,
+    Watermarks,
+    replica_wait_s,
+    server_time_s,
+    watermark_class,
+)
 from tests.servers import PASSWORD, USER, Server, create_user
 from tests.support.depth import depth
 
@@ -212,6 +222,81 @@ def test_ours_lose_none(
         )
 
 
+AFTER_SYNC = {
+    "mysql": ("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'", "rpl_semi_sync_source_{}"),
+    "mariadb": ("SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'", "rpl_semi_sync_master_{}"),
+}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "options", "grants", "kind"),
+    [
+        ("mysql", {}, [], "gtid"),
+        ("mysql", *LOG_STATUS),
+        ("mysql", {"gtid": False}, [], "aged"),
+        ("mariadb", {}, [], "snapshot"),
+    ],
+)
+def test_a_commit_that_waits_for_a_replica_is_not_covered(
+    private_server: Callable[..., Server],
+    flavor: str,
+    options: dict[str, Any],
+    grants: list[str],
+    kind: WatermarkClass,
+) -> None:
+    """There is none: the commit is in the binlog, and invisible until the time limit. The low watermark is before it, or waits."""
+    server = private_server(flavor, **options)
+    create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", *grants])
+    server.execute("CREATE DATABASE d")
+    server.execute("CREATE TABLE d.t (id INT PRIMARY KEY)")
+    begin, variable = AFTER_SYNC[flavor]
+    server.execute(begin)
+    server.execute(f"SET GLOBAL {variable.format('timeout')} = 3000")
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        described = describe(connection)
+        watermarks = Watermarks(connection, described, kind, 0.1, XaVisibility(endpoint, 79_000))
+        reader = _BinlogReader(endpoint, connection) if kind == "gtid" else None
+        if reader is not None:
+            reader.offer(connection, watermarks)
+        before = current(connection, described)
+        server.execute(f"SET GLOBAL {variable.format('enabled')} = 1")
+        commit = Thread(target=server.execute, args=("INSERT INTO d.t VALUES (1)",))
+        commit.start()
+        while (logged := current(connection, described)).order == before.order:
+            time.sleep(0.01)
+        assert not query(connection, "SELECT id FROM d.t"), "it waits"
+        if reader is not None:
+            reader.offer(connection, watermarks)
+        elif kind == "aged":
+            watermarks.offer(Candidate(logged, server_time_s(connection)))
+        low = watermarks.low()
+        seen = query(connection, "SELECT id FROM d.t")
+        assert seen or low.order < logged.order
+        watermarks.release()
+        commit.join()
+
+
+def test_a_long_wait_for_a_replica_is_refused_where_nothing_shows_it(private_server: Callable[..., Server]) -> None:
+    """By check and by each low watermark of class aged, until one of the hint's remedies is there."""
+    server = private_server("mysql", gtid=False)
+    create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*"])
+    server.execute(AFTER_SYNC["mysql"][0])
+    server.execute("SET GLOBAL rpl_semi_sync_source_timeout = 100000, rpl_semi_sync_source_enabled = 1")
+    endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
+    with closing(open_connection(endpoint)) as connection:
+        watermarks = Watermarks(connection, describe(connection), "aged", 0.1, XaVisibility(endpoint, 79_000))
+        with pytest.raises(SourceLostError, match="wait for a replica for 100 s") as refused:
+            watermarks.low()
+        checks = server_preflight(endpoint, _source(server), 79_000).checks
+        assert [(one.outcome, one.fix) for one in checks if one.name == "watermarks"] == [("fail", refused.value.hint)]
+        server.execute("SET GLOBAL rpl_semi_sync_source_timeout = 20000")
+        assert replica_wait_s(connection) == 20.0
+        server.execute(f"GRANT BACKUP_ADMIN ON *.* TO '{USER}'@'%'")
+    with closing(open_connection(endpoint)) as connection:
+        assert watermark_class(connection, describe(connection)) == "log_status"
+
+
 def test_what_is_visible_does_not_depend_on_where_the_reading_begins(
     server_with: Callable[..., Server], new_database: Any
 ) -> None:
@@ -239,6 +324,10 @@ def test_what_is_visible_does_not_depend_on_where_the_reading_begins(
         for known in (None, *edges):
             visibility = XaVisibility(endpoint, 79_000)
             assert visibility.visible_through(end, [xids[n] for n in listed], known)[0].order == expected.order
+
+
+def _source(server: Server) -> Source:
+    return Source(host=server.host, port=server.port, user=USER, password_env="UNUSED", tables=("d.*",))
 
 
 class _BinlogReader:

@@ -221,6 +221,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "source/preflight.py::_engine": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::_folder": (1, INPUT),
     "source/preflight.py::_tls": (1, INPUT),
+    "source/watermarks.py::_waits_too_long": (
+        1,
+        ("test_watermarks.py::test_a_long_wait_for_a_replica_is_refused_where_nothing_shows_it",),
+    ),
     "source/watermarks.py::gtid_mode_lowered": (1, ("test_gtid_mode.py::test_a_copy_under_writes_ends_and_goes_on",)),
     "source/watermarks.py::Watermarks._newest": (1, WAIT),
     "spark/kinds.py::_Connect._configure": (1, INPUT),
