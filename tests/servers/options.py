@@ -22,6 +22,7 @@ class Options:
     tls: bool = False
     sync_binlog: int = 1
     buffer_pool: str = "256M"
+    on_disk: bool = False  # for more data than memory holds
     extra: tuple[tuple[str, str], ...] = ()
 
     @classmethod

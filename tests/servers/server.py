@@ -51,7 +51,7 @@ class Server:
         self.program, self.options = program, options
         self.host, self.port, self.server_id = "127.0.0.1", free_port(), next(_server_ids)
         self.flavor, self.version = program.flavor, program.version
-        self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=_place()))
+        self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=None if options.on_disk else _place()))
         (self.folder / OWNER_FILE).write_text(str(os.getpid()))
         self.data = self.folder / "data"
         self.process: subprocess.Popen[bytes] | None = None
