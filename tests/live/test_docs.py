@@ -38,12 +38,14 @@ from tests.servers import PASSWORD, Server
 from tests.servers.hosts import Hosts
 from tests.servers.server import free_port
 from tests.support.delta import rows_at
-from tests.support.depth import on
+from tests.support.depth import depth, on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
 from tests.support.patience import PATIENCE_S
 
 ROWS = 1000
 MODULES = {found.text: found.words for page in PAGES for found in commands(page) if found.words[0] == "python"}
+LONG = ("python -m tests.tools.bench.console", "python -m tests.tools.bench.verify")
+"""They take a minute and more even when shortened, and run in a soak test."""
 QUICK_START = PAGES[0]
 LAST = ("stop", "restore", "run")
 """Commands that need a stopped runner, or stop it; executed last, in this order."""
@@ -350,7 +352,7 @@ def _await_health(port: int) -> None:
     pytest.fail("the console does not answer")
 
 
-@pytest.mark.parametrize("text", MODULES)
+@pytest.mark.parametrize("text", [text for text in MODULES if text not in depth(LONG, ())])
 def test_modules_run(text: str) -> None:
     """Each documented `python -m` runs in the repository, a long benchmark with arguments that shorten it."""
     words = [sys.executable, *MODULES[text][1:], *SHORTENED.get(text, ())]
