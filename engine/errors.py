@@ -287,6 +287,14 @@ def stop_of(error: TidemarkError, table: str) -> Failure:
     return {**error.as_dict(), "hint": redact(hint)}
 
 
+def if_captured(table: str) -> str:
+    """How a table continues, or leaves: the end of a hint that may come before the pipeline has the table."""
+    return (
+        f"If the pipeline has the table: tidemark redump SPEC --table {table} then resnapshots it, "
+        f"tidemark remove-table SPEC --table {table} excludes it"
+    )
+
+
 def unknown_tables(unknown: Iterable[str], known: Collection[str], detail: str = "") -> SpecError:
     """The error about tables that a pipeline does not have. detail: what it means for the data."""
     names = sorted(known)

@@ -56,6 +56,16 @@ def make_readable(folder: Path) -> None:
             ) from None
 
 
+def check_no_link(folder: Path) -> None:
+    """Raises SpecError when a table's folder is such a link."""
+    if folder.is_symlink() or folder.parent.is_symlink():
+        raise SpecError(
+            f"The destination {folder} is a link, which is how another table's folder is read.",
+            detail="Two tables would be mixed; nothing was written.",
+            hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
+        )
+
+
 def mirror_folder(root: Path, database: str, table: str) -> Path:
     """The folder of the table's mirror."""
     return root / folder_name(database) / folder_name(table)

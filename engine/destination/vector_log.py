@@ -44,7 +44,8 @@ class VectorLog:
                 raise DestinationError(
                     f"The commits up to version {version} in {self._log} are incomplete, and no checkpoint replaces them.",
                     detail="The rows that its deletion vectors delete are unknown; nothing was written.",
-                    hint="Restore the folder from a copy, or resnapshot the table: tidemark redump SPEC --table …",
+                    hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the commits from a copy, "
+                    "unless the table stopped.)",
                 )
         return dict(self._vectors)
 

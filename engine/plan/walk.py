@@ -8,7 +8,7 @@ Each statement reads one range of the key's index, of at most one chunk, and fin
 from collections.abc import Sequence
 
 from engine.decode.schema import Table
-from engine.errors import TableStoppedError
+from engine.errors import TableStoppedError, if_captured
 from engine.plan.chunks import Range, after_bound, predicate
 from engine.plan.keys import Bound, ChunkKey, fetched, order_of, recoverable, scalar
 from engine.source.connect import Connection, query, quote
@@ -64,7 +64,7 @@ def _key_at(
         raise TableStoppedError(
             f"{table.full_name}: its key {', '.join(bound)} contains a code that its character set does not define.",
             detail="The order of such keys is unknown, so the table is not copied.",
-            hint="Correct the value in the source, or exclude the table.",
+            hint=f"Correct the value in the source, or exclude the table. {if_captured(table.full_name)}",
         )
     return bound, bool(beyond)
 
@@ -80,7 +80,7 @@ def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
             raise TableStoppedError(
                 f"{table.full_name}: its key {column.name} contains {value}, an invalid date or a text with surrogates.",
                 detail="Keys identify rows, so they are never changed to NULL; the table is not copied.",
-                hint="Correct the value in the source, or exclude the table.",
+                hint=f"Correct the value in the source, or exclude the table. {if_captured(table.full_name)}",
             ) from None
     return tuple(bound)
 

@@ -107,7 +107,8 @@ def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], 
     ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
     assert ledger.state is not None
     state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
-    found = {name: t for name, t in _destinations(spec, state, fence.check).items() if name in manifest["tables"]}
+    found = {name: tables for name, tables in _begun(spec, state, fence.check).items() if name in manifest["tables"]}
+    found = {name: tables for name, tables in found.items() if tables.any_is_there}
     for name, tables in found.items():
         # Backups of an earlier version do not have the identifiers.
         tables.check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
@@ -170,13 +171,17 @@ def _state(directory: Directory) -> State:
 
 def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, DeltaTables]:
     """The tables that have data in the destination."""
-    found = {}
-    for name, known in state.tables.items():
-        table = published_as(table_from_dict(known.table), known.projection)
-        tables = DeltaTables(spec.sink.path, state.owner, table, guard)
-        if known.begun and tables.there:
-            found[name] = tables
-    return found
+    return {name: tables for name, tables in _begun(spec, state, guard).items() if tables.there}
+
+
+def _begun(spec: Spec, state: State, guard: Guard) -> dict[str, DeltaTables]:
+    """The tables that must have a destination."""
+    shown = {
+        name: published_as(table_from_dict(known.table), known.projection)
+        for name, known in state.tables.items()
+        if known.begun
+    }
+    return {name: DeltaTables(spec.sink.path, state.owner, table, guard) for name, table in shown.items()}
 
 
 def _ledger_files(directory: Directory) -> dict[str, bytes]:

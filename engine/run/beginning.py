@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from engine.decode.schema import Table
-from engine.errors import SourceLostError
+from engine.errors import SourceLostError, stop_of
 from engine.events import TableChanged
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord, TableChange
@@ -89,7 +89,7 @@ class Beginning:
         known = {name for name, table in state.tables.items() if not table.stopped}
         unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in known])
         if unfit:
-            stopped: dict[str, TableChange] = {name: {"stopped": error.as_dict()} for name, error in unfit.items()}
+            stopped: dict[str, TableChange] = {name: {"stopped": stop_of(error, name)} for name, error in unfit.items()}
             self._commit(ledger, following(state, self._journal.run, stopped), "")
 
     def resnapshot_everything(

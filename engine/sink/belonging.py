@@ -100,10 +100,10 @@ def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Lo
     tables.hold(held=True)
     try:
         if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
-            return Look(fault=fault)
+            return Look(tables.applied_so_far(), fault=fault)
         return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
     except DestinationError as error:
-        return Look(fault=error.message)
+        return Look(tables.applied_so_far(), fault=error.message)
 
 
 def compare(

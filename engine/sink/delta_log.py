@@ -282,7 +282,7 @@ class DeltaLog:
             self.commit(Actions("FSCK", {}, remove=removed))
 
     def torn(self) -> tuple[list[Path], list[Path]]:
-        """Files torn by a power cut: first those at the end, on which nothing rests, then all others.
+        """Files torn by a power cut: first those at the end, on which nothing rests, then all others, with commits that are gone.
 
         A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet file.
         """
@@ -292,7 +292,10 @@ class DeltaLog:
         floor = max(whole, default=-1)
         numbers = ((int(match[1]), name) for name in names if (match := _COMMIT.match(name)))
         commits = {number: log / name for number, name in numbers if number > floor}
-        broken = {n for n, path in commits.items() if _is_torn(path)}
+        gaps = (log / _name(n) for n in range(floor + 1, max(commits, default=-1)) if n not in commits)
+        gone = {int(path.stem): path for path in gaps if not path.exists()}  # the listing may lack a new commit
+        broken = {n for n, path in commits.items() if _is_torn(path)} | gone.keys()
+        commits |= gone
         newest_whole = max((n for n in commits if n not in broken), default=-1)
         end = [commits[n] for n in sorted(broken) if n > newest_whole]
         checkpoints = [
@@ -315,8 +318,8 @@ class DeltaLog:
         end, earlier = self.torn()
         if earlier and not accepting:
             raise DestinationError(
-                f"The Delta commit {earlier[0].name} in {self.path} is empty or torn, and later commits rest on it.",
-                detail="Readers take it for a commit without actions, so rows are missing or duplicated; nothing was written.",
+                f"The Delta commit {earlier[0].name} in {self.path} is empty, torn or gone, and later commits rest on it.",
+                detail="Readers lack its actions, so rows are missing or duplicated; nothing was written.",
                 hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
         for path in end:
@@ -324,8 +327,13 @@ class DeltaLog:
         if end:
             sync_folder(self.path)
             self.version = -1
+        for path in earlier:
+            path.touch()  # readers refuse a table that lacks a commit, and take an empty one for one without actions
         if earlier:
-            self._remove_superseded()
+            try:
+                self._remove_superseded()
+            except DeltaError as error:  # one of them described the table
+                raise _unreadable(self.folder, str(error)) from error
             self.checkpoint()
         return [path.name for path in (*end, *earlier)]
 

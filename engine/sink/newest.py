@@ -172,5 +172,5 @@ def opened(path: Path) -> pq.ParquetFile:
         f"The data file {path} is gone.",
         detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its content is "
         "unknown; nothing was written.",
-        hint="Restore the file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
+        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, unless the table stopped.)",
     )

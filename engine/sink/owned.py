@@ -28,7 +28,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
-from engine.layout import changes_folder, make_readable, mirror_folder
+from engine.layout import changes_folder, check_no_link, make_readable, mirror_folder
 from engine.ledger.state import Owner
 from engine.sink.delta_actions import (
     VECTORS_ENABLED,
@@ -45,7 +45,7 @@ from engine.sink.generations import GENERATION, kept_generations
 from engine.sink.key_index import KeyIndex
 from engine.sink.known_tables import KnownTables, describe, fingerprint
 from engine.sink.lost import Recent, lost_names
-from engine.sink.rollback import check_is_same, rolled_back
+from engine.sink.rollback import check_is_same, check_is_there, rolled_back
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
 _PROPERTIES = {
@@ -113,7 +113,7 @@ class OwnedTables:
         DestinationError when they are expected and missing, or cannot be read.
         """
         for folder, schema in self._folders():
-            _check_no_link(folder)
+            check_no_link(folder)
             log = self._logs[folder]
             if not log.there:
                 if expected:
@@ -163,6 +163,11 @@ class OwnedTables:
         """Whether the folders of its tables are there, whoever owns them."""
         return all(self._logs[folder].there for folder, _ in self._folders())
 
+    @property
+    def any_is_there(self) -> bool:
+        """Whether one of its tables exists and belongs to the ledger."""
+        return any(self._logs[folder].there and self._is_ours(folder) for folder, _ in self._folders())
+
     def hold(self, *, held: bool) -> None:
         """Whether the change log's newest version stays in memory too, which a start needs several times."""
         log = self._logs[self.changes]
@@ -195,8 +200,7 @@ class OwnedTables:
         accepting: give up the actions of those instead, because a resnapshot follows.
         """
         self._guard()
-        logs = [(folder, self._logs[folder]) for folder, _ in self._folders()]
-        return [f"{folder.name}/{name}" for folder, log in logs for name in log.repair(accepting=accepting)]
+        return [f"{f.name}/{name}" for f, _ in self._folders() for name in self._logs[f].repair(accepting=accepting)]
 
     def _is_ours(self, folder: Path) -> bool:
         return self._describes_us(self._load(folder))
@@ -226,16 +230,20 @@ class OwnedTables:
                 return f"{folder} is gone"
             end, amid = log.torn()
             if amid:
-                return f"the commit {amid[0].name} of {folder} is empty or torn, and later ones rest on it"
+                return f"the commit {amid[0].name} of {folder} is empty, torn or gone, and later ones rest on it"
             if not end and not self._is_ours(folder):
                 return f"{folder} belongs to another ledger"
         return ""
 
     @property
+    def is_torn(self) -> bool:
+        """Whether a commit that later ones rest on is torn or gone. Runs read only newer commits, so they may not notice."""
+        return any(self._logs[folder].torn()[1] for folder, _ in self._folders())
+
+    @property
     def there(self) -> bool:
         """Whether all its tables exist and belong to the ledger."""
-        folders = [folder for folder, _ in self._folders()]
-        return all(self._logs[folder].there and self._is_ours(folder) for folder in folders)
+        return all(self._logs[folder].there and self._is_ours(folder) for folder, _ in self._folders())
 
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join.
@@ -315,9 +323,17 @@ class OwnedTables:
         self._refresh(self._folder(kind))
         return self._known(kind)
 
+    def applied_so_far(self) -> dict[str, int]:
+        """As `applied`, by kind, of the tables that can be read."""
+        found = {}
+        for kind in KINDS:
+            with suppress(DestinationError):
+                if self._logs[folder := self._folder(kind)].there and self._is_ours(folder):
+                    found[kind] = self.applied(kind)
+        return found
+
     def _known(self, kind: str) -> int:
-        found = self._logs[self._folder(kind)].transactions.get(self._app(kind), -1)
-        return max(found, self._owner.floor)
+        return max(self._logs[self._folder(kind)].transactions.get(self._app(kind), -1), self._owner.floor)
 
     def merged_seq(self) -> int:
         """The `_tm_seq` up to which the change log is merged into the mirror; -1 if unknown."""
@@ -328,10 +344,9 @@ class OwnedTables:
 
     def terms(self) -> set[int]:
         """The terms of the runners that made the newest commits; empty if none is known."""
-        folders = [folder for folder, _ in self._folders()]
-        for folder in folders:
+        for folder, _ in self._folders():
             self._refresh(folder)
-        found = {self._logs[folder].transactions.get(self._app(TERM)) for folder in folders}
+        found = {self._logs[folder].transactions.get(self._app(TERM)) for folder, _ in self._folders()}
         return {term for term in found if term is not None}
 
     def largest_seq(self) -> int:
@@ -383,6 +398,7 @@ class OwnedTables:
         identities: those of the tables that the versions are of; empty if they are not known.
         """
         for folder, _ in self._folders():
+            check_is_there(folder, self.table.full_name)
             version, transactions = versions[folder.name]
             then = {app: transactions.get(app, -1) for app in self._rolled_apps}
             check_is_same(folder, self.table.full_name, version, then, identities.get(folder.name, ""))
@@ -428,7 +444,8 @@ class OwnedTables:
                 transactions = {**found.transactions, **({self._app(TERM): term} if term else {})}
                 log.commit(replace(found, transactions=transactions))
             except StaleVersionError:
-                clock.sleep(_RETRY_S * 2**attempt)
+                if attempt < _ATTEMPTS:
+                    clock.sleep(_RETRY_S * 2**attempt)
                 self._load(folder)
             except MissingFilesError:
                 # A merge writes its files again, and reads the newest version: another writer may have replaced files of this
@@ -439,7 +456,7 @@ class OwnedTables:
                 self._recent[folder].committed(found.add, found.remove)
                 return True
         raise DestinationError(
-            f"Another writer keeps committing to {folder}: {_ATTEMPTS} attempts came too late.",
+            f"Another writer keeps committing to {folder}: {_ATTEMPTS + 1} attempts came too late.",
             detail="They wrote nothing; the table stays as it is.",
             hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the "
             f"table: tidemark redump SPEC --table {self.table.full_name}",
@@ -481,12 +498,3 @@ class OwnedTables:
     def _lacks(self, delta: DeltaTable, folder: Path, wanted: pa.Schema) -> bool:
         """Whether a table lacks some of the columns, or properties that its key needs."""
         return lacks(delta, wanted) or not self._properties(folder).items() <= delta.metadata().configuration.items()
-
-
-def _check_no_link(folder: Path) -> None:
-    if folder.is_symlink() or folder.parent.is_symlink():
-        raise SpecError(
-            f"The destination {folder} is a link, which is how another table's folder is read.",
-            detail="Two tables would be mixed; nothing was written.",
-            hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
-        )

@@ -29,8 +29,27 @@ def check_is_same(folder: Path, table: str, version: int, transactions: Mapping[
     raise DestinationError(
         f"The Delta table in {folder} is another one than the backup has: its version {version} has other identifiers.",
         detail="The folder was moved away or replaced since the backup was made. Nothing was restored.",
-        hint="Put the folder back that the backup is of, then restore again. If it is lost, move this one away, restore, and "
-        f"resnapshot the table: tidemark redump SPEC --table {table}",
+        hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
+    )
+
+
+def check_is_there(folder: Path, table: str) -> None:
+    """Raises DestinationError when one of a table's folders is gone, while the other one is there.
+
+    That one would keep the epochs after the backup: later ones with the same numbers would be taken for applied.
+    """
+    if not DeltaTable.is_deltatable(str(folder)):
+        raise DestinationError(
+            f"The Delta table in {folder} is gone, but the other one of {table} is there.",
+            detail="Both are rolled back together. Nothing was restored.",
+            hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
+        )
+
+
+def _if_lost(table: str) -> str:
+    return (
+        "If it is lost, move all folders of the table away (the mirror and the change log), restore, and resnapshot the "
+        f"table: tidemark redump SPEC --table {table}"
     )
 
 

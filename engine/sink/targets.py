@@ -172,8 +172,8 @@ class Targets:
         self._journal.write(
             ErrorReported(
                 error="TornCommit",
-                message=f"{table}: the Delta commit {name} was empty or torn, as after a power cut; it was set aside.",
-                detail="The publisher applies its actions again from the ledger.",
+                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; it was set aside.",
+                detail="The publisher applies its actions again, as far as the ledger has them.",
                 hint="",
             )
         )
@@ -330,7 +330,7 @@ class Targets:
         target, emptied, epoch = self._targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
             self._merge(name, target)
-        if resnapshot and (target.error is not None or not target.delta.exist):
+        if resnapshot and (target.error is not None or not target.delta.exist or target.delta.is_torn):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:

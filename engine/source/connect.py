@@ -86,7 +86,7 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1176: (SchemaChangedError, "The index used to read it was dropped. The binlog will show it in a moment."),
     1814: (
         TableGoneError,
-        "Import a tablespace, and the table is copied and streamed again. Otherwise exclude it in source.tables.",
+        "Import a tablespace, and the table is copied and streamed again. Or exclude it: tidemark remove-table SPEC --table …",
     ),
     1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
     1044: (PreflightError, "Grant the user what `tidemark check` lists."),

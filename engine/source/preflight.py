@@ -11,7 +11,14 @@ from typing import Literal
 
 from engine.decode.schema import Table
 from engine.decode.types import fault
-from engine.errors import BinlogOffError, PreflightError, SourceLostError, TableStoppedError, TidemarkError
+from engine.errors import (
+    BinlogOffError,
+    PreflightError,
+    SourceLostError,
+    TableStoppedError,
+    TidemarkError,
+    if_captured,
+)
 from engine.layout import folder_fault
 from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
@@ -107,10 +114,7 @@ def refused(tables: Sequence[Table]) -> dict[str, TableStoppedError]:
 
 def _refused(table: Table, checks: Sequence[Check]) -> TableStoppedError:
     fixes = [check.fix for check in checks if check.fix]
-    if table.remedy:
-        fixes.append(
-            f"If the pipeline has the table, then resnapshot it: tidemark redump SPEC --table {table.full_name}"
-        )
+    fixes.append(if_captured(table.full_name))
     return TableStoppedError(
         f"{table.full_name} is not captured: " + " ".join(check.actual.rstrip(".") + "." for check in checks),
         detail=" ".join(dict.fromkeys(check.why for check in checks)),

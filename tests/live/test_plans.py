@@ -30,6 +30,7 @@ from engine.source.watermarks import Candidate, watermark_class
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, create, kinds
+from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import PASSWORD, Server
@@ -177,26 +178,51 @@ def test_a_key_is_continued_only_by_what_the_engine_keeps_behind_it(server: Serv
 def test_keys_that_cannot_be_placed_stop_their_table_alone(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Unassigned codes and surrogates, as bounds and in changes, stop their table with an error; the others continue."""
+    """Unassigned codes, surrogates and invalid dates, as bounds and in changes, stop their table; the others continue.
+
+    What the hints say brings them back, or takes them out.
+    """
     for name, charset in (("bound", "greek"), ("later", "greek"), ("surrogate", "ucs2"), ("fine", "greek")):
         server.execute(f"CREATE TABLE `{database}`.`{name}` (k VARCHAR(9) CHARACTER SET {charset} PRIMARY KEY)")
         server.execute(f"INSERT INTO `{database}`.`{name}` VALUES " + ", ".join(f"('a{n}?')" for n in range(40)))
     nothing = ", ".join(f"(_greek x'D2{str(n).encode().hex()}')" for n in range(40))
     server.execute(f"INSERT INTO `{database}`.bound VALUES {nothing}")
     server.execute(f"INSERT INTO `{database}`.surrogate VALUES (_ucs2 x'D800')")
+    server.execute(f"CREATE TABLE `{database}`.dated (d DATE PRIMARY KEY)")
+    with server.connect(database=database, autocommit=True) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        cursor.execute("INSERT INTO dated VALUES ('0000-00-00'), ('2026-01-01')")
     pipeline = new_pipeline(server, database, chunk_rows=10)
     first = pipeline.command("run", "--until", "snapshot")
     assert first.returncode == 1
     stopped = {t["table"].partition(".")[2]: t["error"] for t in pipeline.status()["tables"] if t["error"]}
-    assert set(stopped) == {"bound", "surrogate"}
+    assert set(stopped) == {"bound", "dated", "surrogate"}
     assert "does not define" in stopped["bound"]
     server.execute(f"INSERT INTO `{database}`.later VALUES (_greek x'D2')")
     server.execute(f"INSERT INTO `{database}`.fine VALUES ('??')")
     pipeline.command("run", "--until", "caught-up")
     stopped = {t["table"].partition(".")[2]: t["error"] for t in pipeline.status()["tables"] if t["error"]}
-    assert set(stopped) == {"bound", "surrogate", "later"}
+    assert set(stopped) == {"bound", "dated", "surrogate", "later"}
     assert "does not define" in stopped["later"]
-    assert_equal(source_table(server, database, "fine"), pipeline.mirror("fine"))
+    _do_what_hints_say(server, pipeline)
+    for name in ("fine", "bound", "dated", "later"):
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
+
+
+def _do_what_hints_say(server: Server, pipeline: Pipeline) -> None:
+    """Exclude the table with surrogates, correct the values of the others, and resnapshot them."""
+    for table in (table for table in pipeline.status()["tables"] if table["error"]):
+        name = table["table"]
+        leaves = f"tidemark remove-table SPEC --table {name} excludes it" in table["hint"]
+        assert f"tidemark redump SPEC --table {name}" in table["hint"]
+        assert leaves or (server.flavor, name) == ("mysql", f"{pipeline.database}.surrogate")
+        if leaves and name.endswith("surrogate"):
+            assert pipeline.command("remove-table", "--table", name).returncode == 0
+            continue
+        wrong = "YEAR(d) = 0" if name.endswith("dated") else "HEX(k) LIKE 'D2%' OR HEX(k) LIKE 'D8%'"
+        server.execute(f"DELETE FROM {name} WHERE {wrong}")
+        assert pipeline.command("redump", "--table", name).returncode == 0
+    pipeline.run("caught-up")
 
 
 def test_a_pipeline_that_starts_with_the_log(server: Server, database: str, new_pipeline: PipelineFactory) -> None:

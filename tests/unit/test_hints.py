@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.support.hint_trials import MOST_UNTRIED, REGISTER, UNTRIED
 from tests.support.hints import hints
 
-LIVE = Path(__file__).parents[1] / "live"
+TESTS = Path(__file__).parents[1]
 
 
 def test_every_hint_is_in_the_register() -> None:
@@ -19,10 +19,11 @@ def test_every_hint_is_in_the_register() -> None:
 
 
 def test_every_trial_exists() -> None:
-    """As a function of the live tests."""
+    """As a function of the live tests, or of the unit tests."""
     known = {
         f"{path.name}::{node.name}"
-        for path in LIVE.glob("test_*.py")
+        for folder in ("live", "unit")
+        for path in (TESTS / folder).rglob("test_*.py")
         for node in ast.parse(path.read_text(encoding="utf-8")).body
         if isinstance(node, ast.FunctionDef)
     }

@@ -8,7 +8,7 @@ from engine.decode.schema import Column
 from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
 from engine.decode.types.unread import UNREAD
-from engine.errors import TableStoppedError
+from engine.errors import TableStoppedError, if_captured
 
 _MODULES = (numbers, bits, decimals, temporal, times, strings, labels, documents, spatial, addresses)
 TYPES: dict[str, ValueType] = {name: entry for module in _MODULES for name, entry in module.TYPES.items()}
@@ -24,7 +24,7 @@ def value_type(column: Column) -> ValueType:
         raise TableStoppedError(
             f"Column {column.name!r}: {fault} is not supported.",
             detail="The table is not copied: Tidemark never turns a value that it cannot decode exactly into NULL.",
-            hint="Exclude the table in source.tables, or convert the column to a supported type.",
+            hint=f"Exclude the table, or convert the column to a supported type. {if_captured('…')}",
         )
     return entry
 

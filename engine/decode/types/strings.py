@@ -18,6 +18,7 @@ from engine.decode.collations import charset_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import DecodeImage, Mapped, Nulls, Records, ValueType, fail, slices
+from engine.errors import if_captured
 
 _VARCHAR, _VAR_STRING, _BLOB, _STRING = 15, 253, 252, 254
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
@@ -88,7 +89,7 @@ def _image_texts(
         raise fail(
             column,
             "a key contains a code that its character set does not define, so keys could be confused",
-            "Correct the value in the source, or exclude the table.",
+            f"Correct the value in the source, or exclude the table. {if_captured('…')}",
         )
     return text, after
 

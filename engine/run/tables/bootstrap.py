@@ -13,7 +13,7 @@ from engine.capture.binlog.binlog_reader import before
 from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
-from engine.errors import SpecError, TidemarkError
+from engine.errors import SpecError, TidemarkError, stop_of
 from engine.ledger.records import EpochRecord, Planned, TableChange
 from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
@@ -106,7 +106,7 @@ def first_epoch(
 def unfit_record(table: Table, error: TidemarkError) -> TableChange:
     """The record of a table that cannot be captured: it joins and stops at once."""
     plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
-    return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": error.as_dict()}
+    return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": stop_of(error, table.full_name)}
 
 
 def anchored(position: Position, spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:

@@ -178,7 +178,7 @@ class MembershipChanges:
         if known is not None and (kept := destination(self._spec, state, known)).there:
             before = table_from_dict(known.table)
             if not table.key:
-                raise _no_key(table)
+                raise _no_key(table, kept)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
                 kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
@@ -253,9 +253,10 @@ def _merged(name: Name, why: str) -> TableStoppedError:
     )
 
 
-def _no_key(table: Table) -> SpecError:
+def _no_key(table: Table, kept: DeltaTables) -> SpecError:
     return SpecError(
         f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
         detail="Its rows would be duplicated there.",
-        hint="Move its folder in the destination away, or give it a primary key.",
+        hint=f"Move {kept.mirror} and {kept.changes} away, as far as they exist, or give the table a primary key. Then add it "
+        f"again: tidemark add-table SPEC --table {table.full_name}",
     )

@@ -138,8 +138,8 @@ def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collecti
         raise TableStoppedError(
             message,
             detail="The altered table cannot have the projection that the spec gives it; its published data is right up to then.",
-            hint=f"Correct the section tables of the spec, then resnapshot the table: tidemark redump SPEC --table "
-            f"{after.full_name}",
+            hint="Stop the run, correct the section tables of the spec, and resnapshot the table: tidemark redump SPEC --table "
+            f"{after.full_name}, then run again.",
         )
 
 

@@ -19,7 +19,7 @@ from typing import Literal
 
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
-from engine.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError
+from engine.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
 from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
@@ -61,7 +61,7 @@ class Verdict:
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """The table's part of the epoch record."""
         if self.error is not None:
-            return {"stopped": self.error.as_dict(), "due": None}
+            return {"stopped": stop_of(self.error, before.full_name), "due": None}
         change: Switch = {
             "table": self.table.as_dict(),
             "plan": self.plan.as_dict(),
@@ -157,7 +157,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
             detail="Its published data is its last state and stays.",
-            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it in source.tables.",
+            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it: tidemark remove-table "
+            f"SPEC --table {before.full_name}",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)

@@ -84,6 +84,36 @@ def test_another_table_is_not_rolled_back(tmp_path: Path, replaced: str, *, know
     state = Ledger(directory.ledger).state
     assert state is not None
     assert state.epoch == 5
+    (tmp_path / "lake/d" / replaced).rename(tmp_path / "other")
+    (tmp_path / "moved").rename(tmp_path / "lake/d" / replaced)
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == ([(1, 1), (2, 2), (3, 3)], [("+I", 3, 3, None)])
+
+
+@pytest.mark.parametrize("lost", ["t", "t__changes"])
+def test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says(tmp_path: Path, lost: str) -> None:
+    """The other folder has later epochs than the backup: new ones of the same numbers would be taken for applied."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    world.records = world.records[:3]
+    for n in range(10, 16):
+        world.epoch(changes=world.changes(OLD, [("+I", n, n)]))
+    publish_story(world, tmp_path, [], since=3)
+    (tmp_path / "lake/d" / lost).rename(tmp_path / lost)
+    with pytest.raises(DestinationError, match=f"d/{lost} is gone, but the other one of d.t is there") as raised:
+        restore(spec, directory, tmp_path / "b.zip")
+    assert "move all folders of the table away (the mirror and the change log), restore" in raised.value.hint
+    (other,) = {"t", "t__changes"} - {lost}
+    (tmp_path / "lake/d" / other).rename(tmp_path / other)
+    restore(spec, directory, tmp_path / "b.zip")
+    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), ["d.t"], everything=False)
+    world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, [], since=5)
+    assert mirror(tmp_path) == [(8, 8), (9, 9)]
+    assert log(tmp_path) == [("+I", 9, 9, None)]
 
 
 def _without_identities(file: Path) -> None:

@@ -51,8 +51,9 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
     assert state.terms == ((1, "a"), (2, "b"), (3, "c"))
 
 
-def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
-    """The destination has epochs that it does not know: new ones would count as applied."""
+@pytest.mark.parametrize("gone", ["", "t", "t__changes"])
+def test_a_ledger_that_was_restored_is_refused(tmp_path: Path, gone: str) -> None:
+    """The destination has epochs that it does not know: new ones would count as applied, though a folder is gone as well."""
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:2]
     publish_story(world, tmp_path, [])
@@ -61,11 +62,13 @@ def test_a_ledger_that_was_restored_is_refused(tmp_path: Path) -> None:
     publish_story(world, tmp_path, [], since=2)
     shutil.rmtree(tmp_path / "ledger")
     (tmp_path / "copy").rename(tmp_path / "ledger")
+    if gone:
+        shutil.rmtree(tmp_path / "lake/d" / gone)
     with pytest.raises(MismatchError, match=r"older than its destination: d\.t has epoch 3, the ledger ends at 1"):
-        take(tmp_path, "a")
+        take(tmp_path, "a", asked=frozenset({"d.t"}))
     assert not (tmp_path / "lake/_tidemark").exists(), "nothing was written"
     _, next_seq = take(tmp_path, "b", everything=True)
-    assert next_seq == 3, "behind the two changes that the log holds"
+    assert next_seq == (1 if gone == "t__changes" else 3), "behind the two changes that the log holds"
 
 
 def test_a_copy_whose_original_went_on_is_refused(tmp_path: Path) -> None:

@@ -95,16 +95,34 @@ def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) ->
     assert log.repair() == []
 
 
-def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog) -> None:
-    """Readers see a commit without actions. A resnapshot accepts this state; then it is no fault any more."""
+@pytest.mark.parametrize("gone", [False, True], ids=["empty", "gone"])
+def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog, *, gone: bool) -> None:
+    """A copy of the file repairs it. Or a resnapshot accepts a commit without actions; then it is no fault any more."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
-    (log.path / f"{1:020d}.json").write_bytes(b"")
-    with pytest.raises(DestinationError, match=f"{1:020d}"):
-        log.repair()
+    torn = log.path / f"{1:020d}.json"
+    copy = torn.read_bytes()
+    for restored in (True, False):
+        torn.unlink() if gone else torn.write_bytes(b"")
+        with pytest.raises(DestinationError, match=torn.name) as raised:
+            log.repair()
+        assert raised.value.hint.startswith("Restore that file from a copy, or resnapshot the table")
+        if restored:
+            torn.write_bytes(copy)
+            assert log.repair() == []
+            assert rows(log) == [1, 2]
     assert log.repair(accepting=True) == [f"{1:020d}.json"]
     assert log.repair() == []
     assert rows(log) == [2]
+
+
+def test_a_table_without_its_first_commit_cannot_be_repaired(log: DeltaLog) -> None:
+    """Nothing else describes the table: the folder must be moved away."""
+    log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
+    (log.path / f"{0:020d}.json").unlink()
+    with pytest.raises(DestinationError, match="cannot be read") as raised:
+        log.repair(accepting=True)
+    assert "move it away" in raised.value.hint
 
 
 def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:

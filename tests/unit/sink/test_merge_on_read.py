@@ -151,9 +151,14 @@ def test_vectors_survive_checkpoints_and_missing_commits(tmp_path: Path) -> None
     assert VectorLog(lake.delta.mirror).at(version) == found
     assert [vector.cardinality for vector in found.values()] == [15]
     lake.check()
-    (log / f"{version - 1:020d}.json").unlink()
-    with pytest.raises(DestinationError, match="incomplete"):
+    lost = log / f"{version - 1:020d}.json"
+    copy = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(DestinationError, match="incomplete") as raised:
         VectorLog(lake.delta.mirror).at(version)
+    assert "Or restore the commits from a copy" in raised.value.hint
+    lost.write_bytes(copy)
+    assert VectorLog(lake.delta.mirror).at(version) == found
 
 
 def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:

@@ -1,0 +1,131 @@
+"""A run that ends, or is not started, continues when one does what its hint says."""
+
+import shutil
+from pathlib import Path
+
+from tests.live.conftest import PipelineFactory
+from tests.live.support.compare import assert_equal, lake_table, source_table
+from tests.live.support.pipeline import Pipeline
+from tests.servers import Server
+from tests.support.delta import rows_at
+from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
+
+SHOWN = '[tables."{}.shown"]\ncolumns = ["id", "{}"]\n'
+
+
+@on("mariadb")
+def test_what_is_refused_continues_as_the_hint_says(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """A stopped run, tables that are new, damaged settings, an altered projection, and a table that has lost its key."""
+    for name in ("shown", "unkeyed", "rekeyed"):
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY, v INT, w INT)")
+        server.execute(f"INSERT INTO {database}.{name} VALUES (1, 1, 1), (2, 2, 2)")
+    pipeline = new_pipeline(server, database, source='new_tables = "refuse"', more=SHOWN.format(database, "v"))
+    stopped_and_run_again(pipeline)
+    new_tables(server, pipeline)
+    damaged_controls(pipeline)
+    altered_projection(server, pipeline)
+    lost_keys(server, pipeline)
+    for name in ("rekeyed", "added", "matched"):
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
+    shown = source_table(server, database, "shown")
+    assert lake_table(pipeline.mirror("shown")).select(["id", "w"]).sort_by("id").equals(shown.select(["id", "w"]))
+    assert sorted(row["id"] for row in rows_at(pipeline.changes("unkeyed")).to_pylist()) == [1, 2]
+
+
+def stopped_and_run_again(pipeline: Pipeline) -> None:
+    """A run with a goal is stopped before it."""
+    assert pipeline.command("pause", "--snapshot").returncode == 0
+    runner = pipeline.start("--until", "caught-up")
+    pipeline.wait_for(lambda: pipeline.events("run.connected"), runner)
+    assert pipeline.command("stop").returncode == 0
+    assert runner.wait(timeout=PATIENCE_S) == 1
+    assert "Run it again: it continues from there." in pipeline.output
+    assert pipeline.command("resume", "--snapshot").returncode == 0
+    pipeline.run("caught-up")
+
+
+def new_tables(server: Server, pipeline: Pipeline) -> None:
+    """Added by a command, by the setting, and excluded."""
+    for name in ("added", "matched", "left"):
+        full = f"{pipeline.database}.{name}"
+        server.execute(f"CREATE TABLE {full} (id INT PRIMARY KEY)")
+        server.execute(f"INSERT INTO {full} VALUES (1)")
+        hint = refused(pipeline)
+        assert 'source.new_tables = "add"' in hint
+        assert "or exclude them in source.tables" in hint
+        if name == "added":
+            assert f"tidemark add-table SPEC --table {full}" in hint
+            assert pipeline.command("add-table", "--table", full).returncode == 0
+        elif name == "matched":
+            change(pipeline, '"refuse"', '"add"')
+        else:
+            change(pipeline, f'"{pipeline.database}.*"', f'"{pipeline.database}.*", "!{full}"')
+        pipeline.run("caught-up")
+        change(pipeline, '"add"', '"refuse"')
+
+
+def damaged_controls(pipeline: Pipeline) -> None:
+    """The settings of operators are deleted."""
+    (pipeline.home / "controls.json").write_text('{"snapshot": tr')
+    assert "Repair it, or delete it" in refused(pipeline)
+    (pipeline.home / "controls.json").unlink()
+    pipeline.run("caught-up")
+
+
+def altered_projection(server: Server, pipeline: Pipeline) -> None:
+    """The spec publishes a column that is dropped during a run."""
+    runner = pipeline.start_streaming()
+    server.execute(f"ALTER TABLE {pipeline.database}.shown DROP COLUMN v")
+    pipeline.wait_for(lambda: any(table["state"] == "stopped" for table in pipeline.status()["tables"]), runner)
+    hint = next(table["hint"] for table in pipeline.status()["tables"] if table["state"] == "stopped")
+    steps = (
+        "Stop the run, correct the section tables of the spec, and resnapshot the table: tidemark redump SPEC --table"
+    )
+    assert hint == f"{steps} {pipeline.database}.shown, then run again."
+    assert pipeline.command("stop").returncode == 0
+    assert runner.wait(timeout=PATIENCE_S) == 1
+    change(pipeline, SHOWN.format(pipeline.database, "v"), SHOWN.format(pipeline.database, "w"))
+    assert pipeline.command("redump", "--table", f"{pipeline.database}.shown").returncode == 0
+    pipeline.run("caught-up")
+
+
+def lost_keys(server: Server, pipeline: Pipeline) -> None:
+    """Tables that were removed, and have lost their keys when they are added again: the folders are moved, or the key is added."""
+    names = ("unkeyed", "rekeyed")
+    tables = [word for name in names for word in ("--table", f"{pipeline.database}.{name}")]
+    for name in names:  # so that both change logs have rows
+        server.execute(f"UPDATE {pipeline.database}.{name} SET v = 3 WHERE id = 2")
+    pipeline.run("caught-up")
+    assert pipeline.command("remove-table", *tables).returncode == 0
+    pipeline.run("caught-up")
+    for name in names:
+        server.execute(f"ALTER TABLE {pipeline.database}.{name} DROP PRIMARY KEY")
+        assert pipeline.command("add-table", "--table", f"{pipeline.database}.{name}").returncode == 0
+        pipeline.run("caught-up")
+        hint = pipeline.events("command.refused")[-1]["message"]
+        if name == "unkeyed":
+            folders = pipeline.mirror(name), pipeline.changes(name)
+            assert f"Move {folders[0]} and {folders[1]} away, as far as they exist" in hint
+            for folder in folders:
+                shutil.move(folder, Path(f"{folder}-away"))
+        else:
+            assert "or give the table a primary key" in hint
+            server.execute(f"ALTER TABLE {pipeline.database}.{name} ADD PRIMARY KEY (id)")
+        assert f"Then add it again: tidemark add-table SPEC --table {pipeline.database}.{name}" in hint
+        assert pipeline.command("add-table", "--table", f"{pipeline.database}.{name}").returncode == 0
+        pipeline.run("caught-up")
+
+
+def refused(pipeline: Pipeline) -> str:
+    """What a run says that is not started."""
+    result = pipeline.command("run", "--until", "caught-up")
+    assert result.returncode == 2, result.stdout + result.stderr
+    return " ".join(result.stderr.split())
+
+
+def change(pipeline: Pipeline, before: str, after: str) -> None:
+    """Change the spec."""
+    pipeline.spec.write_text(pipeline.spec.read_text().replace(before, after))
