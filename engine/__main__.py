@@ -1,7 +1,6 @@
 """The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
-import sys
-
+from engine.cli import ending  # isort: skip - the first import, see there
 from engine.cli import pipeline, verification, auditing  # isort: skip
 from engine.cli.command import app
 
@@ -10,7 +9,12 @@ __all__ = ["app", "auditing", "main", "pipeline", "verification"]
 
 def main() -> None:
     """The command `tidemark`."""
-    sys.exit(app())
+    try:
+        app()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            ending.decide(ended.code)
+        raise
 
 
 if __name__ == "__main__":
