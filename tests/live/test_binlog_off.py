@@ -1,8 +1,10 @@
 """A source that writes no binlog for a while: no run skips the gap before a resnapshot."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
@@ -117,7 +119,7 @@ def test_a_start_that_finds_no_binlog_notes_it(
 def test_a_start_notes_a_binlog_that_the_server_closed_after_an_error(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The variable log_bin remains ON."""
+    """The variable log_bin remains ON. A restart repairs it, as `check` says; then all tables are resnapshotted."""
     server = private_server(flavor)
     pipeline = _streaming(server, new_pipeline)
     pipeline.run("caught-up")
@@ -130,9 +132,21 @@ def test_a_start_notes_a_binlog_that_the_server_closed_after_an_error(
     assert server.execute("SELECT @@log_bin") == ((1,),)
     server.execute("INSERT INTO d.t VALUES (3, 3)")
     _refused(pipeline, "The source writes no binlog")
-    last.unlink()
+    assert _log_bin(pipeline)["outcome"] == "fail"
+    assert _log_bin(pipeline)["fix"].startswith("Restart the server: it closed its binlog after an error")
+    last.unlink()  # what the error log names
     server.restart()
+    assert _log_bin(pipeline)["outcome"] == "ok"
     _refused(pipeline, "The source wrote no binlog at 20")
+    assert pipeline.command("redump", "--all").returncode == 0
+    pipeline.run("caught-up")
+    assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
+
+
+def _log_bin(pipeline: Pipeline) -> dict[str, Any]:
+    """The result of `check` for log_bin."""
+    checks = json.loads(pipeline.command("check", "--json").stdout)["checks"]
+    return next(check for check in checks if check["name"] == "log_bin")
 
 
 @on("mariadb")

@@ -118,5 +118,6 @@ def purged(xid: Xid, at: str) -> SourceLostError:
     return SourceLostError(
         f"The binlog {at} commits an XA transaction whose rows it no longer contains: X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
         detail="They were logged at its PREPARE, in a file that was purged. The position stays before the commit.",
-        hint="Resnapshot the tables. To avoid this, raise binlog_expire_logs_seconds above the age of prepared transactions.",
+        hint="Resnapshot the tables: tidemark redump SPEC --all (To avoid this, raise binlog_expire_logs_seconds above the age of "
+        "prepared transactions.)",
     )

@@ -259,7 +259,7 @@ class TransactionOutcomes:
             raise SourceLostError(
                 f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not contain: {name}.",
                 detail="Tidemark cannot tell which of the transaction's rows count. The position stays before the transaction.",
-                hint="Resnapshot the tables. If it happens again, report this with the server's version.",
+                hint="Resnapshot the tables: tidemark redump SPEC --all (If it happens again, report it with the server version.)",
             )
         self._dropped.append((self._savepoints[name], number, _UNDONE))
         self._dropped += [(a, b, _DOUBTFUL) for a, b in self._shadows.get(name, ())]
