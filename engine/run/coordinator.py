@@ -325,7 +325,6 @@ class Coordinator:
         self._change_tables()
         for name, error in self._membership.merged(self._connection.now, self.state, self._captured.tables).items():
             self._stop_table(name, error)
-        asked_s = clock.monotonic_s()
         position = current(self._connection.now, self._source.server)
         if position.order < self.position.order:
             self._connection.check(self.state)
@@ -336,7 +335,7 @@ class Coordinator:
         if self._frozen or outdated or self._stopped or asked or self._resnapshot_due or self._redumps.waiting:
             self._commit_epoch(position, asked)
         else:
-            self._snapshot.binlog_read(asked_s)
+            self._snapshot.binlog_read(self._last_epoch)
             self._pace.done(0.0, changes=0)
 
     def _with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
@@ -389,10 +388,9 @@ class Coordinator:
                 self._connection.reopen()
                 with self._connection.turn():
                     self._connection.check(self.state)
+                break
             except (TransientError, LoginRefusedError) as again:
                 error = again
-            else:
-                return
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
         """Read the binlog up to `position`, or as far as one epoch goes; commit the epoch and submit it to the publisher."""

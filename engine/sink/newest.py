@@ -136,7 +136,8 @@ def _by_range(paths: Sequence[Path], table: Table, parts: int) -> Split | None:
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
         return None
     wanted = pa.schema([schema.field(table.key[0])])
-    sampled = [keys[table.key[0]].to_numpy()[::_SAMPLED] for path in paths for _, keys in _batches(path, wanted)]
+    read = (keys[table.key[0]].to_numpy() for path in paths for _, keys in _batches(path, wanted))
+    sampled = [numbers[::_SAMPLED].copy() for numbers in read]  # a view would keep all of them
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     return lambda keys: np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right")
 

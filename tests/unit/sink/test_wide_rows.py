@@ -1,6 +1,7 @@
 """Rows of a megabyte: writers and merges have bounds in bytes, not only in rows."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,10 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import ROW_GROUP_BYTES, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
+from engine.sink import newest
 from engine.sink.evolution import mirror_schema
 from engine.sink.merging import MirrorFiles
+from engine.sink.newest import newest_parts
 from tests.support.depth import depth
 
 MIB = 1 << 20
@@ -47,3 +50,26 @@ def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tm
     assert sum(file.metadata.num_rows for file in found) == ROWS
     ids = [key for file in found for key in file.read(["id"])["id"].to_pylist()]
     assert sorted(ids) == list(range(ROWS))
+
+
+def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What decides how its changes are divided does not keep all keys in memory."""
+    count, seen = 400_000, list[int]()
+    table = Table("d", "t", (Column("id", "bigint"),), ("id",))
+    schema = log_schema(arrow_schema(table))
+    with FileWriter(tmp_path, "changes", schema, ("id", "_tm_seq")) as writer:
+        numbers = pa.array(range(count), pa.int64())
+        known = {"id": numbers, "_tm_seq": numbers, "_tm_kind": pa.repeat("+I", count)}
+        writer.write(pa.table([known.get(f.name, pa.nulls(count, f.type)) for f in schema], schema=schema))
+        (log,) = writer.close()
+    del numbers, known
+    monkeypatch.setattr(newest, "MOST_KEYS", count // 4)
+    quantile, before = np.quantile, pa.total_allocated_bytes()
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        seen.append(pa.total_allocated_bytes())
+        return quantile(*arguments, **options)
+
+    monkeypatch.setattr(np, "quantile", watched)
+    assert sum(part.keys.num_rows for part in newest_parts([tmp_path / log.name], table)) == count
+    assert seen[0] - before < 8 * count / 4, "a fourth of the keys"
