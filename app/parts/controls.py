@@ -1,6 +1,7 @@
 """Start, pause, resume and stop. Commands go through the pipeline's inbox; the answers are in the journal."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 import streamlit as st
@@ -14,7 +15,7 @@ from engine import clock, settings
 from engine.directory import Directory, send_command
 from engine.errors import TidemarkError
 
-_SENT, _CLICKS = "sent commands", "handled clicks"
+_SENT, _ANSWERS, _CLICKS = "sent commands", "shown answers", "handled clicks"
 _UNSURE = "pipeline that was not confirmed"
 
 _CONFIRM = {
@@ -39,6 +40,12 @@ def sent(name: str) -> list[Sent]:
     """The commands that this browser sent to a pipeline."""
     everything: dict[str, list[Sent]] = st.session_state.setdefault(_SENT, {})
     return everything.setdefault(name, [])
+
+
+def answers_shown() -> dict[str, datetime]:
+    """When the answer to each command was first shown in this browser, by the command's id."""
+    found: dict[str, datetime] = st.session_state.setdefault(_ANSWERS, {})
+    return found
 
 
 def clicks(name: str) -> int:

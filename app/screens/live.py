@@ -75,11 +75,8 @@ def status(where: Directory) -> None:
     if is_copying:
         pacing.copy_line(where, run, copy, reads)
     sent = controls.sent(name)
-    health_strip.footer(
-        now,
-        run.run if run else None,
-        commands.sentences(sent, event_queries.answers(cursor, name, [one.id for one in sent]), now),
-    )
+    answers = event_queries.answers(cursor, name, [one.id for one in sent])
+    health_strip.footer(now, run.run if run else None, commands.sentences(sent, answers, controls.answers_shown(), now))
 
 
 def spec_section(where: Directory) -> None:

@@ -1,6 +1,6 @@
 """The progress of commands that this browser sent."""
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,7 +8,7 @@ from app.view import words
 from engine.history.event_queries import Answer
 
 SHOWN_S = 20.0
-"""How long a finished command stays on the page."""
+"""How long an answer stays on the page, from when it was first shown; a refusal three times as long."""
 SILENT_S = 10.0
 """After this long without an answer, the page says so."""
 
@@ -23,19 +23,25 @@ class Sent:
     """When it was put into the inbox."""
 
 
-def sentences(sent: Sequence[Sent], answers: Sequence[Answer], now: datetime) -> list[tuple[str, str]]:
-    """(colour, sentence) for each command to show, oldest first."""
-    found = [_sentence(one, [a for a in answers if a.id == one.id], (now - one.at).total_seconds()) for one in sent]
+def sentences(
+    sent: Sequence[Sent], answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+) -> list[tuple[str, str]]:
+    """(colour, sentence) for each command to show, oldest first. shown: when each one's answer was first shown, and added to."""
+    found = [_sentence(one, [a for a in answers if a.id == one.id], shown, now) for one in sent]
     return [line for line in found if line is not None]
 
 
-def _sentence(sent: Sent, answers: Sequence[Answer], age_s: float) -> tuple[str, str] | None:
+def _sentence(
+    sent: Sent, answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+) -> tuple[str, str] | None:
     verb = sent.verb.replace("-", " ").capitalize()
-    by_event = {answer.event: answer for answer in answers}
+    by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()
     if refused := by_event.get("command.refused"):
-        return ("orange", f"{verb} was refused: {refused.message}") if age_s < SHOWN_S * 3 else None
+        fresh = (now - shown.setdefault(sent.id, now)).total_seconds() < SHOWN_S * 3
+        return ("orange", f"{verb} was refused: {refused.message}") if fresh else None
     if done := by_event.get("command.done"):
-        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if age_s < SHOWN_S else None
+        fresh = (now - shown.setdefault(sent.id, now)).total_seconds() < SHOWN_S
+        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if fresh else None
     if "command.accepted" in by_event:
         return "blue", f"{verb} accepted; running for {words.duration(age_s)}"
     if age_s > SILENT_S:

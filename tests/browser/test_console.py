@@ -288,8 +288,8 @@ def test_pause_and_resume_are_sent_with_their_reason(simulated: Console, open_pa
     page.get_by_role("button", name="Pause", exact=True).click()
     page.get_by_role("textbox", name="Reason").fill("index rebuild")
     page.get_by_role("button", name="Pause pipeline").click()
+    expect(page.get_by_text("Pause done in 0.4 s")).to_be_visible()  # it goes again, so it comes first
     expect(page.get_by_text("Paused, lag grows")).to_be_visible()
-    expect(page.get_by_text("Pause done in 0.4 s")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Pause", exact=True)).to_be_visible()
     assert accepted(simulated)[before:] == [("pause", "index rebuild"), ("resume", "")]

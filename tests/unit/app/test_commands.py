@@ -1,5 +1,7 @@
 """The progress of commands."""
 
+from datetime import datetime
+
 from app.view.commands import Sent, sentences
 from engine.history.event_queries import Answer
 from tests.unit.app.support import NOW, ago
@@ -10,11 +12,17 @@ def test_a_command_is_shown_until_it_is_done() -> None:
 
     def shown(age: float, *events: str) -> list[tuple[str, str]]:
         found = [Answer(NOW, "1", name, "pause", "not running", 0.4) for name in events]
-        return sentences([Sent("1", "pause", ago(age))], found, NOW)
+        return sentences([Sent("1", "pause", ago(age))], found, since, NOW)
+
+    since: dict[str, datetime] = {}
 
     assert shown(1) == [("blue", "Pause sent; waiting for the runner")]
     assert shown(15) == [("orange", "Pause sent 15 s ago; the runner has not answered yet")]
     assert shown(3, "command.accepted") == [("blue", "Pause accepted; running for 3.0 s")]
     assert shown(3, "command.accepted", "command.done") == [("green", "Pause done in 0.4 s")]
-    assert shown(30, "command.accepted", "command.done") == []
+    assert shown(300, "command.done") == [("green", "Pause done in 0.4 s")], "it took long"
+    since["1"] = ago(30)
+    assert shown(300, "command.done") == []
     assert shown(3, "command.refused") == [("orange", "Pause was refused: not running")]
+    since["1"] = ago(90)
+    assert shown(90, "command.refused") == []
