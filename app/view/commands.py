@@ -36,12 +36,12 @@ def _sentence(
 ) -> tuple[str, str] | None:
     verb = sent.verb.replace("-", " ").capitalize()
     by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()
-    if refused := by_event.get("command.refused"):
-        fresh = (now - shown.setdefault(sent.id, now)).total_seconds() < SHOWN_S * 3
-        return ("orange", f"{verb} was refused: {refused.message}") if fresh else None
-    if done := by_event.get("command.done"):
-        fresh = (now - shown.setdefault(sent.id, now)).total_seconds() < SHOWN_S
-        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if fresh else None
+    refused, done = by_event.get("command.refused"), by_event.get("command.done")
+    shown_s = (now - shown.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
+    if refused:
+        return ("orange", f"{verb} was refused: {refused.message}") if shown_s < SHOWN_S * 3 else None
+    if done:
+        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if shown_s < SHOWN_S else None
     if "command.accepted" in by_event:
         return "blue", f"{verb} accepted; running for {words.duration(age_s)}"
     if age_s > SILENT_S:

@@ -19,7 +19,7 @@ from tests.browser.night import PIPELINE, SHOWN_S, Night
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.servers import USER, Server
 from tests.servers.drivers import Driver, Drivers
-from tests.servers.replica import await_executed, executed, promote, replicate
+from tests.servers.replica import await_executed, executed, replicate, take_over
 from tests.support.mounts import mounted
 from tests.tools.demo import PASSWORD_VARIABLE, console, stop_runners
 
@@ -260,10 +260,7 @@ def fail_over(night: Night, second: Server) -> None:
     first, failovers = night.server, len(night.events("source.failover"))
     first.kill()
     night.shows("source killed again", AWAY, time.monotonic())
-    promote(second)
-    second.stop()
-    second.port = first.port
-    second.launch()
+    take_over(second, first)
     night.server = second
     second.execute("INSERT INTO d.orders VALUES (4, 4)")
     since_s = night.wait_for(lambda: len(night.events("source.failover")) > failovers)

@@ -15,7 +15,7 @@ from tests.live.support.background import Background
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
-from tests.servers.replica import await_executed, executed, promote, replicate
+from tests.servers.replica import await_executed, executed, promote, replicate, take_over
 
 ServerFactory = Callable[..., Server]
 
@@ -115,11 +115,7 @@ def test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over(
     first.execute("INSERT INTO d.t VALUES (4, 4)")
     pipeline.wait_for(lambda: any(e["changes"] for e in pipeline.events("epoch.committed")), runner)
     await_executed(second, executed(first))
-    first.stop()
-    promote(second)
-    second.stop()
-    second.port = first.port
-    second.launch()
+    take_over(second, first)
     second.execute("INSERT INTO d.t VALUES (3, 3)")
     for _ in range(4):
         second.execute("FLUSH BINARY LOGS")

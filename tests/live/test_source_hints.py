@@ -10,7 +10,7 @@ from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.damaging_proxy import DamagingProxy
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
-from tests.servers.replica import await_executed, executed, promote, replicate
+from tests.servers.replica import await_executed, executed, replicate, take_over
 from tests.support.depth import SOAK, on
 from tests.support.patience import PATIENCE_S
 
@@ -166,11 +166,7 @@ def test_a_server_that_compares_names_otherwise_is_taken_at_the_next_start(
     pipeline = new_pipeline(first, "d", tables=["D.*", "d.*"])
     runner = pipeline.start_streaming()
     await_executed(second, executed(first))
-    first.stop()
-    promote(second)
-    second.stop()
-    second.port = first.port
-    second.launch()
+    take_over(second, first)
     assert runner.wait(timeout=PATIENCE_S) == 3
     (error,) = [event["error"] for event in pipeline.events("run.ended")]
     assert error["hint"] == "Start again: the run then follows the server's lower_case_table_names."

@@ -35,6 +35,15 @@ def await_executed(server: Server, gtids: str) -> None:
         time.sleep(0.05)
 
 
+def take_over(replica: Server, primary: Server) -> None:
+    """Stop the primary and let its replica, which must have applied everything, answer at its address."""
+    primary.stop()
+    promote(replica)
+    replica.stop()
+    replica.port = primary.port
+    replica.launch()
+
+
 def promote(replica: Server) -> None:
     """Make it an independent server."""
     if replica.flavor == "mysql":
