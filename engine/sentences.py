@@ -108,6 +108,14 @@ ALERTS: Mapping[str, AlertText] = {
         "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what was left out: "
         "tidemark verify SPEC --repair",
     ),
+    "source_settings": AlertText(
+        "Source settings",
+        "the source no longer has a setting that the preflight requires, such as `binlog_format = ROW`; a run looks every minute "
+        "and after each outage",
+        "all of them are as required again",
+        "Set it on the source so that it survives a restart: tidemark check SPEC shows the statement. Sessions that are connected "
+        "keep the old value until they connect again.",
+    ),
     "new_tables": AlertText(
         "New tables",
         "tables have appeared that match `source.tables`, and `source.new_tables` is `ignore` or `refuse`",
@@ -224,6 +232,8 @@ def hidden(event: Event, table: str | None = None) -> str:
     names, of = ", ".join(map(str, event.get("names") or ())), f" of {table}" if table else ""
     if event.get("kind") == "new_tables":
         return _left_out([str(name) for name in event.get("names") or ()])
+    if event.get("kind") == "source_settings":
+        return f"The source's settings changed: {names}" if names else "The source has all required settings again"
     if event.get("kind") == "binlog_filter":
         return f"The source leaves out of its binlog: {names}" if names else "The binlog has all captured databases"
     if names:

@@ -21,15 +21,17 @@ class TableVerified(Event, name="table.verified"):
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenChanges(Event, name="source.hidden"):
-    """Since the run began, the source can change rows that the pipeline does not see; or it cannot any more."""
+    """Since the run began, the source can change rows that the pipeline does not see, or lacks a setting; or that is over."""
 
     kind: str
-    """cascade, binlog_filter or new_tables."""
+    """cascade, binlog_filter, new_tables or source_settings."""
     table: str | None = None
     """The table whose rows a cascade changes; null for the other kinds."""
     names: Sequence[str] = ()
-    """The foreign keys, the databases that the server leaves out, or the tables that match but are not captured. Empty: they are
-    gone."""
+    """The foreign keys, the databases that the server leaves out, the tables that match but are not captured, or the settings with
+    their values. Empty: they are gone."""
+    hint: str = ""
+    """What to do, if it depends on the server."""
 
 
 @dataclass(frozen=True, kw_only=True)

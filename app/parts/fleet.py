@@ -123,7 +123,7 @@ def _card_of(
     reads: list[chunk_queries.Read] = []
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
-    shown = layers(runner, lag, recent, now, stopped_tables(tables))
+    shown = layers(runner, lag, recent, now, stopped_tables(tables), home.lacking_settings(where))
     origin, differing = home.origin_of(where), data_light.differences(where)
     return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing)
 

@@ -170,6 +170,11 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
         return []
 
 
+def lacking_settings(where: Directory) -> tuple[str, ...]:
+    """The required settings that the source lacks, in one sentence each."""
+    return tuple(str(one.get("message")) for one in alerts_of(where) if one.get("kind") == "source_settings")
+
+
 def acknowledgement(where: Directory, alert: Standing) -> Acknowledgement | None:
     """Who acknowledged an alert; None if nobody did, or if that cannot be read."""
     try:

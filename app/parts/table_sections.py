@@ -57,9 +57,8 @@ def top(where: Directory, table: str, drawn: tuple[str, str | None]) -> None:
     facts = facts_of(where, table, runner)
     if (runner.shown, facts.word) != drawn:
         st.rerun()
-    health_strip.draw(
-        (*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=facts.runner.works))
-    )
+    current = facts.runner.works and not home.lacking_settings(where)
+    health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=current)))
     if parts := table_page.stopped(facts):
         messages.three_parts(*parts)
     messages.freshness(now)

@@ -228,11 +228,20 @@ def error_of(value: object) -> dict[str, str] | None:
 
 
 def layers(
-    runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
+    runner: Runner,
+    lag: Lag | None,
+    recent: Sequence[Lag],
+    now: datetime,
+    stopped: Sequence[str] = (),
+    lacks: Sequence[str] = (),
 ) -> tuple[Layer, Layer, Layer]:
-    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first. stopped: the stopped tables."""
+    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first. stopped: the stopped tables.
+
+    lacks: the required settings that the source lacks, as alerts say it.
+    """
     keeping_up = keeping_up_layer(runner, lag, recent, now, stopped)
-    return engine_layer(runner, now), keeping_up, source_layer(runner, lag, now)
+    safe = _lacking_layer(lacks) if lacks and runner.alive else source_layer(runner, lag, now)
+    return engine_layer(runner, now), keeping_up, safe
 
 
 def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
@@ -340,6 +349,14 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     if known and lag.lag_s < known[0]:
         return "Catching up", "orange", "the lag shrinks; nothing to do"
     return "Falling behind", "red", "the lag grows: add slots, or capture less"
+
+
+def _lacking_layer(lacks: Sequence[str]) -> Layer:
+    """The source's light without a required setting: its binlog cannot be followed row by row, however long it is kept."""
+    tip = "A run requires these settings of the source. The alert has the statement that corrects them."
+    return Layer(
+        "Source safe", "Settings changed", "red", (*lacks, "the alert has the statement that corrects it"), tip
+    )
 
 
 def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:

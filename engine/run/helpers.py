@@ -24,7 +24,7 @@ _MEANINGS = {
     "monitor": "Lag and retention left are not measured until it works again, so their alerts are silent.",
     "health": "The source's load and its replicas are not watched until it works again.",
     "verifier": "Tables are not verified continuously until it works again.",
-    "hidden changes": "New cascades and binlog filters are not noticed until it works again.",
+    "hidden changes": "Other settings of the source, new cascades, binlog filters and tables are not noticed until it works again.",
     "mirrors": "Changes of mirrors by other programs are not noticed until it works again.",
     "audit": "Change logs are not audited until it works again.",
     "webhook": "Alerts may not be posted until it works again; they are in the journal and on stderr.",

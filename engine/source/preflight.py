@@ -24,6 +24,7 @@ from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.connection_limits import few, judged, limits_of
+from engine.source.durable_settings import OLD_SESSIONS, durably
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.named_tables import unmatched_exclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
@@ -34,8 +35,8 @@ Outcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
 _OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
 _AGED_FIX = (
-    "SET GLOBAL gtid_mode = ON (in its steps, see the MySQL manual); or both GRANT BACKUP_ADMIN ON *.* TO the user; "
-    "and SET GLOBAL binlog_order_commits = ON;"
+    "SET PERSIST gtid_mode = ON (in its steps, see the MySQL manual); or both GRANT BACKUP_ADMIN ON *.* TO the user; "
+    "and SET PERSIST binlog_order_commits = ON;"
 )
 
 
@@ -183,6 +184,15 @@ def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -
         connection.close()
 
 
+def unmet(connection: Connection, endpoint: Endpoint, source: Source) -> list[Check]:
+    """The failed checks of what a server must have while a pipeline runs. Raises TransientError if it does not answer.
+
+    Without those that a run makes all the time: that there is a binlog, that the user may read it, and the server ids.
+    """
+    context = _context(connection, endpoint, source, first_server_id=0)
+    return [found for check in _RUNNING_CHECKS if (found := check(context)).outcome == "fail"]
+
+
 def _context(connection: Connection, endpoint: Endpoint, source: Source, first_server_id: int) -> Context:
     rows = query(connection, "SHOW GLOBAL VARIABLES")
     variables = {row["Variable_name"]: row["Value"] for row in rows}
@@ -205,9 +215,11 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
         fix = (
             f"Set {name} = {expected} in the server's configuration and restart it."
             if restart
-            else f"SET GLOBAL {name} = '{expected}';"
+            else durably(context.server, name, expected)
         )
-        return Check(name, "ok" if good else "fail", expected, actual, why, "" if good else fix)
+        if good:
+            return Check(name, "ok", expected, actual, why)
+        return Check(name, "fail", expected, actual, why if restart else f"{why} {OLD_SESSIONS}", fix)
 
     return check
 
@@ -233,7 +245,7 @@ def _metadata(context: Context) -> Check:
     # Events older than the catalog must describe their columns themselves.
     past = not context.source.copies and context.source.startup != "latest"
     bad: Outcome = "fail" if past else "warn"
-    fix = "" if good else "SET GLOBAL binlog_row_metadata = 'FULL';"
+    fix = "" if good else durably(context.server, "binlog_row_metadata", "FULL")
     return Check("binlog_row_metadata", "ok" if good else bad, "FULL", actual, why, fix)
 
 
@@ -442,4 +454,7 @@ _SERVER_CHECKS: list[Callable[[Context], Check]] = [
     _watermarks,
     _tls,
 ]
+_WHILE_READING = (_log_bin, _monitoring, _replication, _server_ids)
+"""Every reader of the binlog needs them, and says so."""
+_RUNNING_CHECKS = [check for check in _SERVER_CHECKS if check not in _WHILE_READING]
 _TABLE_CHECKS: list[Callable[[Table], Check]] = [_key, _columns, _images, _engine, _folder]

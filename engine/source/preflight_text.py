@@ -34,7 +34,8 @@ def _print_group(out: Console, label: str, group: Sequence[Check]) -> None:
     out.print(f"  expected: {first.expected}\n  {first.why}", markup=False, highlight=False)
     for check in group[:_MOST_TABLES]:
         out.print(f"  {check.table or 'actual'}: {check.actual}", markup=False, highlight=False)
-        out.print(f"    {check.fix or 'Nothing to do.'}", markup=False, highlight=False)
+        fix = (check.fix or "Nothing to do.").replace("\n", "\n    ")
+        out.print(f"    {fix}", markup=False, highlight=False)
     if len(group) > _MOST_TABLES:
         out.print(f"  and {plural(len(group) - _MOST_TABLES, 'more table')}; --json lists them.", highlight=False)
     out.print()

@@ -151,7 +151,7 @@ def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
         detail="Without GTIDs and without the privilege BACKUP_ADMIN, nothing shows which logged commits a read sees. A chunk "
         "could lack a row for good, so nothing more was read.",
         hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = ON.) Or set "
-        f"gtid_mode = ON, or SET GLOBAL {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
+        f"gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
     )
 
 

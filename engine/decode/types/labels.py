@@ -23,8 +23,11 @@ _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
 """An ENUM takes two bytes from this many labels. A SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
-_FULL = "SET GLOBAL binlog_row_metadata = 'FULL', so that the binlog contains them; then resnapshot the table."
-_UNKNOWN = "Report this with the server's version; SET GLOBAL binlog_row_metadata = 'FULL' makes such values certain."
+_FULL = (
+    "Set binlog_row_metadata = FULL on the source (`tidemark check SPEC` shows the statement), so that the binlog contains them; "
+    "then resnapshot the table."
+)
+_UNKNOWN = "Report this with the server's version; binlog_row_metadata = FULL makes such values certain."
 
 
 def _numbers(

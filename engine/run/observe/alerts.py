@@ -18,6 +18,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     resnapshots               when a table is resnapshotted again and again; cleared after an hour without, or when it stops
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
+    source_settings           likewise, when a setting of the source is no longer what the preflight requires
     new_tables                likewise, when tables appear that match the spec and are not captured
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
                               audit of the same part finds no difference, or the table is resnapshotted or removed
@@ -269,7 +270,7 @@ class Alerts:
         if not event.names:
             yield from self._clear(name, message, None)
         elif name not in self.standing or self.standing[name].message != message:
-            yield self._raise(Alert(*name, None, None, message, remedy(*name), self._at, self._at))
+            yield self._raise(Alert(*name, None, None, message, event.hint or remedy(*name), self._at, self._at))
 
     def _written(self, event: MirrorWritten) -> Iterator[Notice]:
         name, message = ("mirror_written", event.table), f"{written(event.to_json(), event.table)}."

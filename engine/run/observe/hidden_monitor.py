@@ -1,8 +1,9 @@
-"""Looks for changes that the pipeline lacks while it runs: cascades that the server does not log, binlog filters, and new tables.
+"""Looks at the source while a pipeline runs: what the preflight requires, cascades that are not logged, binlog filters, new tables.
 
-Preflight names those that are there at the start. This thread looks every ten minutes, and soon after a table was altered or added
-and after the source was away: it needs a restart for another filter. A look is one statement per database, and on MariaDB one more
-per table with a foreign key: 25 to 50 ms for 400 of them.
+Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered, added or
+resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a setting, it looks every few
+seconds, so that a correction shows. A look is one statement per database, and on MariaDB one more per table with a foreign key:
+25 to 50 ms for 400 of them.
 
 Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A filter always
 does: no run starts with one.
@@ -25,20 +26,24 @@ from engine.settings import Source as Settings
 from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection
 from engine.source.hidden_changes import filtered_databases, unlogged_cascades
+from engine.source.preflight import Check, unmet
 from engine.verification_events import HiddenChanges
 
-INTERVAL_S = 600.0
+INTERVAL_S = 60.0
+_UNMET_S = 5.0
+"""The interval while the source lacks a setting."""
 _LOOK_S = 0.5
 _REST_S = 2.0
 """The shortest time between two looks, however many tables are altered."""
 _SHARE = 0.05
 """The largest share of the time in which it looks."""
-_KINDS = ("cascade", "binlog_filter", "new_tables")
+_KINDS = ("cascade", "binlog_filter", "new_tables", "source_settings")
 
 Name = tuple[str, str | None]
 """The kind, and the table whose rows a cascade changes: also the name of the alert."""
+_SETTINGS: Name = ("source_settings", None)
 Found = Mapping[Name, tuple[str, ...]]
-"""Foreign keys, databases that the server leaves out, or tables."""
+"""Foreign keys, databases that the server leaves out, tables, or settings."""
 
 
 class Known:
@@ -56,15 +61,16 @@ class Known:
         known: dict[Name, frozenset[str]] = {("cascade", table): frozenset(names) for table, names in cascades.items()}
         self._at_start = {name: names for name, names in known.items() if name not in self._reported}
 
-    def news(self, found: Found) -> list[HiddenChanges]:
-        """The events of a look. The foreign keys of a table that is not captured any more are gone."""
+    def news(self, found: Found, hint: str = "") -> list[HiddenChanges]:
+        """The events of a look. The foreign keys of a table that is not captured any more are gone. hint: for the settings."""
         # A foreign key that is dropped and comes back is new.
         self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
         news = []
         for name in sorted({*found, *self._reported}, key=str):
             names = tuple(one for one in found.get(name, ()) if one not in self._at_start.get(name, ()))
             if self._reported.get(name, ()) != names:
-                news.append(HiddenChanges(kind=name[0], table=name[1], names=names))
+                do = hint if name == _SETTINGS else ""
+                news.append(HiddenChanges(kind=name[0], table=name[1], names=names, hint=do))
             self._reported[name] = names
         self._reported = {name: names for name, names in self._reported.items() if names}
         return news
@@ -87,6 +93,7 @@ class HiddenMonitor:
         self._asked, self._closing = threading.Event(), threading.Event()
         self._asked.set()
         self._connection: Connection | None = None
+        self._unmet: Sequence[Check] = ()
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="hidden changes", daemon=True)
         self._thread.start()
@@ -108,7 +115,7 @@ class HiddenMonitor:
         while not self._closing.wait(_LOOK_S):
             began_s = clock.monotonic_s()
             asked = self._asked.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
-            if not asked and began_s - ended_s < INTERVAL_S:
+            if not asked and began_s - ended_s < max(_UNMET_S if self._unmet else INTERVAL_S, took_s / _SHARE):
                 continue
             self._asked.clear()
             try:
@@ -129,7 +136,8 @@ class HiddenMonitor:
             found = self._found(tables)
         if self._closing.is_set():  # this may be another server than the run's by now
             return
-        for event in self._known.news(found):
+        hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
+        for event in self._known.news(found, hint):
             self._journal.write(event)
 
     def _found(self, tables: Sequence[tuple[str, str]]) -> dict[Name, tuple[str, ...]]:
@@ -138,6 +146,7 @@ class HiddenMonitor:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
             cascades = unlogged_cascades(connection, self._source.server, tables)
             new = self._left_out(connection)
+            self._unmet = unmet(connection, self._source.endpoint, self._settings)
         finally:
             self._connection = None
             connection.close()
@@ -146,6 +155,8 @@ class HiddenMonitor:
             found["binlog_filter", None] = tuple(filtered)
         if new:
             found["new_tables", None] = new
+        if self._unmet:
+            found[_SETTINGS] = tuple(f"{one.name} is {one.actual}, not {one.expected}" for one in self._unmet)
         return found
 
     def _left_out(self, connection: Connection) -> tuple[str, ...]:

@@ -141,6 +141,15 @@ def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> No
     assert source_layer(runner(), lag(1, runway_s=runway_s), NOW).colour == colour
 
 
+def test_a_source_that_lacks_a_setting_is_not_safe_however_long_it_keeps_its_binlog() -> None:
+    """Without a runner nobody looks any more, so the last alert is not shown as current."""
+    lacks = ("The source's settings changed: binlog_format is MIXED, not ROW.",)
+    *_, layer = layers(runner(), lag(1, runway_s=1e9), [], NOW, (), lacks)
+    assert (layer.headline, layer.colour, layer.details[0]) == ("Settings changed", "red", lacks[0])
+    *_, layer = layers(runner("ended", alive=False), lag(1, runway_s=1e9), [], NOW, (), lacks)
+    assert layer.headline != "Settings changed"
+
+
 def test_stale_numbers_are_grey_with_their_time() -> None:
     """The last numbers of a dead runner are not current."""
     dead = runner("lost", alive=False)

@@ -157,6 +157,22 @@ def test_new_tables_that_are_not_captured_raise_an_alert_until_they_are() -> Non
     assert notices(alerts, found(2)) == [("cleared", "new_tables", None, 0)]
 
 
+def test_a_setting_that_the_source_lost_raises_an_alert_with_its_statement() -> None:
+    """The statement depends on the server; without it, the remedy names the command that shows it."""
+
+    def found(at_s: float, hint: str, *names: str) -> Entry:
+        return line("source.hidden", at_s, kind="source_settings", table=None, names=names, hint=hint)
+
+    alerts = Alerts(Settings())
+    ((_, alert),) = alerts.hear(found(0, "SET PERSIST binlog_format = 'ROW';", "binlog_format is MIXED, not ROW"))
+    assert alert.message == "The source's settings changed: binlog_format is MIXED, not ROW."
+    assert alert.hint == "SET PERSIST binlog_format = 'ROW';"
+    ((_, cleared),) = alerts.hear(found(1, ""))
+    assert cleared.message == "The source has all required settings again."
+    ((_, alert),) = alerts.hear(found(2, "", "binlog_format is MIXED, not ROW"))
+    assert "tidemark check SPEC" in alert.hint
+
+
 def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     """However often it writes again; the alert then has the new number of commits. It clears when its cause is gone."""
 
