@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, meaning, messages, places, selection, timeline_section
+from app.parts import columns, home, meaning, messages, places, selection, stopped_tables, timeline_section
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
 from app.view import chunk_counts, curves, factor, reader_timeline, words, zone
@@ -41,12 +41,30 @@ _TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "
 def overview(where: Directory) -> None:
     """Progress per table, lag and throughput."""
     name = where.root.name
+    stopped = home.ask(table_queries.stopped, name)
+    _stops(where, stopped)
+    stopped_tables.buttons(where, stopped, key="stop")
     _tables(where)
     if home.ask(runs.latest_run, name) is None:
         return
     selection.default("span", "5 min")
     chosen = st.segmented_control("Time shown", list(SPANS), key="span", bind="query-params", required=True)
     timeline_section.live(where, SPANS[chosen or "5 min"])
+
+
+@autorefresh()
+def _stops(where: Directory, drawn: list[str]) -> None:
+    """Why tables stopped. If others are stopped now, the page runs again: its buttons depend on them."""
+    for one in home.ask(table_queries.progress, where.root.name):
+        if one.state == "stopped":
+            first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
+            messages.three_parts(
+                f"{one.table} stopped: {first}",
+                f"The other tables continue. {rest}",
+                one.hint or remedy("table_stopped", one.table),
+            )
+    if home.ask(table_queries.stopped, where.root.name) != drawn:
+        st.rerun()
 
 
 @autorefresh()
@@ -57,14 +75,6 @@ def _tables(where: Directory) -> None:
     if not found:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
-    for one in found:
-        if one.state == "stopped":
-            first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
-            messages.three_parts(
-                f"{one.table} stopped: {first}",
-                f"The other tables continue. {rest}",
-                one.hint or remedy("table_stopped", one.table),
-            )
     run = home.ask(runs.latest_run, name)
     live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}

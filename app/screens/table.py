@@ -11,6 +11,7 @@ from app.parts import (
     places,
     runner_notice,
     selection,
+    stopped_tables,
     table_sections,
 )
 from app.view import table_page
@@ -56,6 +57,8 @@ def one_table(where: Directory, table: str) -> None:
     facts = table_sections.facts_of(where, table, runner)
     links(name, facts)
     table_sections.top(where, table, (runner.shown, facts.word))
+    if facts.word == "stopped":
+        stopped_tables.buttons(where, [table], key="stop")
     runner_notice.notices(where)
     table_sections.flow_and_changes(where, table)
     table_sections.errors(name, table)

@@ -182,7 +182,10 @@ def resume(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Lift a pause, with the options that you gave to `pause`; or try an unreachable source, or a full disk, at once."""
+    """Lift a pause, with the options that you gave to `pause`; or try an unreachable source, or a full disk, at once.
+
+    With `--table`, a stopped table is resnapshotted, and parked chunks are read again.
+    """
     _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
 
 

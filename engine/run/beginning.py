@@ -24,6 +24,7 @@ from engine.run.redump.requests import Redump
 from engine.run.snapshot.table_copy import planned
 from engine.run.table_commands import everything, resumed, to_add, to_replace
 from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.tables.cures import cured, left_out
 from engine.run.tables.membership_commands import removed_tables
 from engine.run.tables.projection_rules import check_asked, check_rules, with_other_projection
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
@@ -81,7 +82,23 @@ class Beginning:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
         self._resnapshot_faulty(ledger, connection, self._possession.at_fault, resumed(waiting))
+        self._follow_spec(ledger, connection)
         self._stop_unfit(ledger, preflight.tables)
+
+    def _follow_spec(self, ledger: Ledger, connection: Connection) -> None:
+        """Resnapshot the stopped tables that the spec now lets continue, and remove those that it does not select any more."""
+        state, run = committed(ledger), self._journal.run
+        if gone := left_out(self._spec, state):
+            state = self._remove(ledger, state, gone)
+        record = resnapshot_tables(self._spec, state, connection, cured(self._spec, state), run)
+        tables = {name: change for name, change in record["tables"].items() if "resnapshot" in change}
+        if tables:
+            self._commit(ledger, following(state, run, tables), "the spec no longer has what stopped it")
+
+    def _remove(self, ledger: Ledger, state: State, names: Sequence[str]) -> State:
+        changes: dict[str, TableChange] = {name: {"removed": {"by": None, "drop": False}} for name in names}
+        ledger.commit(following(state, self._journal.run, changes))
+        return committed(ledger)
 
     def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
         """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""

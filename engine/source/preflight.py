@@ -24,7 +24,7 @@ from engine.settings import Source
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.connection_limits import few, judged, limits_of
-from engine.source.durable_settings import OLD_SESSIONS, durably
+from engine.source.durable_settings import OLD_SESSIONS, durable_remedy
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.named_tables import unmatched_exclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
@@ -215,7 +215,7 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
         fix = (
             f"Set {name} = {expected} in the server's configuration and restart it."
             if restart
-            else durably(context.server, name, expected)
+            else durable_remedy(context.server, name, expected)
         )
         if good:
             return Check(name, "ok", expected, actual, why)
@@ -245,7 +245,7 @@ def _metadata(context: Context) -> Check:
     # Events older than the catalog must describe their columns themselves.
     past = not context.source.copies and context.source.startup != "latest"
     bad: Outcome = "fail" if past else "warn"
-    fix = "" if good else durably(context.server, "binlog_row_metadata", "FULL")
+    fix = "" if good else durable_remedy(context.server, "binlog_row_metadata", "FULL")
     return Check("binlog_row_metadata", "ok" if good else bad, "FULL", actual, why, fix)
 
 

@@ -83,6 +83,19 @@ def test_a_stopped_table_says_why_and_what_to_do(url: str, open_page: OpenPage) 
         expect(alert).to_contain_text(text)
     expect(page.get_by_role("heading", name="Up to date")).to_have_count(0)
     expect(page.get_by_test_id("stDataFrame").nth(1)).to_be_visible()
+    for label in ("Resnapshot", "Remove"):
+        expect(page.get_by_role("button", name=label, exact=True)).to_be_visible()
+    healthy(page)
+
+
+@pytest.mark.parametrize(("label", "verb"), [("Resnapshot", "Resume"), ("Remove", "Remove")])
+def test_a_stopped_table_has_the_buttons_that_end_it(url: str, open_page: OpenPage, label: str, verb: str) -> None:
+    """On Live, below its message. The footer has the answer."""
+    page = open_page(f"{url}/live?pipeline=shop")
+    expect(page.get_by_text("shop.*odd* stopped: no such column")).to_be_visible()
+    page.get_by_role("button", name=label, exact=True).click()
+    page.get_by_role("button", name=f"{label} table").click()
+    expect(page.get_by_text(re.compile(rf"{verb}.* done", re.IGNORECASE))).to_be_visible()
     healthy(page)
 
 

@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import signal
 from contextlib import closing
 
 from tests.live.conftest import PipelineFactory
@@ -10,6 +11,7 @@ from tests.live.support.pipeline import Pipeline, Runner
 from tests.servers import Server
 from tests.support.delta import rows_at
 from tests.support.depth import on
+from tests.support.patience import PATIENCE_S
 
 WRONG_ARGUMENTS = 2
 COMMAND = re.compile(r"tidemark ([a-z-]+) SPEC (--table \S+(?: --drop)?)")
@@ -91,6 +93,45 @@ def check(server: Server, pipeline: Pipeline, runner: Runner) -> None:
         source = source_table(server, pipeline.database, name)
         assert_equal(source, lake_table(pipeline.mirror(name)).select(source.column_names), ["id"])
     assert sorted(row["id"] for row in rows_at(pipeline.changes("keyless")).to_pylist()) == [1, 2, 9]
+
+
+def test_a_changed_spec_and_a_resume_end_what_stopped_tables(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """A zero date, a dropped table that the spec leaves out, and an ALTER that may not be copied; `resume` after a correction."""
+    for name, columns in CREATED.items():
+        server.execute(f"CREATE TABLE {database}.{name} {columns.replace('(id INT,', '(id INT PRIMARY KEY,')}")
+        server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")
+    server.execute(f"CREATE TABLE {database}.mended (id INT PRIMARY KEY, v DATE)")
+    pipeline = new_pipeline(server, database, poll=0.3, merge=0.5, source='schema_changes = "stop"')
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: pipeline.status()["phase"] == "streaming", runner)
+    with closing(server.connect(database=database)) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION sql_mode = ''")
+        for name in ("dated", "mended"):
+            cursor.execute(f"INSERT INTO {name} VALUES (3, '0000-00-00')")
+    server.execute(f"ALTER TABLE {database}.moved MODIFY v VARBINARY(20)")
+    server.execute(f"DROP TABLE {database}.gone")
+    pipeline.wait_for(lambda: hints(pipeline).keys() == {"dated", "mended", "moved", "gone"}, runner)
+
+    server.execute(f"UPDATE {database}.mended SET v = '2026-01-01' WHERE id = 3")
+    assert pipeline.command("resume", "--table", f"{database}.mended").returncode == 0
+    pipeline.wait_for(lambda: hints(pipeline).keys() == {"dated", "moved", "gone"}, runner)
+    runner.send_signal(signal.SIGTERM)
+    runner.wait(PATIENCE_S)
+    spec = pipeline.spec.read_text().replace('schema_changes = "stop"', 'invalid_dates = "null"')
+    pipeline.spec.write_text(spec.replace(f'"{database}.*"', f'"{database}.*", "!{database}.gone"'))
+    runner = pipeline.start()
+    pipeline.wait_for(lambda: not hints(pipeline) and pipeline.status()["phase"] == "streaming", runner)
+    assert removed(pipeline) == ["gone"]
+    pipeline.wait_for(lambda: not pipeline.status()["alerts"], runner)
+    for name in CREATED.keys() - {"gone"}:
+        server.execute(f"INSERT INTO {database}.{name} (id) VALUES (9)")
+    pipeline.finish(runner)
+    for name in ("mended", "moved", "other"):
+        assert_equal(source_table(server, database, name), pipeline.mirror(name), ["id"])
+    dated = lake_table(pipeline.mirror("dated")).sort_by("id")
+    assert dated.column("v").to_pylist() == [None] * 4
 
 
 @on("mariadb")

@@ -256,6 +256,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "source/connection_limits.py::judged": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/heads.py::_read_head": (1, WAIT),
+    "source/durable_settings.py::": (
+        2,
+        ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",),
+    ),
     "source/named_tables.py::unmatched_exclusions": (
         2,
         ("test_limits_of_servers.py::test_an_exclusion_in_another_case_is_refused_where_case_counts",),
@@ -264,12 +268,11 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "source/packets.py::PacketReader._broken": (1, WAIT),
     "source/preflight.py::": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::Preflight.require": (1, INPUT),
-    "source/preflight.py::_variable.check": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
+    "source/preflight.py::_variable.check": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::_log_bin": (
         1,
         ("test_binlog_off.py::test_a_start_notes_a_binlog_that_the_server_closed_after_an_error",),
     ),
-    "source/preflight.py::_metadata": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::_server_ids": (1, INPUT),
     "source/preflight.py::_uncaptured": (1, INPUT),
     "source/preflight.py::_hidden_changes": (2, OUTSIDE),

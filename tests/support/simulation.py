@@ -383,7 +383,12 @@ class Simulation:
     def command(self, verb: str, identity: str = "c0ffee", actor: str = "dba", reason: str = "") -> "Simulation":
         """A pause, resume or stop: accepted, carried out and done."""
         self.write("command.accepted", id=identity, verb=verb, actor=actor, reason=reason)
-        self.state = {"pause": "paused", "resume": "running", "stop": "stopping"}[verb]
+        states = {"pause": "paused", "resume": "running", "stop": "stopping"}
+        if verb not in states:  # of tables
+            self.now += timedelta(seconds=0.4)
+            self.write("command.done", id=identity, verb=verb, duration_s=0.4)
+            return self
+        self.state = states[verb]
         if verb == "pause":
             self.paused_at = self.now
         self.reason = f"{actor}: {reason}" if reason else actor

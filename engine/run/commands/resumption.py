@@ -1,4 +1,4 @@
-"""`resume --table` of stopped tables whose destination failed: an operator's request to resnapshot them.
+"""`resume --table` of stopped tables: an operator's request to resnapshot them, once what stopped them is mended.
 
 The command stays in the inbox until the ledger has the resnapshot, so that no crash and no lost source can forget it.
 """
@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import DestinationError, MissingFilesError
 from engine.ledger.state import TableState
-
-_REPAIRABLE = (DestinationError.__name__, MissingFilesError.__name__)
 
 
 @dataclass(frozen=True)
@@ -32,9 +29,5 @@ class Resumption:
 
 
 def to_resume(names: Sequence[str], tables: Mapping[str, TableState]) -> tuple[str, ...]:
-    """Those of the named tables that a resume resnapshots: stopped ones whose destination failed."""
-    return tuple(
-        name
-        for name in names
-        if name in tables and (stopped := tables[name].stopped) and stopped["error"] in _REPAIRABLE
-    )
+    """Those of the named tables that a resume resnapshots: the stopped ones."""
+    return tuple(name for name in names if name in tables and tables[name].stopped)

@@ -38,7 +38,9 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     _print_waits(out, now)
     for t in (t for t in now["tables"] if t["error"]):
-        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}", markup=False)
+        remove = f"tidemark remove-table SPEC --table {t['table']}"
+        leaves = "" if remove in (t["hint"] or "") else f" Or take it out of the pipeline: {remove}"
+        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}{leaves}", markup=False)
     _print_lacks(out, now["tables"])
     _print_chunks(out, now["tables"])
     for alert in now["alerts"]:

@@ -16,7 +16,7 @@ from engine.decode.types import value_type
 from engine.errors import SpecError, TableStoppedError
 from engine.globs import matches
 from engine.ledger.records import Description
-from engine.ledger.state import State
+from engine.ledger.state import State, TableState
 from engine.plan.strategy import chunk_key
 from engine.settings import ProjectionRules, Spec, mask_salt
 from engine.source.preflight import refused
@@ -145,13 +145,14 @@ def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collecti
 
 def with_other_projection(spec: Spec, state: State) -> list[str]:
     """The tables whose rules differ from those in the ledger."""
-    found = []
-    for name, known in state.tables.items():
-        table = table_from_dict(known.table)
-        rules = _digest(spec, spec.projection_rules(table.database, table.name))
-        if not known.stopped and rules != (known.projection["rules"] if known.projection else ""):
-            found.append(name)
-    return found
+    return [name for name, known in state.tables.items() if not known.stopped and has_other_rules(spec, known)]
+
+
+def has_other_rules(spec: Spec, known: TableState) -> bool:
+    """Whether the spec publishes other columns or rows of a table than the ledger's."""
+    table = table_from_dict(known.table)
+    rules = _digest(spec, spec.projection_rules(table.database, table.name))
+    return bool(rules != (known.projection["rules"] if known.projection else ""))
 
 
 def check_asked(names: Collection[str]) -> None:

@@ -158,7 +158,7 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
             f"{before.full_name} was dropped or renamed.",
             detail="Its published data is its last state and stays.",
             hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it: tidemark remove-table "
-            f"SPEC --table {before.full_name}",
+            f"SPEC --table {before.full_name}, or exclude it in source.tables before the next start",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
@@ -200,7 +200,8 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
         raise TableStoppedError(
             f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
             detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
-            hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}",
+            hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}. The next start does with "
+            "source.schema_changes = copy",
         )
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:

@@ -17,7 +17,7 @@ import pytest
 from engine import clock
 from engine.decode.schema import Table
 from engine.directory import Directory, read_runner, send_command, write_atomically
-from engine.errors import DestinationError, SourceAwayError, SpecError
+from engine.errors import SourceAwayError, SpecError, TableStoppedError
 from engine.events import CommandDone
 from engine.journal import Entry, Journal
 from engine.ledger.state import State, TableState
@@ -381,11 +381,10 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
     _wait(lambda: not (read_runner(Directory(tmp_path)) or {})["away"])
 
 
-def test_a_resume_of_a_failed_destination_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
+def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
     """Its file stays in the inbox; tables that a resume does not resnapshot are answered at once."""
-    failed = TableState({}, {}, Coverage(), stopped=DestinationError("no").as_dict())
-    gone = replace(failed, stopped=SpecError("no").as_dict())
-    control.committed = lambda: State(0, "", "", {}, 0, {"d.a": failed, "d.b": gone})
+    stopped = TableState({}, {}, Coverage(), stopped=TableStoppedError("no").as_dict())
+    control.committed = lambda: State(0, "", "", {}, 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)})
     directory = Directory(tmp_path)
     other = send_command(directory, "resume", arguments={"tables": ["d.b"]})
     _wait(partial(_answers, tmp_path, other))
