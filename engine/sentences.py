@@ -58,8 +58,8 @@ ALERTS: Mapping[str, AlertText] = {
         "Table stopped",
         "a table stops, at once",
         "the table streams again, or is removed",
-        "Mend the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: tidemark remove-table "
-        "SPEC --table {table}",
+        "Mend the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: tidemark "
+        "remove-table SPEC --table {table}",
     ),
     "chunk_parked": AlertText(
         "Chunk parked",
