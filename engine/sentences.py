@@ -58,7 +58,7 @@ ALERTS: Mapping[str, AlertText] = {
         "Table stopped",
         "a table stops, at once",
         "the table streams again, or is removed",
-        "Mend the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: tidemark "
+        "Fix the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: tidemark "
         "remove-table SPEC --table {table}",
     ),
     "chunk_parked": AlertText(

@@ -1,4 +1,4 @@
-"""The buttons that end the stop of a table: resume it once its cause is mended, or take it out of the pipeline."""
+"""The buttons that end the stop of a table: resume it once its cause is fixed, or take it out of the pipeline."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from engine.directory import Directory
 _MOST = 8
 """Tables with buttons: of more, each table's page has them."""
 _RESUME = (
-    "Use it when the cause above is mended. The table is copied again while the others stream on. Its mirror stays as it was "
+    "Use it when the cause above is fixed. The table is resnapshotted while the others stream on. Its mirror stays as it was "
     "until the copy is complete."
 )
 _REMOVE = "The table is no longer captured, and no longer alerts. Its mirror and its change log stay as they are."

@@ -9,6 +9,5 @@ def durable_remedy(server: Server, name: str, value: str) -> str:
     """The SQL that sets a variable for good, ready to run. MariaDB has no SET PERSIST: a comment has the line for my.cnf."""
     if server.flavor == "mysql":
         return f"SET PERSIST {name} = '{value}';"
-    return (
-        f"-- In my.cnf, below [mysqld], so that it survives a restart: {name} = {value}\nSET GLOBAL {name} = '{value}';"
-    )
+    line = f"and in my.cnf, below [mysqld], so that it survives a restart: {name} = {value}"
+    return f"SET GLOBAL {name} = '{value}' /* {line} */;"

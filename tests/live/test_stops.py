@@ -102,20 +102,20 @@ def test_a_changed_spec_and_a_resume_end_what_stopped_tables(
     for name, columns in CREATED.items():
         server.execute(f"CREATE TABLE {database}.{name} {columns.replace('(id INT,', '(id INT PRIMARY KEY,')}")
         server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")
-    server.execute(f"CREATE TABLE {database}.mended (id INT PRIMARY KEY, v DATE)")
+    server.execute(f"CREATE TABLE {database}.fixed (id INT PRIMARY KEY, v DATE)")
     pipeline = new_pipeline(server, database, poll=0.3, merge=0.5, source='schema_changes = "stop"')
     runner = pipeline.start()
     pipeline.wait_for(lambda: pipeline.status()["phase"] == "streaming", runner)
     with closing(server.connect(database=database)) as session, session.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = ''")
-        for name in ("dated", "mended"):
+        for name in ("dated", "fixed"):
             cursor.execute(f"INSERT INTO {name} VALUES (3, '0000-00-00')")
     server.execute(f"ALTER TABLE {database}.moved MODIFY v VARBINARY(20)")
     server.execute(f"DROP TABLE {database}.gone")
-    pipeline.wait_for(lambda: hints(pipeline).keys() == {"dated", "mended", "moved", "gone"}, runner)
+    pipeline.wait_for(lambda: hints(pipeline).keys() == {"dated", "fixed", "moved", "gone"}, runner)
 
-    server.execute(f"UPDATE {database}.mended SET v = '2026-01-01' WHERE id = 3")
-    assert pipeline.command("resume", "--table", f"{database}.mended").returncode == 0
+    server.execute(f"UPDATE {database}.fixed SET v = '2026-01-01' WHERE id = 3")
+    assert pipeline.command("resume", "--table", f"{database}.fixed").returncode == 0
     pipeline.wait_for(lambda: hints(pipeline).keys() == {"dated", "moved", "gone"}, runner)
     runner.send_signal(signal.SIGTERM)
     runner.wait(PATIENCE_S)
@@ -128,7 +128,7 @@ def test_a_changed_spec_and_a_resume_end_what_stopped_tables(
     for name in CREATED.keys() - {"gone"}:
         server.execute(f"INSERT INTO {database}.{name} (id) VALUES (9)")
     pipeline.finish(runner)
-    for name in ("mended", "moved", "other"):
+    for name in ("fixed", "moved", "other"):
         assert_equal(source_table(server, database, name), pipeline.mirror(name), ["id"])
     dated = lake_table(pipeline.mirror("dated")).sort_by("id")
     assert dated.column("v").to_pylist() == [None] * 4

@@ -1,4 +1,4 @@
-"""`resume --table` of stopped tables: an operator's request to resnapshot them, once what stopped them is mended.
+"""`resume --table` of stopped tables: an operator's request to resnapshot them, once what stopped them is fixed.
 
 The command stays in the inbox until the ledger has the resnapshot, so that no crash and no lost source can forget it.
 """
