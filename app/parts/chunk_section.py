@@ -1,11 +1,10 @@
 """The chunk map of a table, and the details of the selected chunk."""
 
-import time
 from collections.abc import Sequence
 
 import streamlit as st
 
-from app.parts import access, home, meaning, messages, places, selection
+from app.parts import access, home, meaning, messages, owned, places, selection
 from app.parts.autorefresh import autorefresh
 from app.parts.chunk_map import Brush, chunk_map
 from app.view import chunk_counts, chunk_details, heat, words
@@ -17,12 +16,12 @@ from engine import clock
 from engine.history import chunk_queries, chunk_splits, table_queries
 from engine.history.chunk_queries import ChunkState
 
-_OPEN, _MOVED, _PICKED = "open tile", "chunk was picked", "chunk before and after the pick"
+CHUNK_FIELD = "chunk"
+"""Its name among the owned fields."""
+_OPEN, _MOVED = "open tile", "chunk was picked"
 _BRUSHED = "brushed tiles"
 _SHOWN = 60
 """The most characters of the brushed chunks' numbers to show."""
-_LATE_S = 4.0
-"""For this long after a pick, an autorefresh may still arrive with the previous chunk number."""
 
 
 def show(name: str) -> None:
@@ -39,26 +38,16 @@ def show(name: str) -> None:
         return
     left, middle, right = st.columns([3, 2, 2], vertical_alignment="bottom")
     with left:
-        table = selection.table(list(planned), usual=next(iter(planned)), on_change=_close_chunk)
+        table = selection.table(list(planned), usual=next(iter(planned)))
+    number = owned.settle(CHUNK_FIELD, (name, table or ""))
     if table is None:
         messages.nothing("Choose a table", "The table in the address is not captured by this pipeline.")
         return
     last = planned[table].last_chunk if planned[table].complete else None
-    if last is not None and (st.session_state.get("chunk") or 0) > last:
-        st.session_state["chunk"] = None
-    before, picked, at = st.session_state.get(_PICKED, (None, None, 0.0))
-    if picked is not None and st.session_state.get("chunk") == before and time.monotonic() < at + _LATE_S:
-        st.session_state["chunk"] = picked
-    chosen = middle.number_input(
-        "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
-        0,
-        last,
-        value=None,
-        step=1,
-        key="chunk",
-        bind="query-params",
-        placeholder="Click a tile or type",
-    )
+    if number and (not number.isdecimal() or (last is not None and int(number) > last)):
+        owned.put(CHUNK_FIELD, (name, table), "")
+    with middle:
+        chosen = _field(last)
     window = st.session_state.get(_open_tile(name, table))
     if window and right.button("Show all chunks", icon=":material/zoom_out_map:", key="all"):
         st.session_state.pop(_open_tile(name, table))
@@ -92,10 +81,26 @@ def show(name: str) -> None:
         _facts(name, table, chosen, planned[table].chunk_key)
 
 
-def _close_chunk() -> None:
-    """Choose no chunk: the number was one of the table before."""
-    selection.empty("chunk", None)
-    st.session_state.pop(_PICKED, None)
+def open_chunk(name: str, table: str, number: int) -> None:
+    """Choose a chunk, and the section that shows it. The whole page must run again."""
+    selection.open_section("Chunks", table)
+    owned.put(CHUNK_FIELD, (name, table), str(number))
+
+
+def _field(last: int | None) -> int | None:
+    """The number of the chunk to show. last: the highest one; None while the table is split."""
+    number = owned.value(CHUNK_FIELD)
+    chosen = st.number_input(
+        "Chunk, from 0" if last is None else f"Chunk, 0 to {last:,}",
+        0,
+        last,
+        value=int(number) if number else None,
+        step=1,
+        key=owned.key(CHUNK_FIELD),
+        placeholder="Click a tile or type",
+    )
+    owned.keep(CHUNK_FIELD, "" if chosen is None else str(chosen))
+    return chosen
 
 
 def _open_tile(name: str, table: str) -> str:
@@ -138,8 +143,7 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
     def pick(first: int, last: int, serial: int) -> None:
         st.session_state[_brushed(name, table)] = Brush((), serial)
         if first == last:
-            st.session_state[_PICKED] = (st.session_state.get("chunk"), first, time.monotonic())
-            st.session_state["chunk"] = first
+            owned.put(CHUNK_FIELD, (name, table), str(first))
         else:
             st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True

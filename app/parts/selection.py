@@ -4,7 +4,7 @@ An address that names no pipeline, or one that does not exist, opens none: an op
 tables may have the same names. Who comes from another page of the same tab keeps the pipeline.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from urllib.parse import parse_qs
 
@@ -71,6 +71,12 @@ def note(key: str, value: object = None) -> None:
     _keep(key)
 
 
+def forget_noted(key: str) -> None:
+    """Remove a value from the URL."""
+    st.session_state.setdefault(_NOTED, {}).pop(key, None)
+    st.query_params.pop(key, None)
+
+
 def keep_noted() -> None:
     """Let Streamlit know the values too: it replaces the whole URL when it changes a part of it."""
     for key in st.session_state.get(_NOTED, {}):
@@ -118,12 +124,12 @@ def unselected() -> None:
     messages.nothing("Choose a pipeline", why)
 
 
-def table(names: Sequence[str], *, usual: str | None, on_change: Callable[[], None] | None = None) -> str | None:
+def table(names: Sequence[str], *, usual: str | None) -> str | None:
     """Select a table; None if the URL names one that is not there.
 
-    usual: if the URL names none; None: the operator must choose. on_change: called when another one is chosen.
+    usual: if the URL names none; None: the operator must choose.
     """
-    return _chosen("Table", _TABLE, names, usual, on_change=on_change)
+    return _chosen("Table", _TABLE, names, usual)
 
 
 def named(
@@ -174,12 +180,6 @@ def unbound(key: str, names: Sequence[str]) -> str | None:
     return _unknown().get(key)
 
 
-def take(key: str) -> None:
-    """Give a field that cannot be bound to the URL the value of the URL as the page was opened. Call it before the field."""
-    if opened() and key in st.query_params:
-        st.session_state[key] = st.query_params[key]
-
-
 def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
     """The values of the URL as the page was opened, afterwards those that were chosen: those in `names`, and those that are not.
 
@@ -214,18 +214,9 @@ def open_event(name: str) -> None:
     st.query_params[_EVENT] = name
 
 
-def open_chunk(table: str, number: int) -> None:
-    """Choose a chunk, and the section that shows it. The whole page must run again."""
-    st.session_state[_TABLE], st.session_state["chunk"], st.session_state[_SECTION] = table, number, "Chunks"
-    st.query_params["chunk"] = str(number)
-
-
-def empty(key: str, value: str | None) -> None:
-    """Empty a field that is bound to the URL, also one that is not drawn yet: it would take the value of the URL."""
-    if key not in st.session_state:
-        st.query_params.pop(key, None)
-        _seed()
-    st.session_state[key] = value
+def open_section(section: str, table: str) -> None:
+    """Choose a section, and a table in it. The whole page must run again."""
+    st.session_state[_TABLE], st.session_state[_SECTION] = table, section
 
 
 def close_event() -> None:
@@ -266,19 +257,21 @@ def _unknown() -> dict[str, str]:
     return found
 
 
-def reset_form(empty: Mapping[str, str | None], names: Sequence[str]) -> None:
+def reset_form(empty: Mapping[str, str | None], owned: Sequence[str], names: Sequence[str]) -> None:
     """Empty a form that changes data, unless its values were entered, or are in the URL, for the selected pipeline.
 
-    Call it before anything is drawn. empty: the values of the empty fields. names: all pipelines.
+    Call it before anything is drawn. empty: the values of the empty fields. owned: fields of `app.parts.owned`, which lose the
+    values of a URL that names no pipeline. names: all pipelines.
     """
     state, query = st.session_state, st.query_params
     selected = state.get(_PIPELINE) or query.get(_PIPELINE)
     nowhere = selected not in names
     if not nowhere and state.get(_LAST, selected) == selected:
         return
-    for field, value in empty.items():
-        if nowhere:
+    if nowhere:
+        for field in (*empty, *owned):
             query.pop(field, None)
+    for field, value in empty.items():
         if not (opened() and field in query):  # otherwise the URL follows the field
             state[field] = value
     if nowhere:

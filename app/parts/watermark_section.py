@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, home, meaning, messages, places, selection
+from app.parts import chunk_section, columns, controls, home, meaning, messages, places, selection
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.parts.charts import plot
 from app.view import binlog, words
@@ -37,7 +37,7 @@ def show(name: str, names: list[str]) -> None:
 @autorefresh(5 * INTERVAL_S)
 def _windows(name: str, table: str | None, most: int) -> None:
     if chosen := st.session_state.pop(_CHUNK, None):
-        selection.open_chunk(*chosen)
+        chunk_section.open_chunk(name, *chosen)
         st.rerun()
     found = chunk_queries.windows(home.fresh(), name, table=table, limit=most)
     if not found:

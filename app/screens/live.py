@@ -15,6 +15,7 @@ from app.parts import (
     home,
     membership,
     messages,
+    owned,
     pacing,
     runner_notice,
     sections,
@@ -97,7 +98,8 @@ def body(where: Directory) -> None:
     sections_shown = [title for title in SECTIONS if title not in OPERATOR_SECTIONS or access.operator()]
     if unknown := selection.unbound("section", sections_shown):
         st.info(words.escape(f"There is no section {unknown} here. Choose one below."), icon=":material/info:")
-    place, chunk = st.empty(), selection.whole_number("chunk")
+    place, chunk = st.empty(), selection.whole_number(chunk_section.CHUNK_FIELD)
+    owned.take(name, chunk_section.CHUNK_FIELD)
     # Bound to the URL, tabs would keep the first one out of it.
     drawn = st.tabs(sections_shown, key="section", on_change=selection.forget, args=("section",))
     tabs = dict(zip(sections_shown, drawn, strict=True))
@@ -119,7 +121,7 @@ def body(where: Directory) -> None:
         if tab.open:
             with tab:
                 draw[title]()
-    if chunk and tabs["Chunks"].open and str(st.session_state.get("chunk")) != chunk.lstrip("0").rjust(1, "0"):
+    if chunk and tabs["Chunks"].open and owned.value(chunk_section.CHUNK_FIELD) != chunk.lstrip("0").rjust(1, "0"):
         place.info(words.escape(f"The table has no chunk {chunk}."), icon=":material/info:")
 
 

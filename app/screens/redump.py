@@ -1,13 +1,25 @@
 """Redump: choose chunks, a range, keys or tables, count the affected rows, send the command, and follow it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, controls, engine, home, meaning, messages, page_head, places, runner_notice, selection
+from app.parts import (
+    columns,
+    controls,
+    engine,
+    home,
+    meaning,
+    messages,
+    owned,
+    page_head,
+    places,
+    runner_notice,
+    selection,
+)
 from app.parts.autorefresh import autorefresh
 from app.view import redump_form, words
 from app.view.redump_form import Request
@@ -16,9 +28,9 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
 
-_EMPTY = {"part": "Chunks", "table": None, "chunks": "", "lower": "", "upper": "", "keys": ""}
-_ADDRESS = 2000
-"""Characters of keys that an address can have. Longer ones are left out, because servers refuse long addresses."""
+_EMPTY = {"part": "Chunks", "table": None}
+_OWNED = ("chunks", "lower", "upper", "keys")
+"""The fields whose values belong to a table."""
 _DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
@@ -34,8 +46,8 @@ def _key(kind: str, of: str) -> str:
     return str((kind, of))
 
 
-def request_form(plans: Sequence[table_queries.Plan]) -> Request:
-    """The form for the request."""
+def request_form(name: str, plans: Sequence[table_queries.Plan]) -> Request:
+    """The form for the request. name: the pipeline."""
     selection.default("part", "Chunks")
     part = st.segmented_control(
         "Redump",
@@ -49,17 +61,13 @@ def request_form(plans: Sequence[table_queries.Plan]) -> Request:
         left, right = st.columns([2, 3], gap="medium")
         with left:
             usual = plans[0].table if len(plans) == 1 else None
-            table = selection.table([plan.table for plan in plans], usual=usual, on_change=_empty_fields)
+            table = selection.table([plan.table for plan in plans], usual=usual)
+        for field in _OWNED:
+            owned.settle(field, (name, table or ""))
         with right:
             _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
     st.caption(_HELP[part or "Chunks"])
     return entered()
-
-
-def _empty_fields() -> None:
-    """Empty the fields that belong to a table: those of one must never redump a part of another."""
-    for field in ("chunks", "lower", "upper", "keys"):
-        selection.empty(field, _EMPTY[field])
 
 
 def entered() -> Request:
@@ -67,23 +75,27 @@ def entered() -> Request:
     now = st.session_state
     part, table = now.get("part") or "Chunks", now.get("table") or ""
     if part == "Range":
-        return Request(part, table, lower=now.get("lower") or "", upper=now.get("upper") or "")
+        return Request(part, table, lower=owned.entered("lower"), upper=owned.entered("upper"))
     if part == "Everything":
         return Request(part)
     field = {"Chunks": "chunks", "Keys": "keys"}.get(part)
-    return Request(part, table, **({field: now.get(field) or ""} if field else {}))
+    return Request(part, table, **({field: owned.entered(field)} if field else {}))
 
 
 def _part(part: str, key: str) -> None:
     if part == "Chunks":
-        st.text_input("Chunks", key="chunks", bind="query-params", placeholder="3, 7–9")
+        _text(st.text_input, "Chunks", "chunks", placeholder="3, 7–9")
     elif part == "Range":
         lower, upper = st.columns(2)
-        lower.text_input(f"From {key}".rstrip(), key="lower", bind="query-params", placeholder="open")
-        upper.text_input("Up to, without", key="upper", bind="query-params", placeholder="open")
+        _text(lower.text_input, f"From {key}".rstrip(), "lower", placeholder="open")
+        _text(upper.text_input, "Up to, without", "upper", placeholder="open")
     elif part == "Keys":
-        text = st.text_area("Keys", key="keys", height=120, placeholder="17\n18") or ""
-        selection.note("keys", text if len(text) <= _ADDRESS else "")
+        _text(st.text_area, "Keys", "keys", height=120, placeholder="17\n18")
+
+
+def _text(draw: Callable[..., str | None], label: str, field: str, **options: Any) -> None:
+    """A field whose value belongs to the table."""
+    owned.keep(field, draw(label, owned.value(field), key=owned.key(field), **options) or "")
 
 
 def counted(where: Directory, request: Request) -> dict[str, Any] | None:
@@ -221,13 +233,16 @@ def commands(where: Directory, tables: Sequence[str]) -> None:
 def page() -> None:
     """The page."""
     handed_over = st.session_state.pop(places.REDUMP_REQUEST, {})
-    st.session_state.update(handed_over)
+    st.session_state.update({field: text for field, text in handed_over.items() if field not in _OWNED})
     if not handed_over:
-        selection.reset_form(_EMPTY, [where.root.name for where in home.directories()])
-        selection.take("keys")
+        selection.reset_form(_EMPTY, _OWNED, [where.root.name for where in home.directories()])
     where = page_head.pipeline("Redump", "Here you can redump published tables.")
     if where is None:
         return
+    owned.take(where.root.name, *_OWNED)
+    for field in _OWNED:
+        if field in handed_over:
+            owned.put(field, (where.root.name, handed_over["table"]), handed_over[field])
     removed = {one.table for one in home.ask(table_queries.progress, where.root.name) if one.state == "removed"}
     plans = [plan for plan in home.ask(table_queries.plans, where.root.name) if plan.table not in removed]
     if not plans:
@@ -235,7 +250,7 @@ def page() -> None:
         return
     names = [plan.table for plan in plans]
     runner_notice.notices(where)
-    request = request_form(plans)
+    request = request_form(where.root.name, plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)
     elif request.part != "Everything":

@@ -1,20 +1,26 @@
 """The timeline on Live and in History: phases above the curves, and events that open with a click and with the keyboard."""
 
 import re
+import time
 from contextlib import suppress
 
 from playwright.sync_api import Error, Page, expect
 
 from tests.browser.conftest import Console, OpenPage
+from tests.support.patience import PATIENCE_S
 
-# An autorefresh may replace the plot at any time, so it is found and measured in one step.
+# An autorefresh may replace the plot at any time, so it is found and measured in one step. The one before may stay hidden.
 PLACE = """() => {
-    const plot = document.querySelector(".js-plotly-plot")
-    if (!plot?.querySelector(".barlayer .point")) return null
+    const drawn = plot => plot.querySelector(".barlayer .point") && plot.checkVisibility({ visibilityProperty: true })
+    const plot = [...document.querySelectorAll(".js-plotly-plot")].findLast(drawn)
+    if (!plot) return null
     plot.scrollIntoView({ block: "nearest" })
     const { x, y, width, height } = plot.getBoundingClientRect()
     return { x, y, width, height }
 }"""
+PLOTS = """() => [...document.querySelectorAll(".js-plotly-plot")].map(plot =>
+    ({ ...plot.getBoundingClientRect().toJSON(), bars: plot.querySelectorAll(".barlayer .point").length,
+       visible: plot.checkVisibility({ visibilityProperty: true }), hover: plot.querySelector(".hoverlayer")?.innerHTML }))"""
 
 
 def point_at(page: Page, share: float) -> None:
@@ -27,13 +33,14 @@ def point_at(page: Page, share: float) -> None:
 
 def hovers(page: Page, share: float) -> None:
     """Point there until the values and the crosshair are shown: an autorefresh hides them."""
-    values, crosshair = (page.locator(f".js-plotly-plot .{name}").first for name in ("hovertext", "spikeline"))
-    for _ in range(100):  # on a busy machine most tries meet one
+    values, crosshair = (page.locator(f".js-plotly-plot .{name}:visible").first for name in ("hovertext", "spikeline"))
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:  # on a busy machine most tries meet one
         point_at(page, share)
         with suppress(AssertionError):
             expect(values).to_be_visible(timeout=500)
             return expect(crosshair).to_be_attached(timeout=500)
-    raise AssertionError("the timeline shows no values")
+    raise AssertionError(f"the timeline shows no values: {page.evaluate(PLOTS)}")
 
 
 def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: OpenPage) -> None:

@@ -230,7 +230,7 @@ def check_table(page: AppTest, address: Address, names: list[str], usual: str | 
 def check_chunk(page: AppTest, address: Address, pipeline: str, table: str) -> None:
     """The selected chunk is that of the address, if the table has it."""
     last = LAST_CHUNK[pipeline][table]
-    (number,) = [one for one in page.number_input if one.key == "chunk"]
+    (number,) = [one for one in page.number_input if one.label.startswith("Chunk, ")]
     text = named(address, "chunk") or ""
     exists = text.isdecimal() and int(text) <= last
     assert number.value == (int(text) if exists else None)
@@ -239,7 +239,7 @@ def check_chunk(page: AppTest, address: Address, pipeline: str, table: str) -> N
 
 def check_redump(page: AppTest, address: Address, pipeline: str, table: str | None, asked: Asked) -> None:
     """The form has values only if the address names the pipeline, and counts nothing but what the address names."""
-    fields = {one.key: one.value or "" for one in (*page.text_input, *page.text_area)}
+    fields = {(one.key or "").partition(" ")[0]: one.value or "" for one in (*page.text_input, *page.text_area)}
     for name in ("chunks", "lower", "upper"):
         if name in fields:
             assert fields[name] == (named(address, name) or ""), name
