@@ -46,7 +46,7 @@ _SECOND_LOOK_S = 2.5
 _RUN = "%Y%m%dT%H%M%S"
 _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
 """By `runner.json`: run and beat, when this process first saw them (`clock.monotonic_s`), whether it saw an earlier beat."""
-VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table", "maintain")
+VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table", "maintain", "merge")
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ class Sink(Section):
     merge_interval_s: float = Field(10.0, ge=0)
     """The shortest time between two merges into a mirror. Merges are put off while they would take a quarter of the time."""
     max_write_amplification: float = Field(100.0, ge=0)
-    """Merges are also put off until they write at most this many times the bytes of the changes. 0: no limit."""
+    """Merges are also put off until they write at most this many times the bytes of the changes; not those that write less than
+    1 MiB or take less than 50 ms. 0: no limit."""
     max_merge_delay_s: float = Field(300.0, gt=0)
     """The longest time for which a merge is put off."""
     tables: dict[str, SinkRules] = Field(default_factory=dict)

@@ -51,11 +51,11 @@ def _max_merge_delay_s(where: Directory) -> float:
 
 
 @autorefresh()
-def top(where: Directory, table: str, drawn: tuple[str, str | None]) -> None:
+def top(where: Directory, table: str, drawn: tuple[str, str | None, bool]) -> None:
     """The strip, and why the table stopped. If a state changes, the whole page runs again: its links depend on it."""
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
-    if (runner.shown, facts.word) != drawn:
+    if (runner.shown, facts.word, table_page.waits_to_merge(facts, now)) != drawn:
         st.rerun()
     current = facts.runner.works and not home.lacking_settings(where)
     health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=current)))

@@ -14,6 +14,7 @@ from app.parts import (
     health_strip,
     home,
     membership,
+    merge_now,
     messages,
     owned,
     pacing,
@@ -27,7 +28,7 @@ from app.parts import (
 from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.alert_list import alert_lines
-from app.view.health import lag_words, layers, stale_since
+from app.view.health import lag_words, layers, stale_since, waits_to_merge
 from app.view.progress import copy_of, copying, current_reads, status_line
 from engine import clock
 from engine.directory import Directory
@@ -57,6 +58,8 @@ def top(where: Directory, drawn_state: str) -> None:
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)
     pacing.notices(where)
+    if waits_to_merge(lag) and runner.works and stale_since(runner, lag, now) is None:
+        merge_now.button(where, [])
 
 
 @autorefresh()

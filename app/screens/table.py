@@ -6,6 +6,7 @@ from app.parts import (
     access,
     destination_section,
     home,
+    merge_now,
     messages,
     page_head,
     places,
@@ -16,6 +17,7 @@ from app.parts import (
 )
 from app.view import table_page
 from app.view.table_page import Facts
+from engine import clock
 from engine.directory import Directory
 from engine.history import table_queries
 
@@ -56,7 +58,10 @@ def one_table(where: Directory, table: str) -> None:
     name, runner = where.root.name, home.runner(where)
     facts = table_sections.facts_of(where, table, runner)
     links(name, facts)
-    table_sections.top(where, table, (runner.shown, facts.word))
+    waits = table_page.waits_to_merge(facts, clock.utc_now())
+    table_sections.top(where, table, (runner.shown, facts.word, waits))
+    if waits:
+        merge_now.button(where, [table])
     if facts.word == "stopped":
         stopped_tables.buttons(where, [table], key="stop")
     runner_notice.notices(where)

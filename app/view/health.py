@@ -20,6 +20,8 @@ LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
 RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
+MERGE_WAITS_S = 30.0
+"""Published changes that wait longer for a merge are said to wait: readers of the mirror do not see them."""
 LAG_STALE_S = 8.0
 """The runner measures every two seconds; an older reading is stale."""
 
@@ -324,6 +326,12 @@ def keeping_up_layer(
     stale, mirrors = stale_since(runner, lag, now), ""
     numbers = f"lag {lag_words(runner, lag, now)}"
     headline, colour, detail = _verdict(runner, lag, recent, stale)
+    if waits_to_merge(lag) and colour == "green":
+        headline, colour, detail = (
+            "Waits to be merged",
+            "orange",
+            "readers of the mirrors do not see the newest changes",
+        )
     if stale is None and runner.disk_full:
         headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
     elif stale is None and stopped and runner.works:
@@ -332,6 +340,11 @@ def keeping_up_layer(
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
     return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
+
+
+def waits_to_merge(lag: Lag | None) -> bool:
+    """Whether a mirror has lacked published changes for long."""
+    return lag is not None and (lag.mirror_age_s or 0.0) >= MERGE_WAITS_S
 
 
 def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None) -> tuple[str, str, str]:
@@ -344,7 +357,7 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
     if lag.lag_s is None:
         return "Unknown", "gray", "no commit seen yet"
     if lag.lag_s < LAG_FINE_S:
-        return "Keeping up", "green", "" if lag.lag_bytes else "nothing is waiting"
+        return "Keeping up", "green", "" if lag.lag_bytes or lag.mirror_age_s else "nothing is waiting"
     known = [reading.lag_s for reading in recent if reading.lag_s is not None]
     if known and lag.lag_s < known[0]:
         return "Catching up", "orange", "the lag shrinks; nothing to do"

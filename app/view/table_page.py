@@ -5,11 +5,11 @@ runner works, the lag is small and measured now, and neither the change log nor 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.view import chunk_counts, words
-from app.view.health import Layer, Runner, keeping_up_layer, lag_words, stale_since
+from app.view.health import MERGE_WAITS_S, Layer, Runner, keeping_up_layer, lag_words, stale_since
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, StateCount, TableState
 from engine.history.table_queries import Progress
@@ -157,8 +157,9 @@ def _unpublished(facts: Facts, now: datetime) -> Verdict | None:
 
 
 def _behind(facts: Facts, now: datetime) -> Verdict | None:
-    """The pipeline is behind, or nobody knows by how much, and so may be this table."""
-    layer = keeping_up_layer(facts.runner, facts.lag, facts.recent, now)
+    """The pipeline is behind, or nobody knows by how much, and so may be this table. Merges are a matter of each table."""
+    lag = replace(facts.lag, mirror_age_s=None) if facts.lag else None
+    layer = keeping_up_layer(facts.runner, lag, facts.recent, now)
     return None if layer.colour == "green" else (layer.headline, layer.colour, layer.details)
 
 
@@ -177,8 +178,17 @@ def _copying(facts: Facts, _now: datetime) -> Verdict | None:
     return "Being copied", "blue", (detail, mirror)
 
 
+def waits_to_merge(facts: Facts, now: datetime) -> bool:
+    """Whether a live runner has put off merging changes of this table for long."""
+    following = facts.word == "streaming" and facts.runner.works
+    return following and _unmerged_s(facts, now) >= MERGE_WAITS_S
+
+
 def _unmerged(facts: Facts, now: datetime) -> Verdict | None:
     waits = _unmerged_s(facts, now)
+    if MERGE_WAITS_S <= waits < facts.max_merge_delay_s + MERGE_LATE_S:
+        most = f"merged after {words.duration(facts.max_merge_delay_s)} at most"
+        return "Waits to be merged", "orange", (f"published changes wait for {words.duration(round(waits))}", most)
     if waits < facts.max_merge_delay_s + MERGE_LATE_S:
         return None
     detail = f"published changes wait for {words.duration(round(waits))} to be merged"

@@ -303,6 +303,27 @@ def maintain(
 
 @app.command()
 @guarded
+def merge(
+    spec_file: SpecFile,
+    *,
+    table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Merge waiting changes into the mirrors now, whatever it costs. By default, of all tables.
+
+    The runner merges by schedule, and puts off what costs much. Without a runner, the command waits for the next one.
+    """
+    from engine.run.maintain import check
+
+    spec, directory = opened(spec_file)
+    tables = stored(spec, directory, table or [])
+    check(directory, tables)
+    send(spec_file, "merge", {"tables": tables}, reason, as_json=as_json)
+
+
+@app.command()
+@guarded
 def bundle(
     spec_file: SpecFile,
     *,

@@ -10,7 +10,7 @@ Separate Spark jobs read the chunks: the binlog never waits for the snapshot, no
 
 import math
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -43,6 +43,7 @@ from engine.run.epoch_pace import EpochPace
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
 from engine.run.maintain import Maintainer
+from engine.run.merge import Merger
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, OutageTracker
@@ -114,9 +115,10 @@ class Coordinator:
             lambda name, redump: check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name]),
             publisher.has_copy,
             publisher.unmerged,
+            self._merge_soon,
         )
         self._membership = MembershipChanges(spec, publisher, control, self._snapshot.reading)
-        self._maintainer = Maintainer(publisher, control)
+        self._maintainer, self._merger = Maintainer(publisher, control), Merger(control, self._merge_soon)
         self._alterations = Alterations(spec, source, self._captured, publisher)
         self._reader = EpochReader(
             source.endpoint, first, self._mariadb, session, captured, self._snapshot, self._redumps
@@ -124,6 +126,12 @@ class Coordinator:
         gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             self._capture(name, table)
+
+    def _merge_soon(self, tables: Collection[str]) -> Callable[[], bool]:
+        """Merge tables with all that is committed. Returns whether that is done."""
+        epoch = self.state.epoch
+        self._publisher.merge_soon(tables, epoch)
+        return partial(self._publisher.can_be_read, tables, epoch)
 
     def _capture(self, name: str, table: TableState) -> None:
         """Capture a table from its committed state."""
@@ -230,11 +238,17 @@ class Coordinator:
 
     def _pause(self) -> None:
         self._away.back(EPOCHS)  # no epochs run during a pause
-        self._maintainer.step()
+        self._answer()
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
+
+    def _answer(self) -> None:
+        """Answer the commands that the publisher carries out."""
+        self._maintainer.step()
+        self._merger.step(self.state.tables)
+        self._redumps.answer()
 
     def _wind_up(self) -> None:
         """Stop gracefully: wait for running jobs and commit their chunks, so that the next run does not read them again.
@@ -253,6 +267,9 @@ class Coordinator:
             with self._connection.turn():
                 while self._frozen or self._stopped or self._redumps.waiting:
                     self._commit_epoch(current(self._connection.now, self._source.server))
+            if self._redumps.merging:
+                self._publisher.settle()
+                self._redumps.answer()
         except SourceAwayError:
             return
         except (TransientError, OSError) as error:
@@ -306,7 +323,7 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
-            self._maintainer.step()
+            self._answer()
             self._commit_decisions()
             with self._connection.turn():
                 self._follow()

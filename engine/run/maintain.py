@@ -34,15 +34,16 @@ class MaintainCommand:
 
 def command_from(command: Command, state: State) -> MaintainCommand:
     """Parse a command's arguments: "tables", full names, or none for all. Raises SpecError."""
-    return MaintainCommand(command.identity, command.path, _tables(command.arguments, state))
+    return MaintainCommand(command.identity, command.path, tables_from(command.arguments, state))
 
 
 def check(directory: Directory, tables: list[str]) -> None:
     """Raises SpecError for a command that the pipeline would refuse, judged by its current ledger."""
-    _tables({"tables": tables}, _state(directory))
+    tables_from({"tables": tables}, _state(directory))
 
 
-def _tables(arguments: Any, state: State) -> tuple[str, ...]:
+def tables_from(arguments: Any, state: State) -> tuple[str, ...]:
+    """The tables that a command names; empty: all. Raises SpecError."""
     names = arguments.get("tables", []) if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SpecError("It does not say which tables: a list of full names (database.table).")

@@ -12,8 +12,8 @@ from engine.sink_settings import Sink
 
 _SHARE = 0.25
 """The largest share of the time that merges of one table take."""
-_CHEAP_BYTES = 256 << 10
-"""Merges that write less are never put off: they are cheap, however little has changed."""
+_CHEAP_BYTES, _CHEAP_S = 1 << 20, 0.05
+"""Merges that write less, or take less time, are not put off for what they write: they are cheap, however little has changed."""
 
 
 @dataclass
@@ -25,23 +25,30 @@ class MergeSchedule:
     before_took_s: float = 0.0
     """Of the merge before the last one."""
     written_bytes: int = 0
+    changed_bytes: int = 0
+    """The size of the changes that the last merge had; 0 if unknown."""
 
-    def merged(self, now_s: float, took_s: float, written_bytes: int) -> None:
+    def merged(self, now_s: float, took_s: float, written_bytes: int, changed_bytes: int = 0) -> None:
         """Record a merge."""
         self.before_took_s = self.took_s
         self.ended_s, self.took_s, self.written_bytes = now_s, took_s, written_bytes
+        self.changed_bytes = changed_bytes
 
     def is_due(self, sink: Sink, waiting_bytes: int, now_s: float) -> bool:
         """Whether to merge changes of this size now.
 
         Expects the merge to take as long as the quicker one of the last two, because what makes a single merge slow, such as
-        indexing new files, does not happen again; and to write as much as the last one.
+        indexing new files, does not happen again; and to write as much as the last one. With fewer changes than that one had, it
+        expects less in proportion: one row after a million would wait minutes otherwise. If that is too little, because the changes
+        are all over the table, the next merge knows it.
         """
         since_s = now_s - self.ended_s
         if not self.took_s or since_s >= sink.max_merge_delay_s:
             return True
-        took_s = min(self.took_s, self.before_took_s)
+        part = min(waiting_bytes / self.changed_bytes, 1.0) if self.changed_bytes else 1.0
+        took_s = min(self.took_s, self.before_took_s) * part
         if since_s < took_s / _SHARE - took_s:
             return False
-        limit = sink.max_write_amplification
-        return not limit or self.written_bytes <= max(_CHEAP_BYTES, limit * waiting_bytes)
+        limit, written = sink.max_write_amplification, self.written_bytes * part
+        cheap = written <= _CHEAP_BYTES or self.took_s * part <= _CHEAP_S
+        return not limit or cheap or written <= limit * waiting_bytes

@@ -7,7 +7,7 @@ show those it did, and `recover` applies the difference.
 import math
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,9 @@ class Publisher(Targets):
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
         self._appended_s, self._slack_s = -math.inf, 0.0
+        self._hurried: dict[str, int] = {}
+        """The tables to merge as soon as they have an epoch, and the epoch."""
+        self._hurrying = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     @property
@@ -105,6 +108,18 @@ class Publisher(Targets):
             later = [one for one in self._submitted if one[1] > self._applied]
             self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
         self._put(record)
+
+    def merge_soon(self, tables: Iterable[str], epoch: int) -> None:
+        """Merge tables as soon as this epoch is applied, whatever it costs; called by the coordinator's thread."""
+        with self._hurrying:
+            self._hurried |= {name: max(epoch, self._hurried.get(name, -1)) for name in tables}
+
+    def can_be_read(self, tables: Iterable[str], epoch: int) -> bool:
+        """Whether the mirrors have all changes of this epoch, or will never get them; called by the coordinator's thread."""
+        if self._applied < epoch:
+            return False
+        targets = [target for name in tables if (target := self._targets.get(name)) is not None]
+        return all(target.error is not None or target.has_merged(epoch) for target in targets)
 
     def submit_after(self, epoch: int) -> None:
         """Queue all epochs that the ledger has after this one."""
@@ -155,7 +170,7 @@ class Publisher(Targets):
         try:
             while True:
                 appended = False
-                wait_s = max(self._due_in_s + self._slack_s, 0.05) if self._unsettled else 1.0
+                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._unsettled else 1.0
                 try:
                     record = self._queue.get(timeout=0.0 if maintaining else wait_s)
                 except queue.Empty:
@@ -172,12 +187,22 @@ class Publisher(Targets):
                         marker.reached.set()
                         if marker.last:
                             return
+                self._merge_hurried()
                 # Right after an epoch, if one is near: else the mirror would be older by the time between two epochs.
                 if self._unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
                     self._merge_all(due=True)
                 maintaining = self._maintain()  # then look for epochs before the next step, but do not wait for one
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
             self._error = error
+
+    def _merge_hurried(self) -> None:
+        """Merge the tables that were asked for and have the epoch."""
+        with self._hurrying:
+            names = [name for name, epoch in self._hurried.items() if epoch <= self._applied]
+            self._hurried = {name: epoch for name, epoch in self._hurried.items() if name not in names}
+        for name in names:
+            if (target := self._targets.get(name)) is not None:
+                self._merge(name, target)
 
     @property
     def _due_in_s(self) -> float:

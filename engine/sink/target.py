@@ -117,10 +117,15 @@ class Target:
             began_s = clock.monotonic_s()
             applied = self.delta.merge(through, [file for _, file in merged])
             ended_s = clock.monotonic_s()
-            self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0)
+            changed = sum(file.bytes for _, file in merged)
+            self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0, changed)
             self.written(applied)
             self.applied["merge"], self.waiting = through, self.waiting[end:]
         self.waiting_since_s = None
+
+    def has_merged(self, epoch: int) -> bool:
+        """Whether the mirror has all changes up to this epoch. May be called by another thread, once the epoch is applied."""
+        return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting))
 
     def merge_due(self, sink: Sink) -> bool:
         """Whether the waiting changes are worth a merge (`sink.merge_schedule`)."""

@@ -102,6 +102,7 @@ class Simulation:
         starting: bool = False,
     ) -> None:
         self.directory = Directory(root)
+        self.mirror_age_s = 0.0
         root.mkdir(parents=True, exist_ok=True)
         self.directory.spec.write_text(SPEC.format(name=root.name), encoding="utf-8")
         self.now = self.started = start or real_now()
@@ -378,6 +379,7 @@ class Simulation:
             lag_bytes=behind,
             runway_s=None if idle else 86_400 * 2.4,
             percentiles={"p50": 0.3, "p95": 0.9, "p99": 1.4, "max": 1.6},
+            mirror_age_s=self.mirror_age_s,
         )
 
     def command(self, verb: str, identity: str = "c0ffee", actor: str = "dba", reason: str = "") -> "Simulation":

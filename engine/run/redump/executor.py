@@ -4,7 +4,7 @@ A command stays in the inbox until its last part is committed. So the next runne
 unfinished: redumping a part twice is as right as once (`capture.chunk.redump_part`).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +35,10 @@ class _Work:
     to_resnapshot: set[str]
     to_read: set[str]
     """`to_resnapshot` holds tables still to resnapshot, `to_read` those with parts still to read."""
+    redumped: set[str] = field(default_factory=set)
+    """The tables with committed parts."""
+    can_be_read: Callable[[], bool] | None = None
+    """Whether the mirrors have all parts; None until all are committed."""
     rows: int = 0
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)
@@ -50,8 +54,11 @@ class _Work:
 class RedumpExecutor:
     """The redumps of one runner.
 
+    A command is done when the mirrors have its rows: its tables are merged at once.
+
     make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
-    snapshot. unmerged: the change log files that a mirror may not have yet.
+    snapshot. unmerged: the change log files that a mirror may not have yet. merge: merges tables at once, with all that is
+    committed; returns whether they are merged.
     """
 
     def __init__(
@@ -63,9 +70,11 @@ class RedumpExecutor:
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
         unmerged: Callable[[str], list[str]],
+        merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
         self._snapshot, self._control, self._journal = snapshot, control, journal
         self._make_copy, self._check, self._has_copy, self._unmerged = make_copy, check, has_copy, unmerged
+        self._merge = merge
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -80,7 +89,10 @@ class RedumpExecutor:
         """Whether all commands are blocked on tables that are still being copied."""
         begun = all(redump.identity in self._works for redump in self._control.accepted(Redump))
         works = self._works.values()
-        can_continue = any(work.to_resnapshot or any(tables[name].copied for name in work.to_read) for work in works)
+        can_continue = any(
+            work.to_resnapshot or work.can_be_read or any(tables[name].copied for name in work.to_read)
+            for work in works
+        )
         return begun and not self._read and not can_continue
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
@@ -96,6 +108,17 @@ class RedumpExecutor:
             else:
                 self._end_if_done(work)
         return {name for work in self._works.values() for name in work.to_resnapshot}
+
+    def answer(self) -> None:
+        """Answer the commands whose rows the mirrors have."""
+        for work in list(self._works.values()):
+            if work.can_be_read is not None:
+                self._end_if_done(work)
+
+    @property
+    def merging(self) -> bool:
+        """Whether commands wait for the mirrors to have their rows."""
+        return any(work.can_be_read is not None for work in self._works.values())
 
     def _split(
         self, redump: Redump, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]
@@ -161,6 +184,7 @@ class RedumpExecutor:
             if self._snapshot.redumped(finished.table, finished.report.chunk):
                 del self._active[finished.table]
                 work.to_read.discard(finished.table)
+                work.redumped.add(finished.table)
                 self._end_if_done(work)
 
     def _report(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
@@ -202,7 +226,11 @@ class RedumpExecutor:
             self._end(self._works[identity], error)
 
     def _end_if_done(self, work: _Work) -> None:
-        if not work.to_resnapshot and not work.to_read:
+        if work.to_resnapshot or work.to_read:
+            return
+        if work.can_be_read is None:
+            work.can_be_read = self._merge(work.redumped) if work.redumped else lambda: True
+        if work.can_be_read():
             del self._works[work.redump.identity]
             self._control.carried_out(work.redump, work.result())
 

@@ -141,6 +141,17 @@ def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> No
     assert source_layer(runner(), lag(1, runway_s=runway_s), NOW).colour == colour
 
 
+def test_changes_that_wait_to_be_merged_are_not_called_nothing() -> None:
+    """Whoever reads the mirror does not see them, so it is not green for long."""
+    for age_s, headline, colour in ((0.0, "Keeping up", "green"), (5.0, "Keeping up", "green")):
+        layer = keeping_up_layer(runner(), replace(lag(0.4, 0), mirror_age_s=age_s), [], NOW)
+        assert (layer.headline, layer.colour) == (headline, colour)
+        assert ("nothing is waiting" in layer.details) == (not age_s)
+    layer = keeping_up_layer(runner(), replace(lag(0.4, 0), mirror_age_s=137.0), [], NOW)
+    assert (layer.headline, layer.colour) == ("Waits to be merged", "orange")
+    assert "mirrors 2 min 17 s behind the change log" in layer.details
+
+
 def test_a_source_that_lacks_a_setting_is_not_safe_however_long_it_keeps_its_binlog() -> None:
     """Without a runner nobody looks any more, so the last alert is not shown as current."""
     lacks = ("The source's settings changed: binlog_format is MIXED, not ROW.",)

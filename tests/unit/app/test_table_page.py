@@ -6,7 +6,7 @@ import pytest
 
 from app.view import table_page
 from app.view.health import Away, Runner
-from app.view.table_page import Facts, copy_layer, flow_rows, freshness_layer, state_layer
+from app.view.table_page import Facts, copy_layer, flow_rows, freshness_layer, state_layer, waits_to_merge
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, StateCount, TableState
 from engine.history.table_queries import Progress
@@ -127,7 +127,7 @@ def test_a_change_that_is_not_published_is_stuck() -> None:
         "red",
         "committed changes wait for 1 min 40 s",
     )
-    assert fresh(facts(flow=replace(waits, unpublished_since=ago(5))))[1] == "green"
+    assert fresh(facts(flow=replace(waits, unpublished_since=ago(5), unmerged_since=ago(5))))[1] == "green"
     assert dict(flow_rows(facts(flow=waits), NOW))["Waits to be published"].startswith("since 2026-01-31 15:28:37")
 
 
@@ -137,8 +137,12 @@ def test_a_change_that_is_not_merged_is_stuck_when_merges_are_not_put_off_any_lo
     late = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=400.0))
     assert fresh(late) == ("Stuck before the mirror", "red", "published changes wait for 6 min 40 s to be merged")
     soon = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=200.0))
-    assert fresh(soon)[1] == "green"
-    assert "mirror 3 min 20 s behind the change log" in freshness_layer(soon, NOW).details
+    assert fresh(soon) == ("Waits to be merged", "orange", "published changes wait for 3 min 20 s")
+    assert waits_to_merge(soon, NOW)
+    short = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=20.0))
+    assert fresh(short)[1] == "green"
+    assert not waits_to_merge(short, NOW)
+    assert "mirror 20 s behind the change log" in freshness_layer(short, NOW).details
     assert "Waits to be merged" in dict(flow_rows(soon, NOW))
     merged = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=0.0))
     assert freshness_layer(merged, NOW).details == ("last change 2 s ago", "lag 0.4 s")

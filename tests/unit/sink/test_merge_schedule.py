@@ -17,8 +17,22 @@ def test_the_first_merge_and_cheap_merges_are_never_put_off() -> None:
     """Nothing is known of the first; a small mirror is rewritten however little has changed."""
     schedule = MergeSchedule()
     assert schedule.is_due(sink(), 1, 10.0)
-    schedule.merged(10.0, 0.1, 200_000)
+    schedule.merged(10.0, 0.1, 900_000)
     assert schedule.is_due(sink(), 1, 11.0)
+    schedule.merged(12.0, 0.04, 900 * MB)
+    assert schedule.is_due(sink(), 1, 13.0)
+
+
+def test_one_row_after_a_large_change_does_not_wait_for_it() -> None:
+    """It is expected to cost in proportion. If it costs more, the next one waits."""
+    schedule = MergeSchedule()
+    for ended_s in (10.0, 60.0):
+        schedule.merged(ended_s, 10.0, 300 * MB, 200 * MB)
+    assert not schedule.is_due(sink(), 200 * MB, 61.0)
+    assert schedule.is_due(sink(), 2000, 61.0)
+    for ended_s in (61.0, 62.0):
+        schedule.merged(ended_s, 0.5, 30 * MB, 2000)
+    assert not schedule.is_due(sink(), 2000, 64.0)
 
 
 def test_merges_take_a_quarter_of_the_time() -> None:
