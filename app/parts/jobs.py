@@ -106,6 +106,12 @@ def ended(key: str) -> str:
     return words.time_of_day(job.ended if job else None)
 
 
+def ended_at(key: str) -> datetime | None:
+    """When the job ended; None while it runs, or if there is none."""
+    job = _jobs().get(key)
+    return job.ended if job else None
+
+
 def running(key: str) -> bool:
     """Whether such a job is running."""
     job = _jobs().get(key)

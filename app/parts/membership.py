@@ -8,7 +8,7 @@ import streamlit as st
 from app.parts import controls, home, jobs, messages, source_queries
 from app.parts.autorefresh import autorefresh
 from app.view import membership_form, picking, words
-from engine import settings
+from engine import clock, settings
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import table_queries
@@ -53,6 +53,7 @@ def _add(where: Directory, has: list[str]) -> None:
         return
     if survey is None:
         return
+    _age(key)
     offered = membership_form.offered(survey.tables, has)
     if not offered:
         st.markdown(f":gray[The pipeline captures every table that {words.escape(spec.source.user)} may read.]")
@@ -63,7 +64,7 @@ def _add(where: Directory, has: list[str]) -> None:
         key=f"add-{name}-{click}",
         format_func=lambda table: membership_form.label(offered[table]),
         placeholder=f"{words.plural(len(offered), 'table')} not captured yet",
-        help=f"The server's estimates, read {jobs.ended(key)}",
+        help="Sizes are the server's estimates",
     )
     for table, badge in membership_form.faults([offered[one] for one in chosen], survey.risks):
         text = f"{table}: {badge.label}. {badge.meaning} {badge.fix}"
@@ -78,6 +79,14 @@ def _add(where: Directory, has: list[str]) -> None:
         on_click=_send,
         args=(where, click, "add-table", {"tables": chosen}, f"add-why-{name}-{click}"),
     )
+
+
+@autorefresh()
+def _age(key: str) -> None:
+    """When the list was read: tables that appeared since are not in it."""
+    if (at := jobs.ended_at(key)) is not None:
+        ago = words.ago(at.timestamp(), clock.utc_now())
+        st.caption(f"List of {words.time_of_day(at)}, read {ago}. Tables that appeared since are not in it: *Reload*.")
 
 
 def _remove(where: Directory, has: list[str]) -> None:

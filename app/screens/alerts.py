@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, columns, controls, home, meaning, messages, places, welcome
+from app.parts import access, appeared, columns, controls, home, meaning, messages, places, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
@@ -85,6 +85,8 @@ def _card(where: Directory, one: Firing) -> None:
                 " It may be over: nothing can clear it now.]"
             )
         st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(for_console(one.do))}")
+        if one.kind == appeared.KIND and one.waits:
+            appeared.buttons(where, one, key=f"appeared-{where.root.name}")
         if one.acknowledged is not None:
             st.markdown(
                 f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"

@@ -6,6 +6,7 @@ import streamlit as st
 
 from app.parts import (
     access,
+    appeared,
     chunk_section,
     controls,
     data_light,
@@ -52,8 +53,9 @@ def top(where: Directory, drawn_state: str) -> None:
     data = data_light.layer_of(where, now, current=runner.works and not stopped and not lacks)
     health_strip.draw((*layers(runner, lag, recent, now, stopped, lacks), data))
     raised = home.firing(where, runner)
-    said = runner_notice.alerts_said(where, runner)
+    said = runner_notice.alerts_said(where, runner) | appeared.said(where)
     health_strip.alerts(alert_lines(one for one in raised if one.kind not in said or not one.waits))
+    appeared.notice(where, raised)
     runner_notice.away(where, runner)
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)

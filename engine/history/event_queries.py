@@ -1,5 +1,6 @@
 """The journal as a log: events, newest first, and the answers to commands."""
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -120,3 +121,14 @@ def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> Event | None:
 def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:
     """The runner's answers to these commands, oldest first."""
     return fetch(cursor, Answer, _ANSWERS, {"pipeline": pipeline, "ids": sorted(ids)}) if ids else []
+
+
+_APPEARED = """
+SELECT body->'$.names' FROM event WHERE pipeline = $pipeline AND event = 'source.hidden' AND body->>'$.kind' = 'new_tables'
+ORDER BY ts DESC, seq DESC LIMIT 1"""
+
+
+def appeared(cursor: Cursor, pipeline: str) -> list[str]:
+    """The tables that match the spec and are not captured, as a run found them last."""
+    names = fetch_one(cursor, str, _APPEARED, {"pipeline": pipeline})
+    return [str(name) for name in json.loads(names)] if names else []

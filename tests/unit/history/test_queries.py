@@ -319,6 +319,16 @@ def test_commands_are_answered_by_their_id(half: Simulation) -> None:
     assert log.answers(cursor, "shop", []) == []
 
 
+def test_the_tables_that_appeared_are_those_of_the_last_look(half: Simulation) -> None:
+    """None before a look, and none once they are captured or gone. Other hidden changes do not count."""
+    assert log.appeared(indexed(half), "shop") == []
+    half.write("source.hidden", kind="new_tables", table=None, names=["shop.a", "shop.b"])
+    half.write("source.hidden", kind="cascade", table="shop.orders", names=["x"])
+    assert log.appeared(indexed(half), "shop") == ["shop.a", "shop.b"]
+    half.write("source.hidden", kind="new_tables", table=None, names=[])
+    assert log.appeared(indexed(half), "shop") == []
+
+
 def test_a_redump_has_the_first_keys_that_were_asked_for(half: Simulation) -> None:
     """As the runner journals them: a command may have a million."""
     arguments = {"tables": ["shop.orders"], "keys": [str(n) for n in range(50)]}
