@@ -10,7 +10,7 @@ Separate Spark jobs read the chunks: the binlog never waits for the snapshot, no
 
 import math
 import shutil
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -42,8 +42,7 @@ from engine.run.epoch import (
 from engine.run.epoch_pace import EpochPace
 from engine.run.epoch_reader import EpochReader
 from engine.run.gtids import known_gtids, position_after, require_gtids
-from engine.run.maintain import Maintainer
-from engine.run.merge import Merger
+from engine.run.merge import Requests, merge_soon
 from engine.run.observe.lag import Committed
 from engine.run.observe.progress import Progress
 from engine.run.outage import EPOCHS, OutageTracker
@@ -115,10 +114,10 @@ class Coordinator:
             lambda name, redump: check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name]),
             publisher.has_copy,
             publisher.unmerged,
-            self._merge_soon,
+            partial(merge_soon, publisher, ledger),
         )
         self._membership = MembershipChanges(spec, publisher, control, self._snapshot.reading)
-        self._maintainer, self._merger = Maintainer(publisher, control), Merger(control, self._merge_soon)
+        self._requests = Requests(publisher, control, ledger, self._redumps)
         self._alterations = Alterations(spec, source, self._captured, publisher)
         self._reader = EpochReader(
             source.endpoint, first, self._mariadb, session, captured, self._snapshot, self._redumps
@@ -126,12 +125,6 @@ class Coordinator:
         gate.parking.keep_only(ledger.state.tables)
         for name, table in ledger.state.tables.items():
             self._capture(name, table)
-
-    def _merge_soon(self, tables: Collection[str]) -> Callable[[], bool]:
-        """Merge tables with all that is committed. Returns whether that is done."""
-        epoch = self.state.epoch
-        self._publisher.merge_soon(tables, epoch)
-        return partial(self._publisher.can_be_read, tables, epoch)
 
     def _capture(self, name: str, table: TableState) -> None:
         """Capture a table from its committed state."""
@@ -238,17 +231,11 @@ class Coordinator:
 
     def _pause(self) -> None:
         self._away.back(EPOCHS)  # no epochs run during a pause
-        self._answer()
+        self._requests.answer()
         self._gather()
         if not self._snapshot.under_way:
             self._control.done("pause")
         self._control.wait(0.2)
-
-    def _answer(self) -> None:
-        """Answer the commands that the publisher carries out."""
-        self._maintainer.step()
-        self._merger.step(self.state.tables)
-        self._redumps.answer()
 
     def _wind_up(self) -> None:
         """Stop gracefully: wait for running jobs and commit their chunks, so that the next run does not read them again.
@@ -267,9 +254,7 @@ class Coordinator:
             with self._connection.turn():
                 while self._frozen or self._stopped or self._redumps.waiting:
                     self._commit_epoch(current(self._connection.now, self._source.server))
-            if self._redumps.merging:
-                self._publisher.settle()
-                self._redumps.answer()
+            self._requests.settle()
         except SourceAwayError:
             return
         except (TransientError, OSError) as error:
@@ -323,7 +308,7 @@ class Coordinator:
         self._last_epoch = clock.monotonic_s()
         try:
             self._publisher.check()
-            self._answer()
+            self._requests.answer()
             self._commit_decisions()
             with self._connection.turn():
                 self._follow()
@@ -507,10 +492,8 @@ class Coordinator:
             if due := self._delivery.due_after(error, self._captured.tables[name]):
                 tables[name]["due"] = due
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
-        to, next_seq = (
-            position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict(),
-            max([self.state.next_seq, *(changes.next_seq for changes in written)]),
-        )
+        to = position_after(known, end, reports, self._gtids, mariadb=self._mariadb).as_dict()
+        next_seq = max([self.state.next_seq, *(changes.next_seq for changes in written)])
         facts = epoch_facts(reports, self.state.largest)
         return completed(
             self.state, following(self.state, self._journal.run, tables, to=to, next_seq=next_seq, **facts)

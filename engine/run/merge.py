@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from engine.ledger.state import State
+from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
 from engine.run.commands.inbox import Command
-from engine.run.maintain import tables_from
+from engine.run.maintain import Maintainer, tables_from
+from engine.run.redump.executor import RedumpExecutor
+from engine.sink.publisher import Publisher
 
 VERB = "merge"
 
@@ -32,21 +36,41 @@ def command_from(command: Command, state: State) -> MergeCommand:
     return MergeCommand(command.identity, command.path, tables_from(command.arguments, state))
 
 
-class Merger:
-    """Answers requests once the mirrors have what was committed when they were taken.
+def merge_soon(publisher: Publisher, ledger: Ledger, tables: Collection[str]) -> Callable[[], bool]:
+    """Merge tables at once, with all that is committed. Returns whether they are merged."""
+    assert ledger.state is not None
+    epoch = ledger.state.epoch
+    publisher.merge_soon(tables, epoch)
+    return partial(publisher.can_be_read, tables, epoch)
 
-    merge: merges tables at once, with all that is committed; returns whether they are merged.
-    """
 
-    def __init__(self, control: Control, merge: Callable[[Collection[str]], Callable[[], bool]]) -> None:
-        self._control, self._merge = control, merge
+class Requests:
+    """The commands that the publisher carries out: maintenance, merges, and redumps once their rows are committed."""
+
+    def __init__(self, publisher: Publisher, control: Control, ledger: Ledger, redumps: RedumpExecutor) -> None:
+        self._publisher, self._control, self._ledger, self._redumps = publisher, control, ledger, redumps
+        self._maintainer = Maintainer(publisher, control)
         self._asked: dict[str, Callable[[], bool]] = {}
 
-    def step(self, tables: Collection[str]) -> None:
-        """Hand over new requests, and answer completed ones. tables: all tables."""
+    def answer(self) -> None:
+        """Hand over new requests, and answer completed ones."""
+        self._maintainer.step()
+        self._merges()
+        self._redumps.answer()
+
+    def settle(self) -> None:
+        """Answer the redumps whose rows are committed, once the mirrors have them: nothing else is read any more."""
+        if self._redumps.merging:
+            self._publisher.settle()
+            self._redumps.answer()
+
+    def _merges(self) -> None:
+        """Answer merges once the mirrors have what was committed when they were taken."""
+        assert self._ledger.state is not None
         for command in self._control.accepted(MergeCommand):
             if command.identity not in self._asked:
-                self._asked[command.identity] = self._merge(command.tables or tables)
+                tables = command.tables or tuple(self._ledger.state.tables)
+                self._asked[command.identity] = merge_soon(self._publisher, self._ledger, tables)
             if self._asked[command.identity]():
                 del self._asked[command.identity]
                 self._control.carried_out(command, {})
