@@ -30,7 +30,7 @@ from engine.source.change_rates import ChangeRate
 DAY_S = 86_400.0
 SHARE = 0.25
 """The largest share of the time that merges take."""
-CHEAP_BYTES = 256 << 10
+CHEAP_BYTES = 1 << 20
 """Merges that write less are never put off."""
 GARBAGE = 0.2
 """A file is rewritten when so much of it is deleted."""
