@@ -73,6 +73,13 @@ ALERTS: Mapping[str, AlertText] = {
         "a verification of the table finds none",
         "Look at the rows on the page Verify, and repair them: tidemark verify SPEC --table {table} --repair",
     ),
+    "mirror_unreadable": AlertText(
+        "Mirror cannot be read",
+        "a verification cannot read a mirror, as when a data file is gone; one alert per table",
+        "a verification has read it, or the table is resnapshotted or removed",
+        "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read. If files are gone, "
+        "resnapshot the table: tidemark redump SPEC --table {table}",
+    ),
     "mirror_written": AlertText(
         "Mirror written",
         "another program changes rows of a mirror; one alert per table",
@@ -318,6 +325,12 @@ def _less(saved_bytes: int) -> str:
     return f"{size(abs(saved_bytes))} {'less' if saved_bytes >= 0 else 'more'}"
 
 
+def _verdict(summary: Mapping[str, Any]) -> str:
+    """The verdict, and why a table could not be verified."""
+    why = f": {summary['why']}" if summary.get("why") and summary.get("verdict") != "verified" else ""
+    return f"{summary.get('verdict')}{why}"
+
+
 def _committed(event: Event) -> int:
     ranges = event.get("chunks")
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
@@ -358,7 +371,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "table.verified": lambda e: (
         f"Verification: {rows_differ(e['differences'])}"
         if e.get("differences")
-        else f"Verification: {(e.get('summary') or {}).get('verdict')}"
+        else f"Verification: {_verdict(e.get('summary') or {})}"
     ),
     "mirror.written": written,
     "mirror.behind": behind,

@@ -24,6 +24,8 @@ from engine.layout import folder_name
 _LONGEST_NAME = 200
 WRITTEN = "another program changed its mirror"
 """Why a table is stale that was verified before that."""
+STOPPED = "it is stopped"
+"""Why a stopped table is stale: its mirror stays as it was, whatever was verified before."""
 State = Literal["verified", "stale", "diverged", "unverifiable"]
 
 
@@ -70,6 +72,20 @@ class Summary(TypedDict):
     """The table's snapshot that was compared (`ledger.state.TableState`)."""
     seconds: float
     """How long the last comparison took."""
+    unreadable: NotRequired["Unreadable"]
+    """Its mirror, or a part of it, could not be read; absent when it can be read again."""
+
+
+class Unreadable(TypedDict):
+    """A mirror that could not be read."""
+
+    at: str
+    """When that was found: UTC text."""
+    why: str
+    """As a clause."""
+    hint: str
+    chunks: Sequence[int]
+    """The chunks that were read then; empty: the whole table, or rows by key."""
 
 
 class Details(TypedDict):
@@ -257,28 +273,48 @@ def has_proved(summary: Summary | None, version: int) -> bool:
     return summary is not None and not summary["differences"] and was_compared(summary, version)
 
 
+def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
+    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known. generation: as in `state_of`."""
+    return summary.get("unreadable") if summary is not None and summary["generation"] == generation else None
+
+
 def state_of(
-    summary: Summary | None, generation: int, period_s: float, now_s: float, foreign: ForeignChanges | None = None
+    summary: Summary | None,
+    generation: int,
+    period_s: float,
+    now_s: float,
+    foreign: ForeignChanges | None = None,
+    *,
+    stopped: bool = False,
 ) -> tuple[State, str]:
     """A table's state, and the reason as a clause; empty if none is needed.
 
     generation: of the table's current snapshot. period_s: twice that is the age at which it is stale. now_s: seconds since 1970.
-    foreign: what other programs have changed in its mirror.
+    foreign: what other programs have changed in its mirror. stopped: whether the table is.
     """
     if summary is not None and summary["last"]:
         if summary["differences"]:
             return "diverged", ""
-        if summary["verdict"] == "unverifiable":
+        if broken := unreadable(summary, generation):
+            return "unverifiable", broken["why"]
+        if summary["verdict"] == "unverifiable" and not stopped:
             return "unverifiable", summary["why"]
     why = ""
-    if foreign is not None and not has_proved(summary, foreign["version"]):
+    if stopped:
+        why = STOPPED
+    elif foreign is not None and not has_proved(summary, foreign["version"]):
         why = WRITTEN
-    elif summary is None or not summary["last"]:
-        why = "it was not verified yet"
-    elif summary["generation"] != generation:
-        why = "it was resnapshotted since"
-    elif not summary["at"]:
-        why = f"{summary['compared']:,} of {summary['parts']:,} parts were verified"
-    elif now_s > stale_at_s(summary["at"], period_s):
-        why = "it was verified too long ago"
+    else:
+        why = _why_stale(summary, generation, period_s, now_s)
     return ("stale" if why else "verified"), why
+
+
+def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s: float) -> str:
+    """Why a table's comparisons do not verify it now; empty if they do."""
+    if summary is None or not summary["last"]:
+        return "it was not verified yet"
+    if summary["generation"] != generation:
+        return "it was resnapshotted since"
+    if not summary["at"]:
+        return f"{summary['compared']:,} of {summary['parts']:,} parts were verified"
+    return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""

@@ -40,10 +40,11 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     changed, verify = summaries_changed(where), verify_settings(where)
     names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
     foreign = _foreign_in(where, mirror_logs_changed(where))
-    facts, now_s = (names, changed, verify, foreign), now.timestamp()
+    stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
+    facts, now_s = (names, changed, verify, foreign, stopped), now.timestamp()
     known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
     if known != facts or not since_s <= now_s <= until_s:
-        found = verification.tables_of(names, read_summaries(where), verify, now, foreign)
+        found = verification.tables_of(names, read_summaries(where), verify, now, foreign, stopped)
         if len(_kept) >= _MOST:
             _kept.clear()
         _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found

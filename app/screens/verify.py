@@ -44,13 +44,13 @@ def notices(where: Directory) -> None:
 
 @autorefresh()
 def overview(where: Directory) -> None:
-    """The numbers of the pipeline."""
-    now = clock.utc_now()
+    """The numbers of the pipeline. No word is green while the mirrors do not follow the source."""
+    now, runner = clock.utc_now(), home.runner(where)
     found = data_light.tables_of(where, now)
     if not found:
         messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
         return
-    shown = verification.layer(found, now)
+    shown = verification.layer(found, now, current=runner.works)
     able = [one for one in found if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
     cells = st.columns(4)
@@ -66,6 +66,8 @@ def overview(where: Directory) -> None:
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))
     st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
+    for name, broken in ((one.table, one.broken) for one in found if one.broken):
+        messages.three_parts(f"{name}: {broken['why']}.", "Its rows cannot be compared.", broken["hint"])
     settings = data_light.verify_settings(where)
     st.caption(verification.schedule(settings))
     st.caption(verification.audits(settings, read_audit(where), now))
@@ -151,7 +153,8 @@ def actions(where: Directory, table: str | None, rows: int) -> None:
             messages.error(problem)
             return
         if answer is not None:
-            for colour, text in verification.outcome(answer["tables"], jobs.ended(_job(where))):
+            known = data_light.tables_of(where, clock.utc_now())
+            for colour, text in verification.outcome(answer["tables"], jobs.ended(_job(where)), known):
                 st.markdown(f":{colour}[{words.escape(text)}]")
 
 

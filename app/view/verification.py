@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -10,8 +10,10 @@ from typing import Any
 
 from app.view import words
 from app.view.health import Layer
+from app.view.hints import for_console
 from engine.sentences import audited
 from engine.verifications import (
+    STOPPED,
     WRITTEN,
     Details,
     ForeignChanges,
@@ -19,8 +21,10 @@ from engine.verifications import (
     PartState,
     State,
     Summary,
+    Unreadable,
     stale_at_s,
     state_of,
+    unreadable,
 )
 from engine.verify_settings import OFF, Verify
 from engine.wording import rows_differ
@@ -37,6 +41,8 @@ STATES: Mapping[State, tuple[str, str, str]] = {
 }
 """The label, colour and icon of each state."""
 
+_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED)
+"""Reasons that an operator must know, shortened or not."""
 _NAMED = 3
 """At most so many tables are named in a sentence."""
 
@@ -57,14 +63,32 @@ class VerifiedTable:
         return datetime.fromisoformat(self.summary["at"]) if self.summary and self.summary["at"] else None
 
     @property
+    def broken(self) -> Unreadable | None:
+        """Why its mirror cannot be read, and what to do; None if it can, as far as known."""
+        return unreadable(self.summary, self.summary["generation"]) if self.summary else None
+
+    @property
+    def label(self) -> str:
+        """Its state in words."""
+        if self.differences:
+            return rows_differ(self.differences)
+        return "Mirror cannot be read" if self.broken else STATES[self.state][0]
+
+    @property
     def differences(self) -> int:
         """Rows that differ."""
         return self.summary["differences"] if self.summary else 0
 
 
-def outcome(tables: Sequence[Mapping[str, Any]], ended: str) -> list[tuple[str, str]]:
-    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time."""
+def outcome(
+    tables: Sequence[Mapping[str, Any]], ended: str, now: Sequence[VerifiedTable] = ()
+) -> list[tuple[str, str]]:
+    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time.
+
+    now: the tables as they are now. A table that was verified since is not said to be unverifiable any more.
+    """
     found = []
+    since = {one.table: one.summary["last"] for one in now if one.state == "verified" and one.summary}
     compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
     if compared:
         of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
@@ -73,11 +97,17 @@ def outcome(tables: Sequence[Mapping[str, Any]], ended: str) -> list[tuple[str, 
         where = f" in {_names([one for one in compared if one['differences_total']])}" if len(compared) > 1 else ""
         what = f"{rows_differ(total)}{where}" if total else "no row differs"
         found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
+    open_ones = [one for one in tables if since.get(one["table"], "") <= one.get("at", "")]
+    found += [
+        ("red", f"Cannot be verified at {ended}: {one['table']}: {one['why']}. {for_console(one['hint'])}")
+        for one in open_ones
+        if one.get("hint")
+    ]
     for verdict, colour, what in (
         ("lagging", "orange", "Could not be verified"),
         ("unverifiable", "gray", "Cannot be verified"),
     ):
-        if some := [one for one in tables if one["verdict"] == verdict]:
+        if some := [one for one in open_ones if one["verdict"] == verdict and not one.get("hint")]:
             found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0]['why']}."))
     return found
 
@@ -94,18 +124,24 @@ def tables_of(
     verify: Verify,
     now: datetime,
     foreign: Mapping[str, ForeignChanges] = MappingProxyType({}),
+    stopped: Collection[str] = (),
 ) -> list[VerifiedTable]:
     """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago.
 
-    foreign: what other programs have changed in the mirrors.
+    foreign: what other programs have changed in the mirrors. stopped: the tables that have stopped.
     """
     found, period_s, now_s = [], verify.period_s, now.timestamp()
     for name in names:
         summary = summaries.get(name)
         generation = summary["generation"] if summary else 0
-        found.append(VerifiedTable(name, *state_of(summary, generation, period_s, now_s, foreign.get(name)), summary))
+        state = state_of(summary, generation, period_s, now_s, foreign.get(name), stopped=name in stopped)
+        found.append(VerifiedTable(name, *state, summary))
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
-    return sorted(found, key=lambda one: (order[one.state], one.summary["at"] if one.summary else "", one.table))
+
+    def place(one: VerifiedTable) -> tuple[int, str, str]:
+        return -1 if one.broken else order[one.state], one.summary["at"] if one.summary else "", one.table
+
+    return sorted(found, key=place)
 
 
 def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
@@ -117,22 +153,30 @@ def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
 def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
     """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
 
+    It is red if rows differ, or if a mirror cannot be read: readers see that too.
+
     current: whether they do; without that, a verdict is only one of the past.
     """
     counts = Counter(one.state for one in tables)
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)
-    notes = []
-    if counts["unverifiable"]:
-        notes.append(f"{words.plural(counts['unverifiable'], 'table')} cannot be verified")
+    broken = [one for one in tables if one.broken]
+    unable, notes = counts["unverifiable"] - len(broken), list[str]()
+    if unable:
+        notes.append(f"{words.plural(unable, 'table')} cannot be verified")
+    lost = f"{words.plural(len(broken), 'mirror')} cannot be read"
     if rows:
-        return Layer("Data", rows_differ(rows), "red", (_where(tables), *notes), _TIP)
+        more = [lost, *notes] if broken else notes
+        return Layer("Data", rows_differ(rows), "red", (_where(tables), *more), _TIP)
+    if broken:
+        of = broken[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
+        return Layer("Data", lost, "red", (of, *notes), _TIP)
     if not able:
         return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
     done = counts["verified"]
     if done < len(able):
         headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
-        if not any((one.summary and one.summary["last"]) or one.why == WRITTEN for one in able):
+        if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
             headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
         else:
             why = _stale(able)
@@ -151,15 +195,15 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
-    """Why the most tables are stale; or that other programs have changed mirrors, which an operator must know."""
+    """Why the most tables are stale; or that some have stopped or were changed by other programs, which an operator must know."""
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
-    why, count = max(whys.items(), key=lambda item: (item[0] == WRITTEN, item[1]))
+    why, count = max(whys.items(), key=lambda item: (item[0] in _URGENT, item[1]))
     return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
 
 
 def _short(why: str) -> str:
     """The reason without its subject, which the light and the row name."""
-    return why.removeprefix("it was ")
+    return why.removeprefix("it was ").removeprefix("it is ")
 
 
 def _age_s(at: datetime, now: datetime) -> float:
@@ -168,6 +212,8 @@ def _age_s(at: datetime, now: datetime) -> float:
 
 def none_differ(one: VerifiedTable) -> str:
     """What is known of a table without differences."""
+    if one.broken:
+        return "The mirror of this table cannot be read, so its rows cannot be compared."
     if one.summary is None or not one.summary["last"]:
         return "This table was not compared with its source yet."
     return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
@@ -198,7 +244,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
     """Rows of the list of tables."""
     return [
         {
-            "State": STATES[one.state][0] if one.state != "diverged" else rows_differ(one.differences),
+            "State": one.label,
             "Table": one.table,
             "Compared": one.at,
             "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,

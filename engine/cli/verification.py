@@ -99,6 +99,8 @@ def _show(result: "TableResult") -> None:
         f"{result.table}{part}: {result.verdict}{through}, {result.rows:,} rows, {result.seconds:.1f} s{why}",
         markup=False,
     )
+    if result.hint:
+        out.print(result.hint, markup=False)
     if not result.differences:
         return
     grid = Grid("kind", "key", "columns", "cause", box=None, pad_edge=False)

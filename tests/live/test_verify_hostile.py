@@ -121,12 +121,23 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
     assert found_keys(found["filtered"]) == {"different": {("90",)}}
     (file,) = (Path(urlparse(uri).path) for uri in DeltaTable(pipeline.mirror("gone")).file_uris())
     file.rename(file.with_suffix(".away"))
-    assert verify(pipeline, "--table", f"{database}.gone")["gone"]["verdict"] == "unverifiable"
+    lost = verify(pipeline, "--table", f"{database}.gone")["gone"]
+    assert lost["verdict"] == "unverifiable"
+    assert f"tidemark redump SPEC --table {database}.gone" in lost["hint"]
+    assert _known(pipeline, "gone").startswith("its mirror cannot be read: ")
     file.with_suffix(".away").rename(file)
+    assert verify(pipeline, "--table", f"{database}.gone")["gone"]["hint"] == ""
+    assert _known(pipeline, "gone") == ""
 
     _repair(pipeline, [f"--table={database}.{name}" for name in found])
     run(server, f"DROP TABLE {database}.dropped")
     assert verify(pipeline, f"--table={database}.dropped")["dropped"]["verdict"] == "lagging"
+
+
+def _known(pipeline: Pipeline, name: str) -> str:
+    """Why `status` calls the mirror unverifiable; empty if it does not."""
+    (one,) = (table for table in pipeline.status()["tables"] if table["table"] == f"{pipeline.database}.{name}")
+    return str(one["verification"]["why"]) if one["verification"]["state"] == "unverifiable" else ""
 
 
 def _repair(pipeline: Pipeline, chosen: list[str]) -> None:

@@ -11,6 +11,8 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
+    mirror_unreadable         at once, when a verification cannot read a mirror; cleared when one has, or the table is resnapshotted
+                              or removed
     mirror_written            at once, for the first commit by which another program changes a mirror; cleared when all rows are
                               verified after that, or the table is resnapshotted or removed (`run.observe.mirror_monitor`)
     mirror_behind             when a destination has lacked committed changes for too long; cleared when it has all, or the table
@@ -91,7 +93,7 @@ class Alert:
 
 
 _AWAY_S, _HOUR_S = 30.0, 3600.0
-_OF_TABLES = ("diverged", "cascade", "mirror_written", "mirror_behind", "resnapshots")
+_OF_TABLES = ("diverged", "mirror_unreadable", "cascade", "mirror_written", "mirror_behind", "resnapshots")
 
 Notice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
@@ -231,7 +233,8 @@ class Alerts:
             for kind in ("mirror_behind", "resnapshots"):
                 yield from self._clear((kind, event.table), f"{event.table} stopped.", None)
         if event.state in ("copying", "removed"):
-            yield from self._clear(("change_log_differs", event.table), f"{event.table} is {event.state}.", None)
+            for kind in ("change_log_differs", "mirror_unreadable"):
+                yield from self._clear((kind, event.table), f"{event.table} is {event.state}.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
         if event.state == "stopped" and name not in self.standing:
@@ -253,6 +256,15 @@ class Alerts:
         elif name not in self.standing:
             message = f"{rows_differ(count, event.table)} from the source."
             yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+        yield from self._readable(event)
+
+    def _readable(self, event: TableVerified) -> Iterator[Notice]:
+        name, broken = ("mirror_unreadable", event.table), event.summary.get("unreadable")
+        if not broken:
+            yield from self._clear(name, f"The mirror of {event.table} can be read.", None)
+        elif name not in self.standing:
+            message = f"{event.table}: {broken['why']}"
+            yield self._raise(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
 
     def _audited(self, event: ChangeLogsAudited) -> Iterator[Notice]:
         if event.again is not None and event.again not in event.differing:

@@ -356,7 +356,9 @@ def _verification(
     now: datetime,
     lacks: Lacking | None,
 ) -> TableVerification:
-    state, why = state_of(summary, table.generation, period_s, now.timestamp(), foreign)
+    state, why = state_of(
+        summary, table.generation, period_s, now.timestamp(), foreign, stopped=table.stopped is not None
+    )
     if state == "verified" and lacks is not None:
         state, why = "stale", f"its mirror lacks changes since {lacks.since[:19]}Z"
     return {

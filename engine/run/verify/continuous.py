@@ -52,6 +52,8 @@ _SOON_ROWS_PER_S = 5_000.0
 """The pace at which tables are compared that were never compared, or that do not wait for their turn."""
 _TABLE_ROWS = 1_000
 """A comparison costs as much as so many rows, besides its rows."""
+_VERIFIED_AGAIN = ("diverged", "mirror_unreadable")
+"""The alerts that a verification clears."""
 _AHEAD = 1.2
 """How much faster than the period asks for, because of interruptions."""
 
@@ -170,9 +172,13 @@ class ContinuousVerifier:
         logs_changed, changed = mirror_logs_changed(self._directory), summaries_changed(self._directory)
         if logs_changed != self._logs_changed:
             self._logs_changed, self._foreign = logs_changed, read_mirror_logs(self._directory)["foreign"]
+        state = self._committed.state()
         if changed == self._changed:
+            forget_replaced(
+                self._directory, state, self._summaries
+            )  # at once: a table that is read again has no old verdict
             return
-        tables = self._committed.state().tables
+        tables = state.tables
         self._changed, self._summaries = changed, read_summaries(self._directory)
         for name, one in self._summaries.items():
             current = name in tables and tables[name].generation == one["generation"]
@@ -189,11 +195,11 @@ def known_at_start(directory: Directory) -> dict[str, str]:
     """
     alerted = set[object]()
     with suppress(ValueError, OSError, TypeError, KeyError):  # somebody may have damaged it
-        alerted = {alert.get("table") for alert in read_alerts(directory) if alert.get("kind") == "diverged"}
+        alerted = {alert.get("table") for alert in read_alerts(directory) if alert.get("kind") in _VERIFIED_AGAIN}
     return {
         name: one["last"]
         for name, one in read_summaries(directory).items()
-        if not one["differences"] and name not in alerted
+        if not one["differences"] and "unreadable" not in one and name not in alerted
     }
 
 

@@ -15,12 +15,14 @@ from engine.verifications import (
     Details,
     PartState,
     Summary,
+    Unreadable,
     locked,
     no_details,
     read_details,
     read_summaries,
     save,
     summaries_changed,
+    unreadable,
 )
 
 _SAVE_S = 2.0
@@ -43,10 +45,17 @@ _NEVER: Summary = {
 
 
 def merged(
-    known: Summary | None, details: Details, result: TableResult, generation: int, keys: Sequence[Sequence[str]] = ()
+    known: Summary | None,
+    details: Details,
+    result: TableResult,
+    generation: int,
+    keys: Sequence[Sequence[str]] = (),
+    chunks: Sequence[int] = (),
 ) -> tuple[Summary, Details]:
-    """The summary and details of a table after a result. keys: those compared, if the comparison named rows."""
+    """The summary and details of a table after a result. keys, chunks: those compared, if the comparison named rows or chunks."""
     before = known or _NEVER
+    if result.hint:
+        return _unreadable(before, details, result, generation, chunks)
     if result.verdict == "unverifiable" or (result.verdict == "lagging" and not result.parts):
         why = {"verdict": result.verdict, "why": result.why, "last": result.at}
         return {**before, **why}, details  # type: ignore[typeddict-item]
@@ -75,8 +84,35 @@ def merged(
         "generation": generation,
         "seconds": result.seconds,
     }
+    if (broken := unreadable(before, generation)) and not _reads_again(broken, result, summary):
+        verdict = summary["verdict"] if total else "unverifiable"
+        summary = {**summary, "verdict": verdict, "why": broken["why"], "unreadable": broken}
     listed = [*found, *left][:MOST_LISTED]
     return summary, {"table": result.table, "complete": complete, "parts": parts, "differences": listed}
+
+
+def _unreadable(
+    before: Summary, details: Details, result: TableResult, generation: int, chunks: Sequence[int]
+) -> tuple[Summary, Details]:
+    """After a mirror could not be read. What was known of an earlier snapshot is forgotten."""
+    if before["generation"] != generation:
+        before, details = {**_NEVER, "generation": generation}, no_details(result.table)
+    broken: Unreadable = {"at": result.at, "why": result.why, "hint": result.hint, "chunks": list(chunks)}
+    summary: Summary = {
+        **before,
+        "verdict": result.verdict,
+        "why": result.why,
+        "last": result.at,
+        "unreadable": broken,
+    }
+    return summary, details
+
+
+def _reads_again(broken: Unreadable, result: TableResult, after: Summary) -> bool:
+    """Whether a comparison has read what could not be read before. after: the summary with it."""
+    read = {part.chunk for part in result.parts}
+    here = bool(broken["chunks"]) and read.issuperset(broken["chunks"])
+    return (result.whole and bool(result.parts)) or here or after["at"] > broken["at"]
 
 
 def cover(parts: Sequence[PartState]) -> bool:
@@ -112,7 +148,7 @@ def planned(
 
 def forgotten(summary: Summary, generation: int) -> Summary:
     """The summary of a table whose mirror was replaced by a new snapshot."""
-    return {
+    after: Summary = {
         **summary,
         "verdict": "",
         "why": "it was resnapshotted since",
@@ -122,6 +158,8 @@ def forgotten(summary: Summary, generation: int) -> Summary:
         "compared": 0,
         "generation": generation,
     }
+    after.pop("unreadable", None)
+    return after
 
 
 def _parts(
@@ -191,13 +229,20 @@ class Recorder:
         self._known: dict[str, Summary] = {}
         self._known_at = -1.0
 
-    def record(self, result: TableResult, generation: int, keys: Sequence[Sequence[str]] = ()) -> Summary:
-        """Save one result. Returns the table's summary."""
+    def record(
+        self,
+        result: TableResult,
+        generation: int,
+        keys: Sequence[Sequence[str]] = (),
+        chunks: Sequence[int] = (),
+    ) -> Summary:
+        """Save one result. Returns the table's summary. keys, chunks: as of `merged`."""
         if (changed := summaries_changed(self._directory)) != self._known_at:
             self._known, self._known_at = read_summaries(self._directory), changed
         known = self._summaries.get(result.table) or self._known.get(result.table)
         with locked(self._directory):  # two processes may have compared two parts of the table
-            summary, details = merged(known, read_details(self._directory, result.table), result, generation, keys)
+            saved = read_details(self._directory, result.table)
+            summary, details = merged(known, saved, result, generation, keys, chunks)
             save(self._directory, {}, [details])
         self._summaries[result.table] = summary
         if clock.monotonic_s() - self._saved_s > _SAVE_S:

@@ -66,6 +66,8 @@ class TableResult:
     verdict: Verdict
     why: str = ""
     """Why it is unverifiable or lagging, as a clause."""
+    hint: str = ""
+    """What to do; only if its mirror cannot be read."""
     position: str | None = None
     """The mirror has all changes up to here, and was compared at or after it: `file:offset`."""
     version: int | None = None

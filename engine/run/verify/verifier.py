@@ -47,6 +47,7 @@ from engine.run.verify.settling import Settling
 from engine.run.verify.source_rows import SourceRows
 from engine.run.verify.table_check import NumberedRange, TableCheck
 from engine.run.verify.verdicts import Difference, Incomparable, Level, TableResult, Verdict
+from engine.sentences import remedy
 from engine.settings import Spec
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
@@ -107,7 +108,7 @@ class Verifier:
         new = [one for one in result.differences if json_of(replace(one, cause="", chunk=None)) not in before]
         known = self.committed.state().tables.get(result.table)
         if known is not None:
-            recorder.record(result, known.generation, scope.keys)
+            recorder.record(result, known.generation, scope.keys, scope.chunks)
         append_differences(self._spec.sink.path, [_row(one, result) for one in new])
 
     def ranges(self, name: str) -> Sequence[NumberedRange]:
@@ -152,6 +153,7 @@ class Verifier:
     def _attempt(self, name: str, scope: Scope, level: Level) -> tuple[TableResult, bool]:
         """The result of one comparison, and whether another one may have a better one."""
         verdict: Verdict = "lagging"
+        hint = ""
         try:
             return self._compared(name, scope, level), False
         except Incomparable as found:
@@ -168,7 +170,8 @@ class Verifier:
                 why, again = "the disk for temporary files is full", False
             else:
                 verdict, why, again = "unverifiable", f"its mirror cannot be read: {error}", True
-        return TableResult(name, verdict, why, level=level), again
+                hint = remedy("mirror_unreadable", name)
+        return TableResult(name, verdict, why, hint, level=level), again
 
     def _compared(self, name: str, scope: Scope, level: Level) -> TableResult:
         state = self.committed.state(fresh=True)

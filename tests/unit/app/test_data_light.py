@@ -8,6 +8,7 @@ import pytest
 from app.parts import data_light, home
 from engine import verifications
 from engine.directory import Directory
+from engine.history import table_queries
 from engine.verifications import Summary, save, save_mirror_logs
 from tests.support.verified import VERIFIED
 from tests.unit.app.support import NOW
@@ -15,14 +16,14 @@ from tests.unit.app.support import NOW
 
 def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Thousands of them would cost a tenth of a second each time. A new table, a verification and its age show at once."""
-    where, names, read = Directory(tmp_path), ["d.t"], []
+    where, names, read, stopped = Directory(tmp_path), ["d.t"], [], list[str]()
 
     def read_summaries(directory: Directory) -> dict[str, Summary]:
         read.append(directory)
         return verifications.read_summaries(directory)
 
     monkeypatch.setattr(data_light, "read_summaries", read_summaries)
-    monkeypatch.setattr(home, "ask", lambda *_: list(names))
+    monkeypatch.setattr(home, "ask", lambda query, *_: list(stopped if query is table_queries.stopped else names))
 
     def headline(now: datetime) -> str:
         return data_light.layer_of(where, now, current=True).headline
@@ -39,12 +40,15 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
     assert data_light.table_layer(where, "d.t", NOW, current=True).headline == "Verified"
     assert data_light.table_layer(where, "d.gone", NOW, current=True).headline == "Not verified yet"
     assert len(read) == 7, "the last one for the table that is gone"
+    stopped.append("d.t")
+    light = data_light.table_layer(where, "d.t", NOW, current=True)
+    assert (light.headline, light.colour, light.details) == ("Not verified", "gray", ("stopped",))
 
 
 def test_a_mirror_that_another_program_changed_shows_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Until it is verified at that version, also while no runner is alive."""
     where = Directory(tmp_path)
-    monkeypatch.setattr(home, "ask", lambda *_: ["d.t"])
+    monkeypatch.setattr(home, "ask", lambda query, *_: ["d.t"] if query is table_queries.captured else [])
     known: Summary = {**VERIFIED, "level": "rows", "version": 3}
 
     def headline() -> str:
@@ -63,6 +67,6 @@ def test_a_table_that_differs_stays_when_the_journals_have_forgotten_it(
 ) -> None:
     """They are kept for 90 days, and name a table's state only when it changes."""
     where = Directory(tmp_path)
-    monkeypatch.setattr(home, "ask", lambda _query, _pipeline, also: [*also])
+    monkeypatch.setattr(home, "ask", lambda _query, _pipeline, also=(): [*also])
     save(where, {"d.t": {**VERIFIED, "verdict": "diverged", "differences": 2}}, [])
     assert [one.table for one in data_light.tables_of(where, NOW)] == ["d.t"]

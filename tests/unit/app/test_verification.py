@@ -19,9 +19,10 @@ from app.view.verification import (
     tables_of,
 )
 from engine import clock
-from engine.verifications import LastAudit, PartState, Summary
+from engine.verifications import LastAudit, PartState, Summary, Unreadable
 from engine.verify_settings import Verify
 
+AT = "2026-11-25T10:00:00Z"
 NOW = clock.parse_utc("2026-11-25T12:00:00Z")
 SUMMARY: Summary = {
     "verdict": "verified",
@@ -154,6 +155,47 @@ def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
     """Beside an outage, a stopped table or a lost runner, a verdict is one of the past."""
     shown = layer(tables(a=SUMMARY), NOW, current=False)
     assert (shown.headline, shown.colour) == ("Verified", "gray")
+
+
+def test_a_stopped_table_is_not_verified() -> None:
+    """Its mirror stays as it was; the page counts it as not verified, whatever a verification said before or since."""
+    known = {"a": SUMMARY, "b": SUMMARY, "c": summary(verdict="unverifiable", why="it has stopped: a date")}
+    found = tables_of(list(known), known, Verify(), NOW, stopped=("b", "c"))
+    light = layer(found, NOW)
+    assert (light.headline, light.colour, light.details) == ("1 of 3 verified", "gray", ("2 tables: stopped",))
+    assert {row["Table"]: (row["State"], row["Why"]) for row in table_rows(found)} == {
+        "a": ("Verified", ""),
+        "b": ("Not verified", "Stopped"),
+        "c": ("Not verified", "Stopped"),
+    }
+
+
+def test_a_mirror_that_cannot_be_read_is_red_beside_verified_ones() -> None:
+    """It comes first, with its remedy; a table without a key is only counted."""
+    broken: Unreadable = {"at": AT, "why": "a file is gone", "hint": "Resnapshot it", "chunks": ()}
+    known = {
+        "fine": SUMMARY,
+        "keyless": summary(verdict="unverifiable", why="it has no key"),
+        "lost": summary(verdict="unverifiable", why="a file is gone", unreadable=broken),
+    }
+    found = tables_of(list(known), known, Verify(), NOW)
+    light = layer(found, NOW)
+    assert (light.headline, light.colour) == ("1 mirror cannot be read", "red")
+    assert light.details == ("lost", "1 table cannot be verified")
+    first = table_rows(found)[0]
+    assert (first["Table"], first["State"], first["Why"]) == ("lost", "Mirror cannot be read", "A file is gone")
+    assert none_differ(found[0]).startswith("The mirror of this table cannot be read")
+    also = layer(tables_of([*known, "bad"], {**known, "bad": summary(differences=2)}, Verify(), NOW), NOW)
+    assert (also.headline, also.details[1]) == ("2 rows differ", "1 mirror cannot be read")
+
+
+def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
+    """Its remedy stays as long as the mirror cannot be read."""
+    failed = {**answered("a.b", "unverifiable", 0), "why": "a file is gone", "at": AT, "hint": "Resnapshot it."}
+    red = [("red", "Cannot be verified at 10:00: a.b: a file is gone. Resnapshot it.")]
+    older = tables(**{"a.b": summary(last="2026-11-25T09:00:00Z")})
+    assert outcome([failed], "10:00", older) == red
+    assert outcome([failed], "10:00", tables(**{"a.b": SUMMARY})) == []
 
 
 def test_no_difference_is_no_verdict_before_a_comparison() -> None:

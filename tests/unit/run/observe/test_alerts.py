@@ -200,6 +200,25 @@ def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     ]
 
 
+def test_a_mirror_that_cannot_be_read_raises_one_alert() -> None:
+    """Until a verification has read it, or the table is resnapshotted."""
+    broken = {
+        "at": "2026-01-31T00:00:00Z",
+        "why": "its mirror cannot be read: no file",
+        "hint": "Resnapshot it",
+        "chunks": [],
+    }
+    lost, found = (
+        line("table.verified", n, table="d.t", differences=0, summary=summary)
+        for n, summary in enumerate(({"unreadable": broken}, {}))
+    )
+    for end in (found, table(1, "copying"), table(1, "removed")):
+        alerts = Alerts(Settings())
+        ((_, alert),) = alerts.hear(lost)
+        assert (alert.message, alert.hint) == ("d.t: its mirror cannot be read: no file", "Resnapshot it")
+        assert notices(alerts, lost, end) == [("cleared", "mirror_unreadable", "d.t", 0)]
+
+
 def test_a_change_log_that_differs_raises_an_alert_until_it_does_not() -> None:
     """Only an audit of the same part clears it, or that the table is resnapshotted or removed."""
 

@@ -7,7 +7,7 @@ import pytest
 
 from engine.directory import Directory
 from engine.errors import SpecError
-from engine.run.verify.recorded import Recorder, merged
+from engine.run.verify.recorded import Recorder, forgotten, merged
 from engine.run.verify.scope import share
 from engine.run.verify.verdicts import Difference, PartResult, TableResult, worst
 from engine.verifications import Details, ForeignChanges, has_proved, read_details, read_summaries, state_of
@@ -197,3 +197,36 @@ def test_an_older_result_does_not_replace_a_later_one(tmp_path: Path) -> None:
     slow.record(replace(WHOLE, at="2026-01-01T00:00:19Z"), 0)
     slow.flush()
     assert read_summaries(directory)["d.t"]["verdict"] == "verified"
+
+
+def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read() -> None:
+    """Another part proves nothing about it. Its part, the whole table, or all parts one by one do; so does a new snapshot."""
+    summary, details = merged(None, NONE, WHOLE, 0)
+    lost = TableResult("d.t", "unverifiable", "a file is gone", "Resnapshot it.", at="2026-01-01T00:10:00Z")
+    gone = ("unverifiable", "a file is gone")
+    broken, kept = merged(summary, details, lost, 0, chunks=(1,))
+    assert (state_of(broken, 0, DAY, NOW_S), kept) == (gone, details)
+    good = replace(WHOLE, whole=False, at="2026-01-01T00:20:00Z")
+    other, kept = merged(broken, details, replace(good, parts=PARTS[:1]), 0)
+    assert (other["verdict"], state_of(other, 0, DAY, NOW_S)) == (*gone[:1], gone)
+    verified = ("verified", "")
+    assert state_of(merged(other, kept, replace(good, parts=PARTS[1:]), 0)[0], 0, DAY, NOW_S) == verified
+    assert state_of(merged(other, kept, replace(good, whole=True), 0)[0], 0, DAY, NOW_S) == verified
+    whole, _ = merged(summary, details, lost, 0)
+    first, kept = merged(whole, details, replace(good, parts=PARTS[:1]), 0)
+    assert state_of(first, 0, DAY, NOW_S) == gone
+    assert state_of(merged(first, kept, replace(good, parts=PARTS[1:]), 0)[0], 0, DAY, NOW_S) == verified
+    assert state_of(forgotten(broken, 1), 1, DAY, NOW_S)[0] == "stale"
+    again, _ = merged(broken, details, lost, 1)
+    assert (again["generation"], again["at"], state_of(again, 1, DAY, NOW_S)) == (1, "", gone)
+
+
+def test_a_stopped_table_is_stale() -> None:
+    """Whatever was verified before, and although a verification says that it cannot be compared. Rows that differ still do."""
+    summary, details = merged(None, NONE, WHOLE, 0)
+    stopped = ("stale", "it is stopped")
+    assert state_of(summary, 0, DAY, NOW_S, stopped=True) == stopped
+    refused, _ = merged(summary, details, TableResult("d.t", "unverifiable", "it has stopped: a date"), 0)
+    assert state_of(refused, 0, DAY, NOW_S, stopped=True) == stopped
+    differs, _ = merged(None, NONE, diverged(WHOLE, FOUND), 0)
+    assert state_of(differs, 0, DAY, NOW_S, stopped=True)[0] == "diverged"
