@@ -16,6 +16,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
     ├── MismatchError                 7   ledger and destination do not belong together
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot continue; the others do
+    │   ├── TablesStoppedError        1   a run ended as asked, and tables had stopped
     │   ├── TableGoneError            1   the table no longer exists; it may come back
     │   ├── IncompatibleColumnsError 1  a change log cannot get the table's new columns; a new one can
     │   ├── DecodeError               1   a value or a packet is not what its type promises
@@ -167,6 +168,10 @@ class LedgerError(TidemarkError):
 
 class TableStoppedError(TidemarkError):
     """One table cannot continue. Its published data stays, and the other tables continue."""
+
+
+class TablesStoppedError(TableStoppedError):
+    """Tables are stopped at the end of a run, which otherwise ended as asked."""
 
 
 class TableGoneError(TableStoppedError):

@@ -70,7 +70,10 @@ class RunState(Event, name="run.state"):
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event, name="run.ended"):
-    """The runner ends. `outcome`: done, stopped or failed."""
+    """The runner ends. `outcome`: done, stopped or failed.
+
+    A run that an operator stopped while tables were stopped has an exit code and an error too.
+    """
 
     outcome: str
     exit_code: int | None = None
@@ -283,6 +286,8 @@ class EpochCommitted(Event, name="epoch.committed"):
     """Changes by table."""
     table_kinds: Mapping[str, Sequence[int]]
     """Changes of +I, -U, +U and -D by table."""
+    redumped: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """How many of these come from redumps and not from the source's binlog, by table that has some."""
     transactions: int
     bytes: int
     chunks: int
@@ -300,6 +305,15 @@ class EpochCommitted(Event, name="epoch.committed"):
     """The largest transaction: gtid, position, bytes, events."""
     next_seq: int = 0
     """The `_tm_seq` of the next change: those of the epoch are less. 0 if unknown."""
+
+    @property
+    def source_kinds(self) -> dict[str, list[int]]:
+        """Changes in the source's binlog, by table: those of redumps are no changes of the source."""
+        none = (0, 0, 0, 0)
+        return {
+            name: [n - again for n, again in zip(kinds, self.redumped.get(name, none), strict=True)]
+            for name, kinds in self.table_kinds.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -363,6 +377,10 @@ class SourceAway(Event, name="source.away"):
     message: str
     gives_up_at: str | None = None
     """Null if the run waits forever."""
+    refused: bool = False
+    """Whether it answered, but refused the login."""
+    hint: str = ""
+    """What to do about a refused login."""
 
 
 @dataclass(frozen=True, kw_only=True)

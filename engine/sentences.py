@@ -150,6 +150,13 @@ ALERTS: Mapping[str, AlertText] = {
         "the source answers again",
         "Check the source and the network. Nothing is lost as long as the source keeps its binlog.",
     ),
+    "login_refused": AlertText(
+        "Login refused",
+        "the source has refused the login for the duration of the rules, at most 30 s",
+        "a login succeeds",
+        "Check the password and the account on the source. The run ends when logins have been refused for five minutes; nothing is "
+        "lost as long as the source keeps its binlog.",
+    ),
     "disk_full": AlertText(
         "Disk full",
         "a disk is full, at once",
@@ -325,6 +332,11 @@ def _less(saved_bytes: int) -> str:
     return f"{size(abs(saved_bytes))} {'less' if saved_bytes >= 0 else 'more'}"
 
 
+def redumped(event: Event) -> int:
+    """The entries of an epoch that come from redumps."""
+    return sum(sum(kinds) for kinds in (event.get("redumped") or {}).values())
+
+
 def _verdict(summary: Mapping[str, Any]) -> str:
     """The verdict, and why a table could not be verified."""
     why = f": {summary['why']}" if summary.get("why") and summary.get("verdict") != "verified" else ""
@@ -336,10 +348,15 @@ def _committed(event: Event) -> int:
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
 
 
+def outage(*, refused: bool) -> str:
+    """What keeps the run from its source: `The source is unreachable`."""
+    return "The source refuses the login" if refused else "The source is unreachable"
+
+
 def _away(event: Event) -> str:
     until = f", gives up at {str(event['gives_up_at'])[:16]}Z" if event.get("gives_up_at") else ""
     since = f" since {str(event['since'])[11:19]}Z" if event.get("since") else ""
-    return f"The source is unreachable{since}{retry(event)}{until}: {event.get('message') or ''}"
+    return f"{outage(refused=bool(event.get('refused')))}{since}{retry(event)}{until}: {event.get('message') or ''}"
 
 
 _SENTENCES: dict[str, Callable[[Event], str]] = {
@@ -358,7 +375,9 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "chunk.unparked": lambda e: f"Chunk {e.get('chunk')} is no longer parked{_reason(e)}",
     "redump.chunk": lambda e: f"Redumped {count(e.get('rows'))} rows",
     "epoch.committed": lambda e: (
-        f"Epoch {e.get('epoch')}: {plural(e.get('changes') or 0, 'change')} to {e.get('to_position')}"
+        f"Epoch {e.get('epoch')}: {plural((e.get('changes') or 0) - redumped(e), 'change')}"
+        + (f" and {plural(redumped(e), 'redumped change')}" if redumped(e) else "")
+        + f" to {e.get('to_position')}"
     ),
     "sink.applied": lambda e: (
         f"{str(e.get('sink') or 'Sink').capitalize()} {e.get('kind')} through epoch {e.get('through_epoch')}: "

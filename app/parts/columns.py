@@ -1,7 +1,7 @@
 """Columns of data frames: numbers are right-aligned, times are in the chosen time zone."""
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import streamlit as st
 from streamlit.elements.lib.column_types import ColumnConfig
@@ -14,6 +14,8 @@ _LETTERS = 42
 """The letters that always fit into one line of such a column."""
 _LINE = 20
 """The height of a line, in pixels."""
+_LETTER, _MARGINS, _STEP = 8, 22, 10
+"""The widest that a letter of a figure is on average, both margins of a cell, and the step of its width, in pixels."""
 _WRAPS = 66
 """Streamlit wraps text only in rows that are higher than 64 pixels."""
 
@@ -26,6 +28,21 @@ def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  
 def figures(*names: str) -> dict[str, ColumnConfig]:
     """Such columns without a tooltip."""
     return {name: figure() for name in names}
+
+
+def fitted(rows: Sequence[Mapping[str, object]], *names: str) -> dict[str, ColumnConfig]:
+    """Such columns, each as wide as its longest text.
+
+    A table that refreshes keeps the widths of its first rows: a text that grows is then cut at its left, and 1 h 42 min is read as
+    42 min.
+    """
+    return {name: figure(width=fitting([name, *(str(row.get(name, "")) for row in rows)])) for name in names}
+
+
+def fitting(texts: Iterable[str]) -> int:
+    """The width in pixels, in steps, in which each text fits."""
+    longest = max(map(len, texts), default=0)
+    return -(-(_LETTER * longest + _MARGINS) // _STEP) * _STEP
 
 
 def time(label: str, width: int | None = None) -> dict[str, ColumnConfig]:

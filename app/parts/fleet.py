@@ -61,7 +61,7 @@ def fleet(text: str, states: tuple[str, ...], *, grouped: bool) -> None:
     """The pipelines that match, those that need attention first, below the problems of all."""
     now = clock.utc_now()
     found = sorted(_cards(now), key=lambda pair: order(pair[1]))
-    failing = sum(one.runner.problem for _, one in found)
+    failing = sum(one.problem for _, one in found)
     shown = [(where, one) for where, one in found if matches(one, text, states)]
     notes = [f"{len(shown)} of {words.plural(len(found), 'pipeline')} shown"] if len(shown) < len(found) else []
     notes += [f"{words.plural(failing, 'pipeline')} with problems"] if failing else []
@@ -187,8 +187,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
             ),
             "Problem": st.column_config.TextColumn(width=260),
             "Who acts": st.column_config.TextColumn(width=95),
-            **columns.figures("Copied", "Changes", "Lag", "Retention left", "Heartbeat"),
-            "Reading": columns.figure(width=110),
+            **columns.fitted(rows, "Copied", "Reading", "Changes", "Lag", "Retention left", "Heartbeat"),
         },
         placeholder=words.NOTHING,
         alt="Pipelines, those that need attention first",

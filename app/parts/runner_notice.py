@@ -6,6 +6,7 @@ from app.parts import controls, home, messages, places
 from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import Runner, away_line, startup_line, troubles
+from app.view.hints import for_console
 from engine import clock
 from engine.directory import Directory, read_standbys
 
@@ -14,12 +15,14 @@ def away(where: Directory, runner: Runner) -> None:
     """A panel for an outage of the source, with a button for a try at once."""
     if runner.away is None:
         return
+    check = for_console(runner.away.hint) if runner.away.refused else "Check the source and the network."
+    show, icon = (st.error, ":material/lock:") if runner.away.refused else (st.warning, ":material/cloud_off:")
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.warning(
+        show(
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
             "Committed state is safe. When the source answers, the run continues and reads what was committed meanwhile, "
-            "as long as the source keeps its binlog (*Source safe*). Check the source and the network.",
-            icon=":material/cloud_off:",
+            f"as long as the source keeps its binlog (*Source safe*). {words.escape(check)}",
+            icon=icon,
         )
         if runner.away.attempt:
             controls.try_now(where)
@@ -36,7 +39,7 @@ def alerts_said(where: Directory, runner: Runner) -> set[str]:
     """The kinds of alerts whose news one of the panels has: it is said once."""
     found = {"run_failed", "runner_lost"} if runner.problem else set()
     if runner.away is not None:
-        found.add("source_away")
+        found |= {"source_away", "login_refused"}
     if runner.disk_full:
         found.add("disk_full")
     if runner.alive and (home.record_of(where) or {}).get("helpers"):

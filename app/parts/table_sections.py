@@ -90,7 +90,10 @@ def flow_and_changes(where: Directory, table: str) -> None:
             pd.DataFrame(rows_of_changes),
             hide_index=True,
             key="table-changes",
-            column_config={"Entries": columns.figure(_ENTRIES), **columns.figures("Inserts", "Updates", "Deletes")},
+            column_config={
+                "Entries": columns.figure(_ENTRIES),
+                **columns.figures("Inserts", "Updates", "Deletes", "Redumped"),
+            },
             placeholder=words.NOTHING,
             alt="Changes by kind",
         )

@@ -22,7 +22,7 @@ Standing = Mapping[str, Any]
 """A standing alert: the fields of `events.AlertRaised`."""
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
-_DURATIONS = ("lag", "runway", "source_away", "disk_filling")
+_DURATIONS = ("lag", "runway", "source_away", "login_refused", "disk_filling")
 
 
 @dataclass(frozen=True)

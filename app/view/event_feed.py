@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from app.view import words
-from app.view.health import EXIT_CODES
+from app.view.health import EXIT_CODES, error_of
 from app.view.hints import for_console
 from app.view.status_style import who_acts
 from engine.history.event_queries import Event
@@ -278,17 +278,24 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if (event == "mirror.written" and body.get("commits")) or (event == "mirror.behind" and body.get("since")):
         return f"{describe(event, body)}.", "red"
     if event == "run.ended":
-        code = body.get("exit_code")
-        bad = bool(code)
-        return describe(event, body) + (f", {EXIT_CODES.get(code or 0)}" if bad else ""), "red" if bad else "gray"
+        return _run_ended(event, body)
     return describe(event, body), _tone(event, body)
+
+
+def _run_ended(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+    """How a run ended, and the error if there was one. A run that was stopped did not fail, whatever tables had stopped."""
+    code, error = body.get("exit_code") or 0, error_of(body.get("error"))
+    why = f": {error['message']}" if error else f", {EXIT_CODES.get(code)}" if code else ""
+    return describe(event, body) + why, "red" if code and body.get("outcome") != "stopped" else "gray"
 
 
 def _tone(event: str, body: Mapping[str, Any]) -> str:
     stopped = event == "table.state" and body.get("state") == "stopped"
     if stopped or (event == "table.verified" and body.get("differences")):
         return "red"
-    return "orange" if event == "source.away" else "gray"
+    if event == "source.away":
+        return "red" if body.get("refused") else "orange"
+    return "gray"
 
 
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:

@@ -48,6 +48,15 @@ class Away:
     """The message of the last attempt."""
     gives_up: datetime | None
     """When the runner gives up; None if there is no limit."""
+    refused: bool = False
+    """Whether the source answers, but refuses the login."""
+    hint: str = ""
+    """What to do about a refused login."""
+
+    @property
+    def colour(self) -> str:
+        """Orange while the runner retries; red if that cannot help, because the login is refused."""
+        return "red" if self.refused else "orange"
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,12 @@ class Runner:
 
     @property
     def shown(self) -> str:
-        """The key of `status_style.PIPELINE` that is shown: "away" during an outage of the source, "full" if a disk is."""
+        """The key of `status_style.PIPELINE` that is shown.
+
+        "away" during an outage of the source, "refused" if it refuses the login, "full" if a disk is.
+        """
         if self.away is not None:
-            return "away"
+            return "refused" if self.away.refused else "away"
         return "full" if self.disk_full else self.state
 
     @property
@@ -146,7 +158,8 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
     if launched_at is not None and not alive and (heartbeat is None or heartbeat < launched_at):
         state, error, exit_code = "starting", None, None
     elif state == "ended":
-        state = "failed" if error or exit_code else "ended"
+        as_asked = ended and run is not None and run.outcome == "stopped" and not record.get("error")
+        state = "ended" if as_asked or not (error or exit_code) else "failed"
     elif not alive and state != "new":
         state = "lost"
     return Runner(
@@ -197,13 +210,15 @@ def away_of(value: object) -> Away | None:
     if since is None or next_try is None:
         return None
     attempt, error = int(value.get("attempt") or 0), str(value.get("error") or "")
-    return Away(since, attempt, next_try, error, _time(value.get("gives_up_at")))
+    gives_up, hint = _time(value.get("gives_up_at")), str(value.get("hint") or "")
+    return Away(since, attempt, next_try, error, gives_up, value.get("refused") is True, hint)
 
 
 def away_line(away: Away, now: datetime) -> str:
     """The length of the outage, the attempts so far, the next attempt, and when the runner gives up."""
     seconds = (now - away.since).total_seconds()
-    return " · ".join((f"Source unreachable for {words.duration(round(max(seconds, 0)))}", *tries(away, now)))
+    what = "Login refused" if away.refused else "Source unreachable"
+    return " · ".join((f"{what} for {words.duration(round(max(seconds, 0)))}", *tries(away, now)))
 
 
 def tries(away: Away, now: datetime) -> tuple[str, str, str]:
@@ -282,12 +297,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
         details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
         details.append(phase_words(runner))
     elif runner.state == "failed":
-        code = (
-            ""
-            if runner.exit_code is None
-            else f"exit code {runner.exit_code}: {EXIT_CODES.get(runner.exit_code, 'unknown')}"
-        )
-        details.append(code or "it ended with an error")
+        details.append(exit_words(runner.exit_code, runner.error))
     elif runner.state in ("lost", "ended"):
         details.append(f"last heartbeat {words.time_of_day(runner.last_seen)}")
     elif runner.state == "new":
@@ -297,6 +307,15 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
     where = f" It runs on {runner.host}, pid {runner.pid}." if runner.host and runner.pid and runner.alive else ""
     tip = f"{runner.style.meaning}.{where}"
     return Layer("Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), tip)
+
+
+def exit_words(code: int | None, error: Mapping[str, str] | None) -> str:
+    """The exit code and what it means. Code 1 has many causes: only one without an error is called unexpected."""
+    if code is None:
+        return "it ended with an error"
+    if code == 1 and error:
+        return "exit code 1: the error is below"
+    return f"exit code {code}: {EXIT_CODES.get(code, 'unknown')}"
 
 
 def phase_words(runner: Runner) -> str:
@@ -350,7 +369,7 @@ def waits_to_merge(lag: Lag | None) -> bool:
 def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None) -> tuple[str, str, str]:
     """Headline, colour and detail of a measured lag."""
     if stale is not None:
-        colour = "orange" if runner.away is not None else "gray"
+        colour = runner.away.colour if runner.away is not None else "gray"
         return "Not current", colour, f"since {words.time_of_day(stale)}"
     if runner.state == "paused":
         return "Paused, lag grows", "violet", "resume to catch up"
@@ -387,7 +406,7 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
         return Layer(title, "About to be purged", "red", (left, do), tip)
     if stale is not None:
-        colour = "orange" if runner.away is not None else "gray"
+        colour = runner.away.colour if runner.away is not None else "gray"
         return Layer(title, "Not current", colour, (left, f"since {words.time_of_day(stale)}"), tip)
     if left_s < RETENTION_AMBER_S:
         return Layer(title, "Little retention left", "orange", (left,), tip)

@@ -68,7 +68,7 @@ def outcome(run: Run, *, running: bool) -> str:
     """How the run ended, in a word or two."""
     if run.ended is None:
         return (run.state or "running") if running else "lost"
-    return "failed" if run.exit_code else run.outcome or "ended"
+    return "failed" if run.exit_code and run.outcome != "stopped" else run.outcome or "ended"
 
 
 def reason(run: Run, *, running: bool) -> str:

@@ -20,6 +20,7 @@ _FIRST = (
     "lost",
     "full",
     "table_stopped",
+    "refused",
     "away",
     "stopping",
     "starting",
@@ -68,9 +69,16 @@ class Card:
         return PIPELINE[self.shown]
 
     @property
+    def problem(self) -> bool:
+        """Whether something is wrong; a pause is not."""
+        return bool(self.trouble) and self.trouble_colour != "violet"
+
+    @property
     def trouble_colour(self) -> str:
         """Red if an operator must act."""
-        return {"away": "orange", "paused": "violet"}.get(self.runner.shown, "red")
+        if self.runner.away is not None:
+            return self.runner.away.colour
+        return "violet" if self.trouble == _paused(self.runner) else "red"
 
     @property
     def who(self) -> str:
@@ -101,7 +109,7 @@ def outages(cards: Iterable[Card]) -> list[str]:
     """One sentence per source that several pipelines cannot reach."""
     away: dict[str, list[str]] = {}
     for one in cards:
-        if one.runner.away is not None and one.source:
+        if one.runner.away is not None and not one.runner.away.refused and one.source:
             away.setdefault(one.source, []).append(one.name)
     return [
         f"{source} is unreachable: affects {len(names)} pipelines: {', '.join(sorted(names))}"
@@ -187,6 +195,12 @@ def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers:
     if runner.disk_full:
         return f"The pipeline waits: {runner.disk_full}. Free space on the disk; it then continues by itself."
     if stopped := stopped_tables(tables):
-        return f"Stopped, while the others continue: {', '.join(stopped)}"
+        others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
+        return f"{others}: {', '.join(stopped)}"
     red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
-    return red[0] if red else f"Paused: {runner.reason}" if runner.reason else ""
+    return red[0] if red else _paused(runner)
+
+
+def _paused(runner: Runner) -> str:
+    """Who paused a live runner, and why; empty if it is not paused."""
+    return f"Paused: {runner.reason}" if runner.reason else ""

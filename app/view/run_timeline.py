@@ -163,7 +163,7 @@ def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives:
     begin, moment = begun
     name = f"paused: {moment.text}" if row == "Pauses" and moment.text else "paused"
     if row == "Outages":
-        name = f"source unreachable: {moment.text or ''}".rstrip(": ")
+        name = f"source away: {moment.text or ''}".rstrip(": ")
     end = min(at, max(lives.get(moment.run, at), moment.ts))
     return [Span(row, begin, end, name, moment)] if begin < end else []
 

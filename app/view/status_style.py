@@ -41,6 +41,13 @@ PIPELINE = {
         ":material/cloud_off:",
         "the source does not answer; the runner keeps trying",
     ),
+    "refused": Style(
+        "login refused",
+        "L",
+        "red",
+        ":material/lock:",
+        "the source answers but refuses the login; the runner tries again",
+    ),
     "full": Style(
         "disk full", "D", "red", ":material/disc_full:", "the runner waits for room on a disk, then continues by itself"
     ),

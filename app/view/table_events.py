@@ -8,15 +8,42 @@ from typing import Any
 from app.view import event_feed, words
 from engine.history.event_queries import Event
 
-ERRORS = ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "table.nulled", "mirror.written", "mirror.behind")
+ERRORS = (
+    "error",
+    "chunk.failed",
+    "chunk.parked",
+    "chunk.unparked",
+    "table.nulled",
+    "mirror.written",
+    "mirror.behind",
+    "table.state",
+)
 SCHEMA = ("source.event", "table.state", "table.planned")
 _OUTCOMES = {"evolved": "Evolved in place", "resnapshotted": "Resnapshotted", "stopped": "Stopped"}
 
 
 def error_rows(events: Sequence[Event], table: str) -> list[dict[str, object]]:
-    """The errors of the table, newest first."""
-    lines = event_feed.feed_lines([event for event in events if event.table == table or _mentions(event, table)])
+    """The errors of the table, newest first; that it stopped is one."""
+    own = [event for event in events if event.table == table or _mentions(event, table)]
+    known = [event for event in own if event.event != "table.state"] + _changed(
+        [e for e in own if e.event == "table.state"]
+    )
+    errors = {(e.run, e.seq) for e in known if e.event != "table.state" or _body(e).get("state") == "stopped"}
+    lines = [line for line in event_feed.feed_lines(known) if (line.run, line.seq) in errors]
     return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in lines]
+
+
+def _changed(states: Sequence[Event]) -> list[Event]:
+    """The states without those that a later run repeats."""
+    found: list[Event] = []
+    last: tuple[Any, Any] | None = None
+    for event in sorted(states, key=lambda event: (event.ts, event.seq)):
+        body = _body(event)
+        now = body.get("state"), body.get("reason")
+        if now != last:
+            found.append(event)
+        last = now
+    return found
 
 
 def _mentions(event: Event, table: str) -> bool:

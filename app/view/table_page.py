@@ -13,6 +13,7 @@ from app.view.health import MERGE_WAITS_S, Layer, Runner, keeping_up_layer, lag_
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, StateCount, TableState
 from engine.history.table_queries import Progress
+from engine.sentences import outage
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
@@ -85,7 +86,7 @@ def state_layer(facts: Facts, now: datetime) -> Layer:
             colour = "gray"
             details.insert(0, f"when last seen, {words.date_time(until)}" if until else "when last seen")
         elif facts.runner.away is not None:
-            colour = "orange"
+            colour = facts.runner.away.colour
             details.insert(0, "waits for the source")
         elif facts.runner.disk_full:
             colour = "red"
@@ -122,7 +123,8 @@ def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
     runner = facts.runner
     last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
     if runner.away is not None:
-        return "Not current", "orange", ("the source is unreachable", last)
+        what = outage(refused=runner.away.refused).replace("The", "the", 1)
+        return "Not current", runner.away.colour, (what, last)
     if runner.disk_full:
         return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")
     if runner.state == "paused":
@@ -283,7 +285,8 @@ def flow_rows(facts: Facts, now: datetime) -> list[tuple[str, str]]:
 
 def change_row(label: str, found: Changes) -> dict[str, object]:
     """The changes in a time, by kind."""
-    cells = {"Inserts": found.inserts, "Updates": found.updates, "Deletes": found.deletes, "Entries": found.changes}
+    cells = {"Inserts": found.inserts, "Updates": found.updates, "Deletes": found.deletes}
+    cells |= {"Redumped": found.redumped, "Entries": found.changes}
     return {"Time": label, **{name: words.NOTHING if n is None else f"{n:,}" for name, n in cells.items()}}
 
 

@@ -8,7 +8,7 @@ the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0
 
 import pyarrow as pa
 
-VERSION = 9
+VERSION = 10
 """Increase it whenever a table below changes."""
 
 _KEY = [("pipeline", pa.string()), ("run", pa.string()), ("seq", pa.int64()), ("ts", pa.timestamp("us"))]
@@ -106,13 +106,14 @@ TABLES: dict[str, pa.Schema] = {
             ("reader", pa.string()),
         ]
     ),
-    # From epoch.committed. The kinds are NULL in journals of earlier versions.
+    # From epoch.committed. The kinds, without those of redumps, are NULL in journals of earlier versions. `changes`: all entries.
     "changed": pa.schema(
         [
             *_KEY,
             ("tbl", pa.string()),
             ("epoch", pa.int64()),
             ("changes", pa.int64()),
+            ("redumped", pa.int64()),
             *((name, pa.int64()) for name in CHANGE_KINDS),
         ]
     ),

@@ -120,13 +120,16 @@ def _finished(body: Row) -> Iterator[Placed]:
 
 
 def _epoch(body: Row) -> Iterator[Placed]:
-    timings = _dict(body.get("timings"))
+    timings, again = _dict(body.get("timings")), _dict(body.get("redumped"))
+    redumped = {table: [_int(n) or 0 for n in _list(kinds)] for table, kinds in again.items()}
+    every = _int(body.get("changes"))
     yield (
         "epoch",
         {
             "epoch": _int(body.get("epoch")),
             **{name: _text(body.get(name)) for name in ("from_position", "to_position", "reader")},
-            **{name: _int(body.get(name)) for name in ("changes", "transactions", "bytes")},
+            **{name: _int(body.get(name)) for name in ("transactions", "bytes")},
+            "changes": None if every is None else every - sum(map(sum, redumped.values())),
             "to_at": place_of(body.get("to_position")),
             "read_s": _float(timings.get("read")),
             "commit_s": _float(timings.get("commit")),
@@ -135,8 +138,10 @@ def _epoch(body: Row) -> Iterator[Placed]:
     by_kind = _dict(body.get("table_kinds"))
     for table, changes in _dict(body.get("tables")).items():
         kinds = [*_list(by_kind.get(table)), None, None, None, None][:4]
-        row = {"tbl": table, "epoch": _int(body.get("epoch")), "changes": _int(changes)}
-        yield "changed", row | {name: _int(kind) for name, kind in zip(CHANGE_KINDS, kinds, strict=True)}
+        own = [*redumped.get(table, ()), 0, 0, 0, 0][:4]
+        row = {"tbl": table, "epoch": _int(body.get("epoch")), "changes": _int(changes), "redumped": sum(own)}
+        counts = [None if (n := _int(kind)) is None else n - less for kind, less in zip(kinds, own, strict=True)]
+        yield "changed", row | dict(zip(CHANGE_KINDS, counts, strict=True))
 
 
 def _applied(body: Row) -> Iterator[Placed]:

@@ -12,7 +12,7 @@ class Flow:
     """How far the table's changes have come. A time is that of the journal line."""
 
     committed: datetime | None
-    """When the last epoch with changes of the table was committed."""
+    """When the last epoch with changes of the source was committed; redumped rows are none."""
     published: datetime | None
     """The last commit of rows or changes in the destination."""
     merged: datetime | None
@@ -31,10 +31,12 @@ class Changes:
     """The changes that were committed in a time. The kinds are None if the journal does not have them for all changes."""
 
     changes: int
-    """Entries of the change log: an update has two."""
+    """Entries of the change log: an update has two, and redumped rows have their own."""
     inserts: int | None
     updates: int | None
     deletes: int | None
+    redumped: int = 0
+    """Entries of redumped rows, which none of the kinds counts."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class TableState:
 # A runner that is killed between a commit in the destination and its line in the journal leaves a change that seems unpublished.
 # The next run publishes everything of earlier runs before anything else, so only changes of the newest run count.
 _FLOW = """
-WITH c AS (SELECT ts, run, epoch FROM changed WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),
+WITH c AS (
+    SELECT ts, run, epoch, redumped < changes AS own FROM changed WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),
 newest AS (SELECT arg_max(run, ts) AS run FROM begun WHERE pipeline = $pipeline),
 a AS (
     SELECT max(ts) FILTER (kind = 'append') AS published, max(ts) FILTER (kind <> 'append') AS merged,
@@ -70,7 +73,7 @@ a AS (
                     arg_max(through_epoch, (ts, seq)) FILTER (kind <> 'append')) AS published_through,
            arg_max(through_epoch, (ts, seq)) FILTER (kind <> 'append') AS merged_through
     FROM applied WHERE pipeline = $pipeline AND tbl = $table)
-SELECT (SELECT max(ts) FROM c), published, merged,
+SELECT (SELECT max(ts) FROM c WHERE own), published, merged,
        (SELECT min(ts) FROM c WHERE epoch > coalesce(published_through, -1) AND run = (SELECT run FROM newest)),
        (SELECT min(ts) FROM c WHERE epoch > coalesce(merged_through, -1) AND ts > $copied)
 FROM a
@@ -81,7 +84,8 @@ WITH c AS (SELECT * FROM changed WHERE pipeline = $pipeline AND tbl = $table AND
 SELECT coalesce(sum(changes), 0)::BIGINT,
        CASE WHEN count(*) = count(inserts) THEN coalesce(sum(inserts), 0)::BIGINT END,
        CASE WHEN count(*) = count(updates_after) THEN coalesce(sum(updates_after), 0)::BIGINT END,
-       CASE WHEN count(*) = count(deletes) THEN coalesce(sum(deletes), 0)::BIGINT END
+       CASE WHEN count(*) = count(deletes) THEN coalesce(sum(deletes), 0)::BIGINT END,
+       coalesce(sum(redumped), 0)::BIGINT
 FROM c
 """
 

@@ -114,7 +114,7 @@ WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 _PLANNED = "SELECT DISTINCT tbl FROM planned WHERE pipeline = $pipeline"
 
 _SUMS = """
-SELECT tbl, sum(changes)::BIGINT, epoch(max(ts) FILTER (changes > 0)) FROM changed
+SELECT tbl, sum(changes - redumped)::BIGINT, epoch(max(ts) FILTER (changes > redumped)) FROM changed
 WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 """
 

@@ -439,7 +439,7 @@ class Coordinator:
         self._reader.committed(reports)
         self._candidate = Candidate(replace(self.position, gtids=self._gtids.settled), seen_s, self._reader.places)
         took_s = clock.monotonic_s() - began
-        self._journal.write(done := committed(record, len(frozen), reports, read_s, took_s))
+        self._journal.write(done := committed(record, len(frozen), reports, read_s, took_s, redumped))
         self._pace.done(max(took_s, self._publisher.append_s), done.changes)
         for event in dates_nulled(record):
             self._journal.write(event)

@@ -163,6 +163,16 @@ def largest(reports: Sequence[RangeReport]) -> Description | None:
     return max((r.largest for r in reports if r.largest), key=lambda t: int(t["bytes"]), default=None)
 
 
+def _redumped(record: EpochRecord, parts: Sequence[RedumpReport]) -> dict[str, list[int]]:
+    """The changes of redumps that the record has, by table."""
+    found: dict[str, list[int]] = {}
+    for part in parts:
+        if "changes" in record["tables"].get(part.table, {}):
+            before = found.get(part.table, [0, 0, 0, 0])
+            found[part.table] = [a + b for a, b in zip(before, part.changes.kinds, strict=True)]
+    return found
+
+
 def dates_nulled(record: EpochRecord) -> list[TableNulled]:
     """The tables of an epoch that have dates which became NULL, for the journal."""
     found = ((name, nulled(change)) for name, change in record["tables"].items())
@@ -170,9 +180,17 @@ def dates_nulled(record: EpochRecord) -> list[TableNulled]:
 
 
 def committed(
-    record: EpochRecord, chunks: int, reports: Sequence[RangeReport], read_s: float, total_s: float
+    record: EpochRecord,
+    chunks: int,
+    reports: Sequence[RangeReport],
+    read_s: float,
+    total_s: float,
+    redumped: Sequence[RedumpReport] = (),
 ) -> EpochCommitted:
-    """The epoch, for the journal. chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit."""
+    """The epoch, for the journal. chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit.
+
+    redumped: the parts that it redumps.
+    """
     changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
     kinds = [
         sum(column)
@@ -186,6 +204,7 @@ def committed(
         changes=sum(changes.values()),
         kinds=dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
         tables=changes,
+        redumped=_redumped(record, redumped),
         table_kinds={name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
         transactions=sum(r.transactions for r in reports),
         bytes=sum(r.bytes for r in reports),

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from engine.errors import DestinationError, TableStoppedError, TidemarkError
+from engine.errors import DestinationError, TablesStoppedError, TidemarkError
 from engine.ledger.state import State
 
 
@@ -18,11 +18,11 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
 
 
 def require_all_tables(state: State) -> None:
-    """Raises TableStoppedError when tables are stopped at the end of the run."""
+    """Raises TablesStoppedError when tables are stopped at the end of the run."""
     stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
     if stopped:
         first = next(iter(stopped.values()))
-        raise TableStoppedError(
+        raise TablesStoppedError(
             f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
             detail=f"The other tables continued. {first['detail']}",
             hint=first["hint"],

@@ -13,7 +13,7 @@ nothing is journaled unless the question fails.
 
 import threading
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -50,6 +50,10 @@ class Outage:
     error: str
     gives_up_at: str | None
     """UTC text, like `since` and `next_try`; None if the run never gives up."""
+    refused: bool = False
+    """Whether the source answers, but refuses the login."""
+    hint: str = ""
+    """What to do about a refused login."""
 
 
 class OutageTracker:
@@ -176,7 +180,9 @@ class OutageTracker:
         return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
 
     def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
+        refused = isinstance(error, LoginRefusedError)
         outage = self._outage(attempt, pause_s, error.message, left_s)
+        outage = replace(outage, refused=refused, hint=error.hint if refused else "")
         self._show(asdict(outage))
         self._journal.write(
             SourceAway(
@@ -185,6 +191,8 @@ class OutageTracker:
                 retry_in_s=pause_s,
                 message=error.message,
                 gives_up_at=outage.gives_up_at,
+                refused=refused,
+                hint=outage.hint,
             )
         )
 

@@ -27,6 +27,7 @@ from engine.errors import (
     SourceLostError,
     SparkLostError,
     SpecError,
+    TablesStoppedError,
     TidemarkError,
     TransientError,
 )
@@ -190,9 +191,11 @@ class _Run:
         if error is not None:
             own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
             fields = own.as_dict()
-        outcome = "failed" if error is not None else "stopped" if self._control.stopping else "done"
+        # Tables that stopped are no failure of a run that an operator ends; they are in the ledger and have alerts of their own.
+        failed = error is not None and not (self._control.stopping and isinstance(error, TablesStoppedError))
+        outcome = "failed" if failed else "stopped" if self._control.stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
-        self._control.finish(fields)
+        self._control.finish(fields if failed else None)
         self._control.done("stop")
         self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=fields))
         self._notifier.close()

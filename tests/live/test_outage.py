@@ -4,10 +4,11 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psutil
+import pymysql
 import pytest
 
 from tests.conftest import DatabaseFactory
@@ -16,7 +17,7 @@ from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.seed import seed_table
 from tests.live.support.sessions import spark_settings
-from tests.servers import Pool, Server
+from tests.servers import PASSWORD, USER, Pool, Server
 from tests.support.depth import on
 
 SILENCE_S = 15.0
@@ -38,14 +39,14 @@ def hanging(server: Server) -> Iterator[None]:
         os.kill(real.pid, signal.SIGCONT)
 
 
-def shown_away(pipeline: Pipeline, runner: Any) -> dict[str, Any]:
+def shown_away(pipeline: Pipeline, runner: Any, kind: str = "source_away") -> dict[str, Any]:
     """The `status` that reports the outage, once its alert is raised."""
     status: dict[str, Any] = {}
 
     def found() -> bool:
         status.update(pipeline.status())
         alerts = {alert["kind"] for alert in status["alerts"]}
-        return status["away"] is not None and "source_away" in alerts
+        return status["away"] is not None and kind in alerts
 
     pipeline.wait_for(found, runner, 60.0)
     return status
@@ -75,12 +76,50 @@ def test_a_source_that_is_away_is_waited_for(
         pipeline.wait_for(lambda: pipeline.status()["away"], runner, SILENCE_S - 5)
         assert pipeline.status()["away"]["attempt"] == 0, "it only does not answer yet"
         shown_away(pipeline, runner)
+    refuse(pipeline, server, runner)
     server.execute("DELETE FROM d.orders WHERE id < 100")
     pipeline.finish(runner)
     assert_equal(source_table(server, "d", "orders"), pipeline.mirror("orders"))
     assert len(pipeline.events("run.started")) == 1
-    assert [e["kind"] for e in pipeline.events("alert.cleared")] == ["source_away", "source_away"]
-    assert len(pipeline.events("source.back")) == 2
+    assert [e["kind"] for e in pipeline.events("alert.cleared")] == ["source_away", "source_away", "login_refused"]
+    assert len(pipeline.events("source.back")) == 3
+    measure_after_idle_time(pipeline, server)
+
+
+def refuse(pipeline: Pipeline, server: Server, runner: Any) -> None:
+    """The password changes, and the connections end: the source is not unreachable, and no network is at fault."""
+    server.execute(f"ALTER USER {USER} IDENTIFIED BY 'another'")
+    for row in server.execute(f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"):
+        with suppress(pymysql.Error):  # it has ended meanwhile
+            server.execute(f"KILL {row[0]}")
+    status = shown_away(pipeline, runner, "login_refused")
+    assert status["away"]["refused"]
+    assert "Access denied" in status["away"]["error"]
+    (alert,) = (one for one in status["alerts"] if one["kind"] == "login_refused")
+    assert alert["message"].startswith("The source refuses the login: ")
+    assert "password" in alert["hint"]
+    assert "network" not in alert["hint"]
+    server.execute(f"ALTER USER {USER} IDENTIFIED BY '{PASSWORD}'")
+    pipeline.wait_for(lambda: pipeline.status()["away"] is None, runner)
+
+
+def measure_after_idle_time(pipeline: Pipeline, server: Server) -> None:
+    """The last transaction of the run is an hour old; the next one is not an hour of lag."""
+    with closing(server.connect(database="d")) as session, session.cursor() as cursor:
+        cursor.execute("SET SESSION timestamp = UNIX_TIMESTAMP() - 3600")
+        cursor.execute("DELETE FROM orders WHERE id = 101")
+    runner, before = pipeline.start(), len(pipeline.events("source.lag"))
+
+    def measured() -> list[dict[str, Any]]:
+        return pipeline.events("source.lag")[before:]
+
+    pipeline.wait_for(lambda: any(one["lag_bytes"] == 0 for one in measured()), runner)
+    assert pipeline.command("pause").returncode == 0
+    pipeline.wait_for(lambda: pipeline.status()["state"] == "paused", runner)
+    server.execute("DELETE FROM d.orders WHERE id = 102")
+    pipeline.wait_for(lambda: measured()[-1]["lag_bytes"], runner)
+    assert measured()[-1]["lag_s"] < 600
+    pipeline.stop(runner)
 
 
 def test_a_stop_does_not_wait_for_a_source_that_hangs(

@@ -205,6 +205,8 @@ def _check_log(pipeline: Pipeline, name: str, invented: int) -> None:
     last = KEYED[name].names[-1]
     assert [row["v"] for row in marked if row["_tm_kind"] == "-D" and row[last] == invented] == [5]
     assert len(marked) >= 20
+    table, epochs = f"{pipeline.database}.{name}", pipeline.events("epoch.committed")
+    assert sum(sum(epoch["redumped"].get(table, ())) for epoch in epochs) == len(marked), "no changes of the source"
 
 
 def _value(table: pa.Table, name: str, row: dict[str, Any]) -> Any:

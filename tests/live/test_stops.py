@@ -172,6 +172,13 @@ def test_a_table_that_resnapshots_itself_again_and_again_stops(
     raised = [(one["kind"], one["value"]) for one in pipeline.events("alert.raised") if one["kind"] == "resnapshots"]
     assert raised == [("resnapshots", 2.0)]
     assert "2 times within an hour" in pipeline.status()["tables"][0]["error"]
+    runner.terminate()
+    assert runner.wait() == 1, "it says that a table is stopped"
+    (ended,) = pipeline.events("run.ended")
+    assert (ended["outcome"], ended["exit_code"], ended["error"]["error"]) == ("stopped", 1, "TablesStoppedError")
+    assert [one["kind"] for one in pipeline.status()["alerts"]] == ["table_stopped"], "the run did not fail"
+    assert pipeline.status()["state"] == "stopped"
+    runner = pipeline.start()
     follow(pipeline, runner, "t", hints(pipeline)["t"])
     pipeline.wait_for(lambda: streamed(pipeline) == 4, runner)
     server.execute(f"TRUNCATE TABLE {database}.t")

@@ -6,6 +6,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     table_stopped             at once; cleared when the table streams again, or is removed
     chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
+    login_refused             the same for a source that answers but refuses the login
     disk_filling              like lag, by the forecast of the destination's disk (`run.observe.space`)
     disk_full                 at once; cleared when there is room, or once a later run is running
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
@@ -57,7 +58,7 @@ from engine.events import (
     TableStateChanged,
 )
 from engine.journal import Entry
-from engine.sentences import behind, hidden, parked, remedy, written
+from engine.sentences import behind, hidden, outage, parked, remedy, written
 from engine.settings import Alerts as Settings
 from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorBehind, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
@@ -92,6 +93,8 @@ class Alert:
         return {name: value for name, value in asdict(self).items() if name != "announced"}
 
 
+_OUTAGES = ("source_away", "login_refused")
+"""By whether the source answers and refuses the login."""
 _AWAY_S, _HOUR_S = 30.0, 3600.0
 _OF_TABLES = ("diverged", "mirror_unreadable", "cascade", "mirror_written", "mirror_behind", "resnapshots")
 
@@ -324,18 +327,22 @@ class Alerts:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
-        yield from self._clear(("source_away", None), "The source can be reached again.", None)
+        for kind in _OUTAGES:
+            yield from self._clear((kind, None), "The source can be reached again.", None)
 
     def _away(self, event: SourceAway) -> Iterator[Notice]:
-        name, seconds = ("source_away", None), _seconds(event.since, self._at)
+        name, seconds = (_OUTAGES[event.refused], None), _seconds(event.since, self._at)
+        other = "The source refuses the login now." if event.refused else "The source does not answer any more."
+        yield from self._clear((_OUTAGES[not event.refused], None), other, None)
         if name not in self.standing and seconds >= min(self._settings.for_s, _AWAY_S):
             yield self._unreachable(name, seconds, event)
         yield from self._repeat(self._at)
 
     def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
         until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
-        message = f"The source is unreachable: {event.message} The run waits for it, and {until}."
-        return self._raise(Alert(*name, round(seconds, 1), None, message, remedy(*name), event.since, self._at))
+        message = f"{outage(refused=event.refused)}: {event.message} The run waits for it, and {until}."
+        hint = event.hint or remedy(*name)
+        return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
 
     def _ended(self, event: RunEnded) -> Iterator[Notice]:
         name, error = ("run_failed", None), event.error

@@ -106,9 +106,9 @@ class Seen:
         self.epochs.add(sum(event.timings.values()))
         self.totals.update(transactions=event.transactions, bytes=event.bytes)
         self.events.update(event.events)
-        for table, counts in event.table_kinds.items():
+        for table, counts in event.source_kinds.items():
             self.changes.update({(table, kind): n for kind, n in zip(KINDS, counts, strict=True)})
-        if event.changes:
+        if any(map(sum, event.source_kinds.values())):
             self.changed_s = self.now_s
 
     def assigned(self, event: ChunkAssigned) -> None:

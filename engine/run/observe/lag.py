@@ -3,8 +3,10 @@
 In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.outage`). When it has
 connected, it measures as often, until nothing is outstanding or two seconds are over.
 
-Lag in seconds uses the server's clock: now minus the commit time of the last transaction committed here. It is 0 when nothing is
-outstanding, because no traffic is not lag. `run.observe.retention` computes the retention left.
+Lag in seconds uses the server's clock: now minus the time after which everything outstanding was committed. That is the later of
+the commit time of the last transaction committed here, and the last measurement whose end of the binlog is committed by now. So a
+transaction after an idle hour is no hour of lag. It is 0 when nothing is outstanding, because no traffic is not lag.
+`run.observe.retention` computes the retention left.
 """
 
 import threading
@@ -34,6 +36,8 @@ _CONNECTIONS = 2
 """The monitor's own, and a dump to read the head of a file."""
 _WINDOW = 300
 """Measurements in the percentiles: ten minutes."""
+_MOST_ENDS = 4096
+"""Measured ends that are kept: two hours. Behind by more, the lag is that of the last transaction committed here."""
 _SILENCE_S = 15.0
 """If the source leaves one of these small queries unanswered for this long, it is away."""
 
@@ -46,10 +50,41 @@ class Committed:
     last_ts: int
 
 
-def lag(committed: Committed, end: Position, files: dict[str, int], now_s: float, runway: float | None) -> LagMeasured:
-    """The lag at `end`, the source's current position; pure."""
+class Ends:
+    """The ends of one server's binlog that were measured and are not committed yet, and the newest one that is."""
+
+    def __init__(self) -> None:
+        self._open: deque[tuple[Position, float]] = deque(maxlen=_MOST_ENDS)
+        self._reached_s = 0.0
+
+    def measured(self, end: Position, asked_s: float) -> None:
+        """Note an end. asked_s: the server's time before it was read, so everything after it was committed later."""
+        if self._open and end.order < self._open[-1][0].order:  # another server, or a reset one
+            self._open.clear()
+            self._reached_s = 0.0
+        if self._open and self._open[-1][0].order == end.order:
+            self._open.pop()
+        self._open.append((end, asked_s))
+
+    def reached_s(self, position: Position) -> float:
+        """The latest server time after which everything beyond a committed position was committed; 0: unknown."""
+        while self._open and self._open[0][0].order <= position.order:
+            self._reached_s = self._open.popleft()[1]
+        return self._reached_s
+
+
+def lag(
+    committed: Committed,
+    end: Position,
+    files: dict[str, int],
+    now_s: float,
+    runway: float | None,
+    reached_s: float = 0.0,
+) -> LagMeasured:
+    """The lag at `end`, the source's current position; pure. reached_s: `Ends.reached_s` of the committed position."""
     behind = bytes_between(files, committed.position, end)
-    age_s = max(now_s - committed.last_ts, 0.0) if committed.last_ts else None
+    since_s = max(committed.last_ts, reached_s)
+    age_s = max(now_s - since_s, 0.0) if since_s else None
     lag_s = 0.0 if behind == 0 else age_s
     return LagMeasured(
         position=str(committed.position),
@@ -92,6 +127,7 @@ class LagMonitor:
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
+        self._ends = Ends()
         self._due_s = self._soon_until_s = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
@@ -172,7 +208,7 @@ class LagMonitor:
 
     def measure(self, connection: Connection) -> LagMeasured:
         """One measurement. It takes the committed position first, so that the lag is never too small."""
-        committed = self._committed()
+        committed, asked_s = self._committed(), server_time_s(connection)
         end, files, now_s = (
             current(connection, describe(connection)),
             binlog_files(connection),
@@ -181,7 +217,8 @@ class LagMonitor:
         rate = self._growth.observe(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
         runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
-        measured = lag(committed, end, files, now_s, runway)
+        self._ends.measured(end, asked_s)
+        measured = lag(committed, end, files, now_s, runway, self._ends.reached_s(committed.position))
         if measured.lag_s is not None:
             self._lags.append(measured.lag_s)
         age_s, table = self._oldest_mirror()

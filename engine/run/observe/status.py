@@ -12,6 +12,7 @@ from typing import Any, TypedDict, TypeVar
 
 from engine import clock, processes
 from engine.acknowledgements import acknowledgement_of
+from engine.decode.images import KINDS
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.errors import NewerFormatError
 from engine.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
@@ -273,8 +274,9 @@ def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now
     epochs = [event for ts, event in recent_events(directory, EpochCommitted, since) if ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:
-        kinds.update(epoch.kinds)
-        tables.update(epoch.tables)
+        for name, counts in epoch.source_kinds.items():
+            kinds.update(dict(zip(KINDS, counts, strict=True)))
+            tables[name] += sum(counts)
     seconds = _MINUTE.total_seconds()
     return {
         "unknown_events": sum(state.unknown.values()) if state else 0,

@@ -5,7 +5,7 @@ from rich.table import Table as Grid
 
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus, TableVerification
-from engine.sentences import audited, parked
+from engine.sentences import audited, outage, parked
 from engine.wording import duration, rows_differ
 
 
@@ -94,7 +94,8 @@ def _print_waits(out: Console, now: Status) -> None:
     """Print why nothing starts now, and which helpers fail."""
     if away := now["away"]:
         until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
-        text = f"the source is unreachable since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
+        what = outage(refused=bool(away.get("refused")))
+        text = f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
         out.print(text, style="yellow", markup=False)
     if now["disk_full"]:
         text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"

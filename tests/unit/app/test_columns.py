@@ -1,6 +1,6 @@
 """Columns of data frames."""
 
-from app.parts.columns import height
+from app.parts.columns import fitted, fitting, height
 
 
 def test_rows_fit_their_longest_sentence() -> None:
@@ -10,3 +10,11 @@ def test_rows_fit_their_longest_sentence() -> None:
     three = "walked, by tenant, id: the distribution factor 12345.6 is outside 0.05–1000, 16384 rows a chunk"
     assert height(["", three]) == 66
     assert height([f"{three} {three}", three]) == 106
+
+
+def test_a_column_of_figures_fits_its_longest_text() -> None:
+    """A figure that is cut at its left is another figure. The heading counts too, and an empty table has one."""
+    rows = [{"Heartbeat": "9 s ago"}, {"Heartbeat": "1 h 42 min ago"}]
+    assert fitting(["1 h 42 min ago"]) == 140
+    assert {name: config.get("width") for name, config in fitted(rows, "Heartbeat").items()} == {"Heartbeat": 140}
+    assert fitted([], "Heartbeat")["Heartbeat"].get("width") == fitting(["Heartbeat"]) == 100

@@ -132,6 +132,9 @@ def test_the_colour_shows_who_must_act() -> None:
         "purged gone": "red",
         "Run ended: failed, the source can no longer be streamed": "red",
     }
+    stopped = event(4, "run.ended", outcome="stopped", exit_code=1, error={"message": "1 of 3 tables stopped: d.t."})
+    (line,) = feed_lines([stopped])
+    assert (line.text, line.tone) == ("Run ended: stopped: 1 of 3 tables stopped: d.t.", "gray")
 
 
 def test_the_advice_is_apart_from_the_text() -> None:

@@ -25,10 +25,14 @@ from engine.source.connect import RESNAPSHOT_ALL
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
 
-def run(*, ended: bool = False, exit_code: int | None = None, error: str | None = None) -> Run:
+def run(
+    *, ended: bool = False, exit_code: int | None = None, error: str | None = None, outcome: str | None = None
+) -> Run:
     """The newest run of a journal."""
     end = ago(10) if ended else None
-    return Run("p", "r", ago(60), ago(10), None, "h", 7, "1", end, None, exit_code, error, "running", None, None, None)
+    return Run(
+        "p", "r", ago(60), ago(10), None, "h", 7, "1", end, outcome, exit_code, error, "running", None, None, None
+    )
 
 
 def test_a_lost_position_needs_a_resnapshot() -> None:
@@ -67,6 +71,8 @@ def record(state: str, age: float, *, alive: bool, error: object = None) -> dict
         (None, run(ended=True, exit_code=4), None, "failed"),
         (record("ended", 60, alive=False), run(ended=True, exit_code=0), None, "ended"),
         (record("ended", 60, alive=False, error="purged"), None, None, "failed"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=1, outcome="failed"), None, "failed"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=1, outcome="stopped"), None, "ended"),
         (record("dreaming", 1, alive=True), None, None, "running"),
     ],
 )
@@ -184,6 +190,9 @@ def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
     assert layer.details[0] == "exit code 4: the source can no longer be streamed"
+    known = runner("failed", alive=False, exit_code=1, error={"message": "1 of 3 tables stopped"})
+    assert engine_layer(known, NOW).details[0] == "exit code 1: the error is below"
+    assert engine_layer(replace(known, error=None), NOW).details[0] == "exit code 1: an unexpected error"
 
 
 def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:

@@ -5,7 +5,7 @@ from engine.history.runs import Run, RunTotals
 from tests.unit.app.support import NOW, ago
 
 
-def run(name: str, *, ended: bool, code: int | None = None, error: str | None = None) -> Run:
+def run(name: str, *, ended: bool, code: int | None = None, error: str | None = None, outcome: str = "") -> Run:
     """A run of an hour ago."""
     end = ago(3000) if ended else None
     return Run(
@@ -18,7 +18,7 @@ def run(name: str, *, ended: bool, code: int | None = None, error: str | None = 
         None,
         None,
         end,
-        "stopped",
+        outcome or ("failed" if code else "stopped"),
         code,
         error,
         "running",
@@ -40,3 +40,6 @@ def test_history_distinguishes_running_from_lost() -> None:
     (silent,) = past([run("d", ended=True, code=4)], {}, set(), NOW)
     assert (silent.outcome, silent.reason) == ("failed", "the source can no longer be streamed")
     assert past(runs[:1], {}, set(), NOW)[0].reason == "the heartbeat stopped"
+    stops = '{"message": "1 of 3 tables stopped: d.t."}'
+    (asked,) = past([run("e", ended=True, code=1, error=stops, outcome="stopped")], {}, set(), NOW)
+    assert (asked.outcome, asked.reason) == ("stopped", "1 of 3 tables stopped: d.t."), "an operator stopped it"

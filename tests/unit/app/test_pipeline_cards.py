@@ -161,6 +161,31 @@ def test_no_card_is_green_beside_a_problem() -> None:
     assert matches(cards[1], "", ["table stopped"])
 
 
+def test_a_refused_login_is_no_unreachable_source() -> None:
+    """An operator must act; the network has nothing to do with it."""
+    refused = Away(
+        ago(48), 5, ago(-30), "Access denied", None, refused=True, hint="Check source.user and the password."
+    )
+    who = replace(runner(), away=refused)
+    one = card_of("a", who, layers(who, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, "db:1")
+    assert (one.style.label, one.style.colour, one.trouble_colour, one.who) == ("login refused", "red", "red", "you")
+    assert one.trouble == "Login refused for 48 s · attempt 5 · next try in 30 s · no time limit: Access denied"
+    assert outages([one, one]) == []
+
+
+def test_every_problem_counts_but_a_pause() -> None:
+    """A stopped table of a paused pipeline is one too. Without a runner it is named, and nothing is said to continue."""
+    stops = [table(10, 10)._replace(state="stopped")]
+    waits = replace(runner("paused"), reason="ada@db-1")
+    cards = [
+        card_of("a", who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
+        for who, tables in ((runner(), []), (waits, []), (waits, stops), (runner("ended", alive=False), stops))
+    ]
+    assert [one.problem for one in cards] == [False, False, True, True]
+    assert [one.trouble_colour for one in cards[1:]] == ["violet", "red", "red"]
+    assert cards[3].trouble == "Tables that have stopped: d.t"
+
+
 def test_a_pause_says_who_and_why() -> None:
     """Nobody shall end another person's pause unknowingly."""
     who = replace(runner("paused"), reason="ada@db-1: nightly backup")

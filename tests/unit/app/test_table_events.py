@@ -9,7 +9,7 @@ from tests.unit.app.support import ago
 
 def line(age: float, event: str, table: str | None = "d.t", *, resolved: bool = False, **fields: object) -> Event:
     """An event of the journal."""
-    return Event(ago(age), "r", 100 - int(age), event, table, json.dumps(fields), resolved)
+    return Event(ago(age), "r", 100 - int(age), event, table, json.dumps({"table": table, **fields}), resolved)
 
 
 def test_errors_say_who_acts_newest_first() -> None:
@@ -82,3 +82,18 @@ def test_lines_that_cannot_be_read_are_no_error() -> None:
     broken = Event(ago(1), "r", 1, "source.event", "d.t", "[]")
     assert schema_rows([broken])[0]["What"] == "Changed"
     assert schema_rows([Event(ago(1), "r", 1, "table.planned", "d.t", "{")])[0]["What"] == "Planned"
+
+
+def test_that_a_table_stopped_is_among_its_errors() -> None:
+    """With its remedy, once however many runs repeat it; other states are no errors, and the one that ends it needs no one."""
+    reason, hint = "a date 0000-00-00", "Set source.invalid_dates."
+    states = [
+        line(9, "table.state", state="streaming"),
+        line(8, "table.state", state="stopped", reason=reason, hint=hint),
+        line(5, "table.state", state="stopped", reason=reason, hint=hint),
+    ]
+    (found,) = error_rows(states, "d.t")
+    assert (found["Time"], found["Who acts"]) == (ago(8), "you")
+    assert str(found["What"]).startswith("Table is stopped – a date 0000-00-00 Set source.invalid_dates")
+    (over,) = error_rows([*states, line(2, "table.state", state="copying")], "d.t")
+    assert (over["Time"], over["Who acts"]) == (ago(8), "")

@@ -229,6 +229,7 @@ def test_changes_of_unknown_kinds_are_not_zero() -> None:
         "Inserts": "1,000",
         "Updates": "200",
         "Deletes": "100",
+        "Redumped": "0",
         "Entries": "1,500",
     }
     assert table_page.change_row("Last hour", Changes(4, None, None, None))["Inserts"] == "—"

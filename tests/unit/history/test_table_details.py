@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.history import History, event_queries, table_details, table_queries
+from engine.history import History, event_queries, series, table_details, table_queries
 from engine.history.fetch import Cursor
 from engine.history.table_details import Changes, Flow
 from tests.support.simulation import SimulatedTable, Simulation
@@ -36,11 +36,19 @@ def later(run: Simulation, name: str, **fields: object) -> datetime:
     return run.now
 
 
-def committed(run: Simulation, epoch: int, kinds: tuple[int, int, int, int] | None = (1, 1, 1, 0)) -> datetime:
-    """An epoch with changes of the table; `kinds` is None in an earlier version's journal."""
+def committed(
+    run: Simulation,
+    epoch: int,
+    kinds: tuple[int, int, int, int] | None = (1, 1, 1, 0),
+    redumped: tuple[int, int, int, int] | None = None,
+) -> datetime:
+    """An epoch with changes of the table; `kinds` is None in an earlier version's journal. redumped: those of redumps."""
+    again = {} if redumped is None else {"redumped": {TABLE: list(redumped)}}
     by_kind = None if kinds is None else {TABLE: list(kinds), "shop.other": [9, 0, 0, 0]}
     tables = {TABLE: 3 if kinds is None else sum(kinds), "shop.other": 9}
-    return later(run, "epoch.committed", epoch=epoch, to_position="b.000001:4", tables=tables, table_kinds=by_kind)
+    place, changes = "b.000001:4", sum(tables.values())
+    fields = {"epoch": epoch, "to_position": place, "tables": tables, "table_kinds": by_kind, "changes": changes}
+    return later(run, "epoch.committed", **fields, **again)
 
 
 def applied(run: Simulation, kind: str, epoch: int) -> datetime:
@@ -98,6 +106,24 @@ def test_changes_are_counted_by_kind_since_a_time(run: Simulation) -> None:
     assert table_details.changes(cursor, "shop", TABLE) == Changes(14, 6, 2, 4)
     assert table_details.changes(cursor, "shop", TABLE, second) == Changes(4, 1, 0, 3)
     assert table_details.changes(cursor, "shop", TABLE, second + timedelta(seconds=1)) == Changes(0, 0, 0, 0)
+
+
+def test_redumped_rows_are_no_changes_of_the_source(run: Simulation) -> None:
+    """They are not counted by kind, nor in the rate, and are no last change; but they wait to be published and merged."""
+    later(run, "table.state", table=TABLE, state="streaming")
+    change = committed(run, 1, (2, 0, 0, 0))
+    applied(run, "append", 1)
+    applied(run, "merge", 1)
+    again = committed(run, 2, (900, 0, 0, 5), (900, 0, 0, 5))
+    cursor = indexed(run)
+    assert table_details.changes(cursor, "shop", TABLE) == Changes(907, 2, 0, 0, 905)
+    flow = found(run)
+    assert (flow.committed, flow.unpublished_since, flow.unmerged_since) == (change, again, again)
+    (progress,) = (one for one in table_queries.progress(cursor, "shop") if one.table == TABLE)
+    assert (progress.changes, progress.last_change_s) == (2, change.timestamp())
+    assert sum(epoch.changes for epoch in series.epochs(cursor, START, 100)["shop"]) == 20, (
+        "those of the other table too"
+    )
 
 
 def test_kinds_that_the_journal_does_not_have_are_unknown(run: Simulation) -> None:

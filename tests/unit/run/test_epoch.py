@@ -13,6 +13,7 @@ from engine.event_fields import Backfill
 from engine.plan.chunks import WHOLE
 from engine.run.epoch import committed, epoch_facts, largest, split_range, table_records, up_to_alteration
 from engine.run.snapshot.table_copy import Finished
+from engine.sentences import describe
 from engine.source.positions import Position
 
 MIB = 1 << 20
@@ -204,3 +205,19 @@ def test_the_journal_gets_the_sums_of_an_epoch() -> None:
         "h:1",
         {"read": 0.5, "commit": 0.25},
     )
+
+
+def test_redumped_rows_are_no_changes_of_the_source() -> None:
+    """The epoch says how many of its changes they are, but for those of a table that stopped and lost them."""
+    redumps = [
+        RedumpReport(reader=READER, table=name, chunk=n, redump="c", changes=written("a", 9, 0, 0, 1), missing=())
+        for name in ("d.t", "d.u", "d.gone")
+        for n in (0, 1)
+    ]
+    parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)})]
+    tables, _ = table_records({}, [], parts, {"d.gone": ERROR}, {}, redumps)
+    record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "next_seq": 7, "tables": tables}
+    event = committed(record, 0, parts, 0.5, 0.75, redumps)
+    assert event.redumped == {"d.t": [18, 0, 0, 2], "d.u": [18, 0, 0, 2]}
+    assert event.source_kinds == {"d.t": [1, 2, 2, 0], "d.u": [0, 0, 0, 0]}
+    assert describe("epoch.committed", event.to_json()) == "Epoch 4: 5 changes and 40 redumped changes to b.000002:4"

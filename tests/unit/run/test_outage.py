@@ -119,9 +119,12 @@ def test_the_last_measurement_counts_from_when_it_was_made(waiting: Waiting) -> 
 def test_a_login_that_is_refused_is_waited_for_minutes(waiting: Waiting) -> None:
     """Then its own error ends the run; a successful login resets the time."""
     waiting.measured(None)
-    refused, began_s = LoginRefusedError("Access denied."), waiting.now_s
+    refused, began_s = LoginRefusedError("Access denied.", hint="Check the password."), waiting.now_s
     with pytest.raises(LoginRefusedError, match="Access denied"):
         waiting.try_for(1000, refused)
+    assert waiting.shown is not None
+    assert (waiting.shown["refused"], waiting.shown["hint"]) == (True, "Check the password.")
+    assert all(event["refused"] for event in waiting.events("source.away"))
     assert waiting.now_s - began_s == pytest.approx(300, abs=1)
 
 
