@@ -37,6 +37,7 @@ st.html(
     # Only a screen reader has these.
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.
+    ".st-key-return-kept, .st-key-return-followed,"
     ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links, .st-key-popover-focus {display: none}"
     "</style>"
 )

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock, formats, processes
-from engine.durable import rename, sync_folder
+from engine.durable import naming, rename, sync_folder
 from engine.journal.parts import runs_in
 
 HEARTBEAT_S = 1.0
@@ -126,7 +126,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Replace `path` by `text`, durably and atomically. Raises OSError, and then leaves no temporary file."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
+        with naming(path), temporary.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

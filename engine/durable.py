@@ -23,6 +23,17 @@ class UnknownOutcomeError(OSError):
     """A link failed so that it may exist, or appear later: nothing that it would name may be deleted."""
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of writes the file's name, which the system leaves out once the file is open."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = str(path)
+        raise
+
+
 def sync_file(path: Path) -> None:
     """Return when the file's content is on disk."""
     _sync(path, os.O_RDONLY)

@@ -19,6 +19,7 @@ from typing import Any
 import streamlit as st
 from streamlit.errors import StreamlitSecretNotFoundError
 
+from app.parts import return_address
 from app.view import roles, words
 
 _REMEDY = 'have it verified by the login\'s provider, or to name another claim, such as claim = "sub", in'
@@ -51,6 +52,7 @@ def actor() -> str:
 def who() -> None:
     """The logged-in user, and a button to log out."""
     if _section("auth") and st.user.is_logged_in:
+        return_address.follow()
         st.markdown(f":small[:gray[{words.escape(actor())} · {role()}]]", width="content")
         st.button("Log out", icon=":material/logout:", type="tertiary", key="log-out", on_click=st.logout)
 
@@ -80,6 +82,7 @@ def _login() -> None:
     with st.container(border=True, horizontal_alignment="center"):
         st.title("Tidemark", anchor=False, text_alignment="center")
         st.markdown(":gray[Log in to see the pipelines.]", text_alignment="center")
+        return_address.keep()
         st.button("Log in", type="primary", icon=":material/login:", key="log-in", on_click=st.login)
     st.stop()
 

@@ -1,5 +1,6 @@
 """The screens and their URLs, such as `/live?pipeline=shop&section=Chunks`."""
 
+from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import urlencode
 
@@ -14,6 +15,8 @@ VERIFY = "screens/verify.py"
 
 ALERTS = "screens/alerts.py"
 
+_OPERATORS = ("New pipeline", "Redump", "Explore", "Diagnostics")
+"""The titles of the pages that only operators have; the first word of each is its path."""
 REDUMP_REQUEST = "redump request"
 """The session key of the values for the redump form, until the form takes them."""
 
@@ -21,6 +24,22 @@ REDUMP_REQUEST = "redump request"
 def _to_pipelines() -> None:
     """Switch from `/pipelines` to the list, which Streamlit shows at `/` only, with its filters."""
     st.switch_page(PIPELINES, query_params={name: st.query_params.get_all(name) for name in st.query_params})
+
+
+def _for_operators(title: str) -> Callable[[], None]:
+    """What a viewer gets instead of a page that changes something or shows rows."""
+
+    def page() -> None:
+        st.title(title, anchor=False)
+        st.info(
+            f"**{title} is for operators, and you are logged in as a viewer.**\n\n"
+            "It shows rows of the source or changes the pipeline. Ask the administrator for the role of an operator, or log in as "
+            "one.",
+            icon=":material/lock:",
+        )
+        st.page_link(PIPELINES, label="Open the pipelines", icon=":material/lan:")
+
+    return page
 
 
 def pages(*, operator: bool) -> list[StreamlitPage]:
@@ -35,7 +54,12 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(ALERTS, title="Alerts", icon=":material/notifications:", url_path="alerts"),
     ]
     if not operator:
-        return usual
+        hidden = {title.partition(" ")[0].lower(): title for title in _OPERATORS}
+        closed = [
+            st.Page(_for_operators(title), title=title, url_path=path, visibility="hidden")
+            for path, title in hidden.items()
+        ]
+        return usual + closed
     pipelines, to_pipelines, live, table, verify, history, alerts = usual
     return [
         pipelines,

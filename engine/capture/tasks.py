@@ -311,8 +311,9 @@ def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
     *_, place = traceback.extract_tb(error.__traceback__)
     if is_disk_full(error):
         return DiskFullError(
-            f"Reading chunk {request.number} of {request.table.full_name} ran out of disk space: {error}",
-            detail=f"At {Path(place.filename).name}:{place.lineno} on {socket.gethostname()}. Nothing of it was published.",
+            f"Reading chunk {request.number} of {request.table.full_name} ran out of disk space in {request.folder} on "
+            f"{socket.gethostname()}: {error}",
+            detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
             hint=f"Free space in {request.folder}, or on the reader's own disk. The chunk is then read again.",
         )
     return TransientError(

@@ -2,9 +2,10 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -27,11 +28,15 @@ from engine.cli.command import (
 from engine.errors import PreflightError, SpecError
 from engine.settings import load
 
+if TYPE_CHECKING:
+    from engine.source.preflight import Check
+
 
 @app.command()
 @guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Verify everything a run needs from the spec and the source; print the SQL that fixes what is missing."""
+    """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is missing."""
+    from engine.run.destination_check import check_destination
     from engine.run.tables.membership_commands import members_in
     from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import at_source, endpoint_of
@@ -46,6 +51,8 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
         endpoint, spec.source, spec.first_server_id(), reads, members, spec.table_rules(), spec.parallel_readers()
     )
     check_spec(spec, result.tables, removed)
+    included = sum(not glob.startswith("!") for glob in spec.source.tables)
+    result = replace(result, checks=[*_globs_failed(result.checks, included), check_destination(spec.sink.path)])
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*written.source.tables, *added])
     if as_json:
@@ -54,6 +61,15 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
         print_checks(out, result, grants)
     if not result.passed:
         raise typer.Exit(PreflightError.exit_code)
+
+
+def _globs_failed(checks: "list[Check]", included: int) -> "list[Check]":
+    """The checks; those of globs have failed if none of the `included` ones matches: a run continues with its tables of before."""
+    from engine.source.named_tables import INCLUSION
+
+    if sum(one.name.startswith(INCLUSION) for one in checks) < included:
+        return checks
+    return [replace(one, outcome="fail") if one.name.startswith(INCLUSION) else one for one in checks]
 
 
 @app.command()

@@ -10,6 +10,7 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
+from engine.durable import naming
 from engine.errors import is_disk_full
 
 MOST_LINES, MOST_BYTES = 20_000, 16 << 20
@@ -52,9 +53,10 @@ class LineFile:
     def flush(self) -> bool:
         """Write the lines kept in memory. Returns whether all of them are written."""
         try:
-            while self._waiting:
-                self._write(self._waiting[0])
-                self._waiting_bytes -= len(self._waiting.popleft())
+            with naming(self.path):
+                while self._waiting:
+                    self._write(self._waiting[0])
+                    self._waiting_bytes -= len(self._waiting.popleft())
         except OSError as error:
             self.error = error
             return False

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from engine import formats
 from engine.directory import write_atomically
-from engine.durable import link, make_folders, sync_folder
+from engine.durable import link, make_folders, naming, sync_folder
 from engine.errors import LedgerError, PipelineHeldError
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
@@ -121,7 +121,7 @@ class Ledger:
         # Not named by pid: two containers may have the same one, and both would write the same file.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
-            with temporary.open("x", encoding="utf-8") as file:
+            with naming(path), temporary.open("x", encoding="utf-8") as file:
                 json.dump(formats.stamped("epoch", record), file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())

@@ -18,6 +18,7 @@ from engine import clock
 from engine.errors import DiskFullError, is_disk_full
 from engine.events import DiskFreed, ErrorReported
 from engine.journal import Journal
+from engine.run.full_disks import file_of, mount_of, room_on
 
 RETRY_S = 1.0
 """Seconds between two probes, and between two tries."""
@@ -54,23 +55,32 @@ class Disk:
     def failed(self, name: str, error: BaseException) -> None:
         """Record that `name` failed because a disk is full."""
         with self._lock:
-            first, now_s = not self._names, clock.monotonic_s()
+            first, now_s, what = not self._names, clock.monotonic_s(), ""
             self._names.add(name)
             self._failed_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
             self._attempts += 1
             if first:
                 self._since_s, self._attempts, self.since = now_s, 1, clock.utc_text()
-                self.reason = f"disk full ({name}: {_reason(error)})"
+                what = f"{name}: {_reason(error)}{self._place(error)}"
+                self.reason = f"disk full ({what})"
             reason, attempt = self.reason, self._attempts
         if first:
             where = " or ".join(str(folder) for folder in self._folders)
             error = DiskFullError(
-                f"A disk is full: {name}: {_reason(error)}",
+                f"A disk is full: {what}",
                 detail="The pipeline waits. Nothing is lost: committed data is complete, and the rest is read once there is room.",
                 hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. The pipeline then continues by itself.",
             )
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
             self._full(reason)
+
+    def _place(self, error: BaseException) -> str:
+        """The file that did not fit and its disk: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`; what is known of it."""
+        file = file_of(error)
+        full = [file] if file is not None else [folder for folder in self._folders if not _room(folder)]
+        mounts = dict.fromkeys(mount for path in full if (mount := mount_of(path)) is not None)
+        named = [str(path) for path in full if str(path) not in _reason(error)]
+        return "".join(f"; {part}" for part in (*named, *map(room_on, mounts)) if part)
 
     def succeeded(self, name: str) -> None:
         """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""

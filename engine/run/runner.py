@@ -1,7 +1,7 @@
 """One run of a pipeline, from the lock to the last commit.
 
-In this order: take the lock, open the journal, attach alerts and metrics to it, start Spark while the source is checked, load or
-create the first epoch, recover the destination, run epochs, publish the rest, write the outcome.
+In this order: take the lock, open the journal, attach alerts and metrics to it, check source and destination, start Spark while the
+first epoch is loaded or created, recover the destination, run epochs, publish the rest, write the outcome.
 """
 
 import os
@@ -44,6 +44,7 @@ from engine.run.commands.control import Control
 from engine.run.commands.lock import held
 from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
+from engine.run.destination_check import require_destination
 from engine.run.final_checks import require_all_tables, require_published
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
@@ -205,11 +206,13 @@ class _Run:
         endpoint = endpoint_of(self._spec.source)
         with ExitStack() as stack:
             exporter = self._exporter(stack)
+            require_destination(self._spec.sink.path)
+            ledger = Ledger(self._directory.ledger)
+            # What can be refused is refused before Spark starts: its start cannot be ended for seconds.
+            preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_future = starter.submit(self._startup.run, "Spark", self._start_spark)
             stack.callback(self._stop_spark, session_future)
-            ledger = Ledger(self._directory.ledger)
-            preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
             binlog_gap.require(preflight, ledger, self._journal.run, self._through)
             self._hidden.begin(preflight.cascades)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it

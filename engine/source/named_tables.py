@@ -14,6 +14,8 @@ Name = tuple[str, str]
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
 
+INCLUSION = "tables "
+"""The begin of the names of `unmatched_inclusions`."""
 _CASE = " Case counts on this server."
 
 
@@ -31,6 +33,19 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[F
         fix = f"The nearest table is {near}." if near else "Remove it, or keep it for tables to come."
         outcome: Literal["warn", "fail"] = "fail" if in_other_case else "warn"
         found.append((f"exclusion !{glob}", outcome, "matches a table", "matches none", why, fix))
+    return found
+
+
+def unmatched_inclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
+    """A warning for each glob that includes nothing."""
+    found: list[Finding] = []
+    for glob in (glob for glob in globs if not glob.startswith("!")):
+        if any(matches(glob, *name) for name in tables):
+            continue
+        near, in_other_case = _nearest(glob, tables)
+        why = "It captures no table. Tables of the pipeline that no glob matches stay captured." + _CASE * in_other_case
+        fix = f"The nearest table is {near}." if near else "Correct it, or keep it for tables to come."
+        found.append((f"{INCLUSION}{glob}", "warn", "matches a table", "matches none", why, fix))
     return found
 
 

@@ -26,7 +26,7 @@ from engine.source.connect import Connection, Endpoint, Server, describe, open_c
 from engine.source.connection_limits import few, judged, limits_of
 from engine.source.durable_settings import OLD_SESSIONS, durable_remedy
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
-from engine.source.named_tables import unmatched_exclusions, unmatched_rules
+from engine.source.named_tables import unmatched_exclusions, unmatched_inclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.watermarks import replica_wait_s, watermark_class
@@ -162,6 +162,7 @@ def run_preflight(
         checks += [Check(*finding) for finding in judged(limits, readers)]
         visible = list_tables(connection)
         checks += [Check(*finding) for finding in unmatched_exclusions(source.tables, visible)]
+        checks += [Check(*finding) for finding in unmatched_inclusions(source.tables, visible)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
         checks += [Check(*finding) for finding in unmatched_rules(rules, [(t.database, t.name) for t in tables])]
         for table in tables:

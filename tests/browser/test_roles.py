@@ -92,7 +92,7 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     expect(page.get_by_text("Copy:")).to_have_count(0)
     log_in(page, BOB)
     expect(page.get_by_text(f"{BOB} · viewer")).to_be_visible()
-    page.goto(f"{url}/live?pipeline=shop")
+    expect(page).to_have_url(f"{url}/live?pipeline=shop")  # the login does not lose it
     expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     for name in ("Pace", "Tables"):
@@ -102,7 +102,8 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     for name in ("Acknowledge", "Send test"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
     page.goto(f"{url}/explore?pipeline=shop")
-    expect(page.get_by_text("Page not found")).to_be_visible()
+    expect(page.get_by_text("Explore is for operators, and you are logged in as a viewer.")).to_be_visible()
+    expect(page.get_by_text("Page not found")).to_have_count(0)
     page.goto(f"{url}/verify?pipeline=shop&table=shop.orders")
     expect(page.get_by_text("Operators see the rows.")).to_be_visible()
     expect(page.get_by_text("a value of the source")).to_have_count(0)

@@ -68,6 +68,7 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     status = pipeline.status()
     assert status["state"] == "paused"
     assert status["waiting_for"].startswith("disk full (")
+    assert f"; {disk.folder} has " in status["disk_full"], "the disk that is full, of several"
     shown = pipeline.command("status").stdout
     assert "continues by itself once there is room" in " ".join(shown.split())
     raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from engine.directory import Directory, read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.every_type import statements
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server, create_user
+from tests.support.mounts import mounted
 from tests.support.patience import PATIENCE_S
 
 _CASES = [
@@ -82,6 +84,30 @@ def test_a_missing_grant_is_named(pipeline: Pipeline, server: Server, grants: li
     assert pipeline.command("run", "--until", "snapshot").returncode == 3
 
 
+def test_nothing_starts_that_can_be_refused(pipeline: Pipeline) -> None:
+    """A read-only lake and a refused login end `check` and `run` before Spark is started."""
+    with mounted(pipeline.folder / "lake", 1 << 20) as lake:
+        lake.make_read_only()
+        checked = pipeline.command("check", "--json")
+        failed = [check for check in json.loads(checked.stdout)["checks"] if check["outcome"] == "fail"]
+        assert (checked.returncode, [check["name"] for check in failed]) == (3, ["destination"])
+        result = pipeline.command("run", "--until", "snapshot")
+        assert result.returncode == 3
+        assert f"{lake.folder}: Read-only file system" in result.stderr.replace("\n", "")
+        assert "Traceback" not in result.stderr
+        assert _steps(pipeline) == []
+    pipeline.spec.write_text(pipeline.spec.read_text().replace('user = "tidemark"', 'user = "nobody"'))
+    assert pipeline.command("run", "--until", "snapshot").returncode == 3
+    assert _steps(pipeline) == ["preflight"]
+
+
+def _steps(pipeline: Pipeline) -> list[str]:
+    """The steps that the last run began."""
+    found = read_runner(Directory(pipeline.home))
+    assert found is not None
+    return [step["step"] for step in found["startup"]]
+
+
 def test_settings_that_would_lose_rows_are_refused(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
@@ -133,6 +159,12 @@ def test_a_table_that_cannot_be_read_stops_alone(pipeline: Pipeline, server: Ser
     assert "was dropped or renamed" in tables["u"]["error"]
     assert pipeline.mirror("dated").exists()
     assert not lake_table(pipeline.mirror("dated")).num_rows  # nothing of the transaction that cannot be read whole
+    glob = f"{database[:-1]}.*"
+    pipeline.spec.write_text(pipeline.spec.read_text().replace(f'"{database}.*"', f'"{glob}"'))
+    checked = pipeline.command("check", "--json")
+    failed = [check for check in json.loads(checked.stdout)["checks"] if check["outcome"] == "fail"]
+    assert checked.returncode == 3, "the tables of before do not make a typing error right"
+    assert f"tables {glob}" in [check["name"] for check in failed]
     assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
 
 

@@ -33,6 +33,10 @@ class Small:
                 if error.errno != errno.ENOSPC:
                     raise
 
+    def make_read_only(self) -> None:
+        """Refuse writes from now on, root's too."""
+        subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
+
     def free(self) -> None:
         """Remove the ballast."""
         (self.folder / _BALLAST).unlink()

@@ -19,6 +19,7 @@ from app.view.draft import Draft
 from app.view.template import toml
 from engine.errors import TidemarkError, from_dict
 from engine.settings import Spec
+from engine.writable import write_fault
 
 _STARTS = {
     "initial": "Copy everything, then follow changes",
@@ -126,9 +127,8 @@ def _keep_start(identity: str, key: str, text_key: str) -> None:
 def examined(draft: Draft, spec: Spec) -> Draft:
     """The draft with a finding about the folder on this machine. Workers of a remote Spark must see it under the same path."""
     path = spec.sink.path
-    there = next(parent for parent in (path, *path.parents) if parent.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK):
-        return frame.note(draft, "Destination", "fail", f"{there} is not writable.")
+    if fault := write_fault(path):
+        return frame.note(draft, "Destination", "fail", f"{fault.rstrip('.')}. It cannot be written.")
     if path.is_dir() and any(path.iterdir()):
         return frame.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
     return frame.note(draft, "Destination", "ok", f"{path} is writable.")

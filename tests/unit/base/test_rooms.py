@@ -41,6 +41,7 @@ BASE |= {
     "verifications",
     "verify_settings",
     "wording",
+    "writable",
 }
 ROOMS: dict[str, set[str]] = {
     "source": {"decode"},
@@ -68,7 +69,8 @@ RIGHT_READS = {
 INNER: dict[str, dict[str, set[str]]] = {
     "run": {
         "state_machines": set(),
-        "disk": set(),
+        "full_disks": set(),
+        "disk": {"full_disks"},
         "outage": set(),
         "helpers": {"disk"},
         "turns": set(),

@@ -1,6 +1,6 @@
 """Globs that match no table are named, with the nearest table."""
 
-from engine.source.named_tables import unmatched_exclusions, unmatched_rules
+from engine.source.named_tables import unmatched_exclusions, unmatched_inclusions, unmatched_rules
 
 TABLES = [("shop", "orders"), ("shop", "audit_log")]
 
@@ -34,3 +34,11 @@ def test_a_rule_for_no_table_is_a_warning() -> None:
         ("sink.tables shop.order_items", "warn"),
     ]
     assert found[0][-1] == "The nearest table is shop.orders."
+
+
+def test_an_inclusion_of_nothing_is_a_warning() -> None:
+    """With the nearest table; exclusions have findings of their own."""
+    assert not unmatched_inclusions(["shop.*", "!nothing.*"], TABLES)
+    ((name, outcome, *_, why, fix),) = unmatched_inclusions(["shop.ordres", "shop.audit_*"], TABLES)
+    assert (name, outcome, fix) == ("tables shop.ordres", "warn", "The nearest table is shop.orders.")
+    assert why.endswith("Tables of the pipeline that no glob matches stay captured.")
