@@ -1,5 +1,6 @@
 """Fields of journal events that are objects of their own."""
 
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 
@@ -40,3 +41,12 @@ class ForeignCommit(TypedDict):
     author: str
     """The user, if the commit names one; else the program."""
     at: str
+
+
+def without_redumps(kinds: Mapping[str, Sequence[int]], redumped: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """An epoch's changes in the source's binlog, by table and kind: those of redumps are no changes of the source."""
+    none = (0, 0, 0, 0)
+    return {
+        name: [n - again for n, again in zip(counts, redumped.get(name, none), strict=True)]
+        for name, counts in kinds.items()
+    }

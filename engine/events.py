@@ -5,7 +5,6 @@
 A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the class's `NAME`)
 and the fields of the class, always all of them; `null` where a value is unknown. Positions are written `file:offset`. Durations are
 in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's history read nothing else.
-
 A field is added with a default, so that journals of earlier versions can still be read. Nobody may rename or remove one.
 """
 
@@ -70,10 +69,7 @@ class RunState(Event, name="run.state"):
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event, name="run.ended"):
-    """The runner ends. `outcome`: done, stopped or failed.
-
-    A run that an operator stopped while tables were stopped has an exit code and an error too.
-    """
+    """The runner ends. `outcome`: done, failed or stopped, by an operator; then an error only says that tables are stopped."""
 
     outcome: str
     exit_code: int | None = None
@@ -306,15 +302,6 @@ class EpochCommitted(Event, name="epoch.committed"):
     next_seq: int = 0
     """The `_tm_seq` of the next change: those of the epoch are less. 0 if unknown."""
 
-    @property
-    def source_kinds(self) -> dict[str, list[int]]:
-        """Changes in the source's binlog, by table: those of redumps are no changes of the source."""
-        none = (0, 0, 0, 0)
-        return {
-            name: [n - again for n, again in zip(kinds, self.redumped.get(name, none), strict=True)]
-            for name, kinds in self.table_kinds.items()
-        }
-
 
 @dataclass(frozen=True, kw_only=True)
 class SinkApplied(Event, name="sink.applied"):
@@ -378,9 +365,8 @@ class SourceAway(Event, name="source.away"):
     gives_up_at: str | None = None
     """Null if the run waits forever."""
     refused: bool = False
-    """Whether it answered, but refused the login."""
     hint: str = ""
-    """What to do about a refused login."""
+    """Whether it answered, but refused the login, and what to do then."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,7 @@ ALERTS: Mapping[str, AlertText] = {
     "run_failed": AlertText(
         "Run failed",
         "a run ends with an error, at once",
-        "a later run has run for the duration of the rules, or ended well",
+        "a later run has run for the duration of the rules, at most 10 s, or ended well, or failed for another reason",
         "Fix the cause, and start the pipeline again. It continues from the committed position.",
     ),
     "source_away": AlertText(

@@ -76,6 +76,7 @@ def test_a_source_that_is_away_is_waited_for(
         pipeline.wait_for(lambda: pipeline.status()["away"], runner, SILENCE_S - 5)
         assert pipeline.status()["away"]["attempt"] == 0, "it only does not answer yet"
         shown_away(pipeline, runner)
+    pipeline.wait_for(lambda: pipeline.status()["away"] is None, runner)
     refuse(pipeline, server, runner)
     server.execute("DELETE FROM d.orders WHERE id < 100")
     pipeline.finish(runner)

@@ -25,14 +25,15 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     new_tables                likewise, when tables appear that match the spec and are not captured
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
                               audit of the same part finds no difference, or the table is resnapshotted or removed
-    run_failed                at once, and again when a later run fails with another exit code; cleared when a later run has run for
-                              `for_s`, or ended well
+    run_failed                at once; cleared when a later run has run for `for_s`, at most 10 s, or ended well, and when one fails
+                              otherwise, which is another alert
 
 An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
 (`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
 alert.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -95,6 +96,8 @@ class Alert:
 
 _OUTAGES = ("source_away", "login_refused")
 """By whether the source answers and refuses the login."""
+_WORKS_S = 10.0
+"""A run that has worked for so long is no part of a series of failures."""
 _AWAY_S, _HOUR_S = 30.0, 3600.0
 _OF_TABLES = ("diverged", "mirror_unreadable", "cascade", "mirror_written", "mirror_behind", "resnapshots")
 
@@ -350,15 +353,17 @@ class Alerts:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
         known, at = self.standing.get(name), self._at
-        if known is None or known.value != event.exit_code:  # a different exit code is news
-            since, repeat = (known.since, known.repeat + 1) if known else (at, 0)
-            message = f"The run failed: {error['message']}"
-            yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], since, at, repeat))
-        else:
+        message = f"The run failed: {error['message']}"
+        if known is not None and (known.value, _kind_of(known.message)) == (event.exit_code, _kind_of(message)):
             yield from self._repeat(at, [name])
+            return
+        yield from self._clear(name, "A later run failed for another reason.", None)
+        yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
 
     def _clear_run_failed(self, at: str) -> Iterator[Notice]:
-        if self._running_since_s is not None and self._now_s - self._running_since_s >= self._settings.for_s:
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= min(
+            self._settings.for_s, _WORKS_S
+        ):
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
     def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
@@ -409,6 +414,11 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     HiddenChanges: Alerts._hidden,  # noqa: SLF001
     ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }
+
+
+def _kind_of(message: str) -> str:
+    """A failure's message without its numbers: positions, ports and times differ each time."""
+    return re.sub(r"\d+", "#", message)
 
 
 def _seconds(since: str, until: str) -> float:

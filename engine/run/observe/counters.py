@@ -7,6 +7,7 @@ from typing import Any
 
 from engine import clock
 from engine.decode.images import KINDS
+from engine.event_fields import without_redumps
 from engine.events import (
     AlertCleared,
     AlertRaised,
@@ -106,9 +107,10 @@ class Seen:
         self.epochs.add(sum(event.timings.values()))
         self.totals.update(transactions=event.transactions, bytes=event.bytes)
         self.events.update(event.events)
-        for table, counts in event.source_kinds.items():
+        own = without_redumps(event.table_kinds, event.redumped)
+        for table, counts in own.items():
             self.changes.update({(table, kind): n for kind, n in zip(KINDS, counts, strict=True)})
-        if any(map(sum, event.source_kinds.values())):
+        if any(map(sum, own.values())):
             self.changed_s = self.now_s
 
     def assigned(self, event: ChunkAssigned) -> None:

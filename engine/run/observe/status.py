@@ -15,6 +15,7 @@ from engine.acknowledgements import acknowledgement_of
 from engine.decode.images import KINDS
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.errors import NewerFormatError
+from engine.event_fields import without_redumps
 from engine.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
 from engine.journal import entry_from
 from engine.journal.parts import newest_lines
@@ -274,7 +275,7 @@ def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now
     epochs = [event for ts, event in recent_events(directory, EpochCommitted, since) if ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:
-        for name, counts in epoch.source_kinds.items():
+        for name, counts in without_redumps(epoch.table_kinds, epoch.redumped).items():
             kinds.update(dict(zip(KINDS, counts, strict=True)))
             tables[name] += sum(counts)
     seconds = _MINUTE.total_seconds()
