@@ -330,7 +330,8 @@ def read_standbys(directory: Directory) -> list[dict[str, Any]]:
 def launch(spec_file: Path, directory: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
     """Start a runner as a separate process that outlives the caller; its output goes to `runner.log`."""
     directory.root.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "engine", "run", str(spec_file), *(["--until", until] if until else [])]
+    spec = str(spec_file.absolute())  # the runner starts in another folder
+    command = [sys.executable, "-m", "engine", "run", spec, *(["--until", until] if until else [])]
     with directory.log.open("ab") as log:
         return subprocess.Popen(
             command,

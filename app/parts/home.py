@@ -42,8 +42,8 @@ class Launch:
 
 
 def home() -> Path:
-    """The folder that has all pipelines."""
-    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser()
+    """The folder that has all pipelines, as an absolute path: runners start in another folder."""
+    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
 
 
 def directories() -> list[Directory]:
@@ -137,7 +137,7 @@ def _runner(where: Directory, record: dict[str, Any] | None, run: Run | None) ->
     # A runner that failed before its first heartbeat leaves only an exit code and a log.
     if (
         code
-        and found.state in ("new", "ended", "lost")
+        and found.state in ("new", "ended", "failed", "lost")
         and (found.last_seen is None or found.last_seen < launches()[name].at)
     ):
         started = clock.utc_text(launches()[name].at)

@@ -29,7 +29,7 @@ _FRESH_S = 60.0
 _LITTLE_BYTES = 10e9
 """Bytes written per day that are acceptable, whatever the other way writes."""
 _AGE_TIMES, _BYTES_TIMES = 2, 10
-"""Copy on write, which every reader can read, may cost so many times as much."""
+"""Copy on write may cost so many times as much as merge on read."""
 
 
 @dataclass(frozen=True)
@@ -93,33 +93,44 @@ def mirror_advice(sink: Sink, table: Table, plan: Plan, rates: ChangeRates) -> M
     unknown = rates.why_unknown(table.full_name) if rate is None else ""
     if not table.key:
         return MirrorAdvice(None, "It has no key, so it has no mirror.", rate, unknown, rates.window_s)
-    by_size: Merging = "copy_on_write" if plan.approx_bytes < AUTO_BYTES else "merge_on_read"
-    size = f"By its size ({'less than' if plan.approx_bytes < AUTO_BYTES else 'at least'} {AUTO_BYTES >> 20} MiB)"
+    planned, why = _planned(sink, table, plan)
     if rate is None:
-        return MirrorAdvice(by_size, f"{size}, because its changes are unknown.", None, unknown)
+        return MirrorAdvice(planned, f"{why}. Its changes are unknown.", None, unknown)
     costs: dict[Merging, MergeCost] = {
         merging: merge_cost(merging, plan.approx_rows, plan.approx_bytes, rate, sink) for merging in EXCLUDED
     }
     if not rate.changes_per_s:
-        reason = f"{size}, because nothing changed in {duration(rates.window_s)}."
-        return MirrorAdvice(by_size, reason, rate, "", rates.window_s, costs)
-    recommended, reason = _compared(costs["copy_on_write"], costs["merge_on_read"])
-    return MirrorAdvice(recommended, reason, rate, "", rates.window_s, costs)
+        reason = f"{why}. Nothing changed in {duration(rates.window_s)}."
+        return MirrorAdvice(planned, reason, rate, "", rates.window_s, costs)
+    on_write, on_read = costs["copy_on_write"], costs["merge_on_read"]
+    if faults := _faults(on_write, on_read):
+        reason = f"Copy on write would {', and '.join(faults)}."
+        return MirrorAdvice("merge_on_read", reason, rate, "", rates.window_s, costs)
+    also = (
+        "every reader can read it" if planned == "copy_on_write" else "copy on write would do too, if a reader needs it"
+    )
+    reason = f"{why}. It writes {per_day(costs[planned])}; {also}."
+    return MirrorAdvice(planned, reason, rate, "", rates.window_s, costs)
 
 
-def _compared(on_write: MergeCost, on_read: MergeCost) -> tuple[Merging, str]:
-    """The recommended way, and why."""
-    old = on_write.mirror_age_s > max(_FRESH_S, _AGE_TIMES * on_read.mirror_age_s)
-    much = on_write.bytes_per_day > max(_LITTLE_BYTES, _BYTES_TIMES * on_read.bytes_per_day)
-    if not old and not much:
-        return "copy_on_write", f"It writes {per_day(on_write)}, and every reader can read it."
+def _planned(sink: Sink, table: Table, plan: Plan) -> tuple[Merging, str]:
+    """How the spec merges the table, which is recommended unless it costs too much, and why."""
+    chosen = sink.merging(table.database, table.name, plan.approx_bytes)
+    small = plan.approx_bytes < AUTO_BYTES
+    if chosen != ("copy_on_write" if small else "merge_on_read"):
+        return chosen, "The spec says so"
+    return chosen, f"By its size ({'less than' if small else 'at least'} {AUTO_BYTES >> 20} MiB)"
+
+
+def _faults(on_write: MergeCost, on_read: MergeCost) -> list[str]:
+    """What speaks against copy on write; empty if nothing does."""
     faults = []
-    if much:
+    if on_write.bytes_per_day > max(_LITTLE_BYTES, _BYTES_TIMES * on_read.bytes_per_day):
         times = on_write.bytes_per_day / max(on_read.bytes_per_day, 1.0)
         faults.append(f"write {per_day(on_write)}, {times:,.0f} times as much")
-    if old:
+    if on_write.mirror_age_s > max(_FRESH_S, _AGE_TIMES * on_read.mirror_age_s):
         faults.append(f"make the mirror {age(on_write)} old instead of {age(on_read)}")
-    return "merge_on_read", f"Copy on write would {', and '.join(faults)}."
+    return faults
 
 
 def per_day(cost: MergeCost) -> str:

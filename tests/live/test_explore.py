@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from app.view import row_life
 from engine.directory import Directory
+from engine.explore import read
 from engine.explore.queries import (
     answer,
     as_of_sql,
@@ -61,6 +62,7 @@ def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
         shown = answer(lake, [table], as_of_sql(table, at, merged_seq(directory, lake, table))).rows
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
+    assert_equal(were[-1][1], read(pipeline.spec, f"{database}.orders"))
     _check_history(pipeline, were[-1][1])
 
 

@@ -234,11 +234,12 @@ def _environment(wanted: Mapping[str, str]) -> Iterator[None]:
 
 def _answer(arguments: Sequence[str], environment: Mapping[str, str], log: str | None) -> dict[str, Any]:
     if log is None:
-        out, err = io.StringIO(), io.StringIO()
+        out, err = (io.BytesIO() for _ in range(2))
+        streams = [io.TextIOWrapper(one, "utf-8", write_through=True) for one in (out, err)]
         return {
-            "returncode": _code(arguments, environment, out, err),
-            "stdout": out.getvalue(),
-            "stderr": err.getvalue(),
+            "returncode": _code(arguments, environment, *streams),
+            "stdout": out.getvalue().decode(errors="backslashreplace"),
+            "stderr": err.getvalue().decode(errors="backslashreplace"),
         }
     with Path(log).open("a", buffering=1, encoding="utf-8") as file:
         return {"returncode": _code(arguments, environment, file, file)}

@@ -9,7 +9,7 @@ import streamlit as st
 
 from app.parts import badge, home
 from engine.acknowledgements import acknowledge
-from engine.directory import Directory, read_alerts
+from engine.directory import Directory, launch, read_alerts
 from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 
 ERROR = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "hint": "Copy again."}
@@ -66,3 +66,29 @@ def test_the_badge_counts_alerts_and_problems_that_nobody_has_acknowledged(pipel
     for damage in ("", "{", "[1]", '{"alerts": 5}'):
         Directory(live.directory.root).alerts.write_text(damage)
         assert badge.waiting() == 2
+
+
+def test_a_launch_that_fails_at_once_is_an_error_of_its_own(pipelines: dict[str, Simulation]) -> None:
+    """Whatever the run before it has left: its error, an end, a lost runner, or nothing. The page shows the runner's log."""
+    for name in ("lost", "failed", "done", "bare", "new"):
+        where = Directory(home.home() / name)
+        where.spec.write_text("no TOML")
+        home.launch(where)
+        home.launches()[name].process.wait()
+        found = home.runner(where)
+        assert found.error is not None
+        assert (found.state, found.error["message"]) == ("failed", "The runner ended at once with exit code 2.")
+        assert "Correct that line." in home.log_tail(where)
+
+
+def test_a_relative_home_is_resolved_where_it_enters(
+    pipelines: dict[str, Simulation], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runners start in another folder, and read the spec there."""
+    monkeypatch.chdir(home.home())
+    monkeypatch.setenv("TIDEMARK_HOME", ".")
+    (where,) = (one for one in home.directories() if one.root.name == "new")
+    assert where.spec.is_absolute()
+    with launch(Path("new/pipeline.toml"), where) as runner:
+        runner.wait()
+    assert "cannot be read" not in home.log_tail(where)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -142,7 +143,7 @@ def test_an_estimate_does_not_read_the_binlog(keyed: Table) -> None:
     (found,) = json.loads("".join(json_parts(None, [keyed], SPEC, exact=False)))["tables"]
     assert found["merging"]["changes"] is None
     assert found["merging"]["copy_on_write"]["bytes_per_day"] is None
-    assert found["merging"]["reason"] == "By its size (at least 16 MiB), because its changes are unknown."
+    assert found["merging"]["reason"] == "By its size (at least 16 MiB). Its changes are unknown."
 
 
 def test_a_table_whose_changes_could_not_be_counted_says_why(keyed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,14 +154,23 @@ def test_a_table_whose_changes_could_not_be_counted_says_why(keyed: Table, monke
     assert "merge on read. By its size" in text
 
 
-def test_the_setting_that_follows_a_recommendation_is_named(keyed: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A large table with inserts alone needs no deletion vectors."""
+def test_what_the_spec_chooses_is_recommended_unless_it_costs_too_much(
+    keyed: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large table with inserts alone would need no deletion vectors. Otherwise the setting to change is named."""
+    assert 'mirror = "' not in shown(None, [keyed])
+    chosen = SPEC.model_copy(update={"sink": SPEC.sink.model_copy(update={"mirror": "copy_on_write"})})
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules[__name__], "SPEC", chosen)
+        assert 'make the mirror 4 min 6 s old instead of 10 s. To follow it, set mirror = "merge_on_read" in ' in shown(
+            None, [keyed]
+        )
     rates = ChangeRates(60.0, {"shop.orders": ChangeRate(10.0, 0.0, 0.0, 1000.0)})
     monkeypatch.setattr(show, "recent_changes", lambda *_: rates)
-    assert (
-        "shop.orders: copy on write. It writes 259 MB a day, and every reader can read it. To follow it, set "
-        'mirror = "copy_on_write" in [sink.tables."shop.orders"].'
-    ) in shown(None, [keyed])
+    text = shown(None, [keyed])
+    assert "shop.orders: merge on read. By its size (at least 16 MiB). It writes " in text
+    assert "; copy on write would do too, if a reader needs it." in text
+    assert 'mirror = "' not in text
 
 
 @pytest.mark.parametrize(

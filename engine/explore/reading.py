@@ -1,0 +1,123 @@
+"""Reads a published table: its mirror or its change log, now or as it was, whatever other readers of Delta can do.
+
+The rows come as they are stored, without those that deletion vectors delete. One version of the table is read, whatever is
+committed meanwhile.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from engine.decode.schema import Table
+from engine.destination.delta_rows import Rows, rows_of
+from engine.directory import Directory, directory_of
+from engine.errors import DestinationError, SpecError, unknown_tables
+from engine.explore.queries import published_tables
+from engine.layout import changes_folder, mirror_folder
+from engine.settings import Spec, load
+
+_LOG = "__changes"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The rows of one version of a published table."""
+
+    name: str
+    """The table, as it was asked for."""
+    version: int
+    """Delta's number of the version."""
+    schema: pa.Schema
+    _rows: Rows
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
+        """Batches of a bounded size, in no order; at most `limit` rows. Raises DestinationError if a file is gone."""
+        left = limit
+        try:
+            for batch in self._rows.batches():
+                part = batch if left is None else batch.slice(0, left)
+                if part.num_rows:
+                    yield part
+                left = None if left is None else left - part.num_rows
+                if left == 0:
+                    return
+        except OSError as error:
+            raise DestinationError(
+                f"{self.name}: version {self.version} cannot be read: {error}.",
+                detail="A file of it is gone. Maintenance deletes files that only versions older than sink.mirror_retention need.",
+                hint="Read a newer version. If it is the newest: tidemark redump SPEC --table … reads the rows from the source.",
+            ) from error
+
+    def table(self, limit: int | None = None) -> pa.Table:
+        """All rows in memory, or at most `limit`."""
+        return pa.concat_tables([self.schema.empty_table(), *self.batches(limit)])
+
+
+def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: int | None = None) -> pa.Table:
+    """The rows of a table of a pipeline as Arrow: `read("shop.toml", "shop.orders")`; of its change log: `"shop.orders__changes"`.
+
+    as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the pipeline
+    does not have, or that did not exist then; DestinationError for one that cannot be read.
+    """
+    loaded = load(Path(spec))
+    return opened(loaded, directory_of(Path(spec), loaded.name), table, as_of).table(limit)
+
+
+def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> Reading:
+    """The newest version of a table, or that of a time. name: with `__changes` at its end, the change log. Raises as `read`."""
+    return reading_of(spec.sink.path, published_tables(directory), name, as_of)
+
+
+def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> Reading:
+    """As `opened`, of the published tables in a destination."""
+    table, changes = _named(name, tables)
+    folder = (changes_folder if changes else mirror_folder)(root, table.database, table.name)
+    try:
+        delta = DeltaTable(str(folder))
+        if as_of is not None:
+            as_of = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
+            _check_existed(name, delta, as_of)
+            delta.load_as_version(as_of)
+        rows = rows_of(delta, folder)
+    except TableNotFoundError:
+        raise SpecError(
+            f"{name} is not in {folder}.",
+            detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an empty mirror.",
+            hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",
+        ) from None
+    except DeltaError as error:
+        raise DestinationError(
+            f"{name} cannot be read{f' as of {as_of}' if as_of else ''}: {error}.",
+            detail="The Delta log does not have that version, or is damaged.",
+            hint="Ask for a later time. For the newest version: tidemark verify SPEC says what is wrong with it.",
+        ) from error
+    return Reading(name, delta.version(), rows.schema, rows)
+
+
+def _check_existed(name: str, delta: DeltaTable, as_of: datetime) -> None:
+    """Raises SpecError before the table was created: Delta would answer with its first version."""
+    created_ms = delta.metadata().created_time
+    if as_of.timestamp() * 1000 < created_ms:
+        created = datetime.fromtimestamp(created_ms / 1000, UTC)
+        raise SpecError(
+            f"{name} did not exist at {as_of:%Y-%m-%d %H:%M:%S %Z}: it was created at {created:%Y-%m-%d %H:%M:%S %Z}.",
+            detail="Nothing was read.",
+            hint="Ask for a later time.",
+        )
+
+
+def _named(name: str, tables: Sequence[Table]) -> tuple[Table, bool]:
+    """The table with this name, and whether its change log is meant."""
+    by_name = {table.full_name: table for table in tables}
+    if name in by_name:
+        return by_name[name], False
+    base = name.removesuffix(_LOG)
+    with suppress(KeyError):
+        return by_name[base], base != name
+    raise unknown_tables([name], by_name, "Nothing was read.")

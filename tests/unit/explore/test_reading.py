@@ -1,0 +1,93 @@
+"""Rows of published tables, whatever merges them."""
+
+import io
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pc_csv
+import pyarrow.parquet as pq
+import pytest
+
+from engine.cli.reading import write_as
+from engine.errors import DestinationError, SpecError
+from engine.explore.reading import Reading, reading_of
+from engine.sink_settings import Mirror
+from tests.unit.sink.lake import Lake
+
+
+@pytest.fixture(params=["copy_on_write", "merge_on_read"])
+def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
+    """A table with changed and deleted rows."""
+    mode: Mirror = request.param
+    made = Lake(tmp_path, mode)
+    made.copy(dict.fromkeys(range(500), 0))
+    made.change([(1, 7), (2, None), (900, 9)])
+    return made
+
+
+def opened(lake: Lake, name: str = "d.t", as_of: datetime | None = None) -> Reading:
+    """One of its tables."""
+    return reading_of(lake.folder, [lake.table], name, as_of)
+
+
+def test_a_mirror_has_its_rows_and_a_change_log_its_entries(lake: Lake) -> None:
+    """Without deleted rows; a limit is exact."""
+    rows = opened(lake).table()
+    assert dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True)) == lake.rows
+    assert opened(lake).table(limit=3).num_rows == 3
+    assert opened(lake, "d.t__changes").table()["_tm_kind"].to_pylist() == [kind for _, kind, _ in lake.log]
+
+
+def test_a_table_is_read_as_readers_saw_it_then(lake: Lake) -> None:
+    """A time without a zone is UTC. Before the first version there was no table."""
+    then, before = datetime.now(UTC), dict(lake.rows)
+    time.sleep(0.01)
+    lake.change([(3, 33), (4, None)])
+    for as_of in (then, then.replace(tzinfo=None)):
+        rows = opened(lake, as_of=as_of).table()
+        assert dict(zip(rows["id"].to_pylist(), rows["v"].to_pylist(), strict=True)) == before
+    with pytest.raises(SpecError, match="did not exist at"):
+        opened(lake, as_of=then - timedelta(days=1))
+
+
+def test_what_cannot_be_read_is_said(lake: Lake) -> None:
+    """A table that the pipeline does not have, one that is not there yet, and a file that is gone."""
+    with pytest.raises(SpecError, match=r"d\.x"):
+        opened(lake, "d.x")
+    with pytest.raises(SpecError, match="is not in"):
+        reading_of(lake.folder / "elsewhere", [lake.table], "d.t")
+    reading = opened(lake)
+    for file in lake.delta.mirror.glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(DestinationError, match="cannot be read"):
+        reading.table()
+
+
+def test_every_format_has_the_rows(lake: Lake) -> None:
+    """Tools can read what is written."""
+    reading, expected = opened(lake), opened(lake).table().sort_by("id")
+    found = {}
+    for form in ("csv", "parquet", "arrow"):
+        file = io.BytesIO()
+        write_as(form, reading.schema, reading.batches(), file)
+        file.seek(0)
+        found[form] = file
+    assert pq.read_table(found["parquet"]).sort_by("id").equals(expected)
+    assert pa.ipc.open_stream(found["arrow"]).read_all().sort_by("id").equals(expected)
+    assert (
+        pc_csv.read_csv(found["csv"])
+        .select(["id", "v"])
+        .sort_by("id")
+        .cast(expected.select(["id", "v"]).schema)
+        .equals(expected.select(["id", "v"]))
+    )
+
+
+def test_csv_has_every_type_and_tells_null_from_an_empty_text() -> None:
+    """Binary values are hexadecimal; lists are JSON."""
+    rows = pa.table({"b": [b"\x00\xff", None], "l": [[1.5, 2.0], None], "t": ["", None]})
+    file = io.BytesIO()
+    write_as("csv", rows.schema, [rows], file)
+    assert file.getvalue().decode().splitlines() == ['"b","l","t"', '"00ff","[1.5, 2.0]",""', ",,"]
