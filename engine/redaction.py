@@ -25,7 +25,7 @@ _ADDRESS_PASSWORD = re.compile(r"://[^\s/:@]+:([^\s/@]+)@")
 _SECRET = re.compile(
     r"(?i)((?:password|passwd|passphrase|secret|token|access[_.-]?key|api[_.-]?key)['\"]?\s*[=:]\s*"
     r"|\bIDENTIFIED\s+(?:BY|WITH)\b[^'\"]{0,60}(?=['\"]))"
-    r"(?!['\"]?\*\*\*(?:['\",;)\s]|$))('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
+    r"(?!['\"]?\*\*\*(?:['\",;)\s]|$)|(?:YES|NO)\))('(?:[^'\\]|\\.)*'?|\"(?:[^\"\\]|\\.)*\"?|[^\s'\",;)]+)"
 )
 _VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
 _HARMLESS = re.compile(r"true|false|\d{1,6}[a-z]{0,2}|(?:org|com|software)\.[a-z][\w.]*\.[A-Z]\w*|https?://[\w.:-]+/?")

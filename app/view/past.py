@@ -48,19 +48,20 @@ def past(
 
 def _line(run: Run, did: RunTotals | None, now: datetime, *, under_way: bool) -> PastRun:
     running = run.ended is None and under_way
+    how, errors = outcome(run, running=running), did.errors if did else 0
     ended = run.ended or (now if running else run.last_event)
     return PastRun(
         pipeline=run.pipeline,
         run=run.run,
         started=run.started,
         duration_s=(ended - run.started).total_seconds(),
-        outcome=outcome(run, running=running),
+        outcome=how,
         reason=reason(run, running=running),
         rows=did.rows if did else 0,
         rows_s=did.rows / did.read_s if did and did.read_s else None,
         chunks=did.chunks if did else 0,
         changes=did.changes if did else 0,
-        errors=did.errors if did else 0,
+        errors=max(errors, 1) if how == "failed" else errors,
     )
 
 

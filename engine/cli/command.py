@@ -1,6 +1,7 @@
 """What all verbs of the command line have in common: the app, common options, exit codes, output, and sending commands."""
 
 import json
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from engine.errors import SpecError, TidemarkError
 from engine.redaction import redact
 from engine.settings import Spec, load
 
+_PIPE_CLOSED = 141
+"""The exit code that shells give to a program whose reader is gone: 128 + SIGPIPE."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
@@ -66,6 +69,9 @@ def guarded(verb: Callable[..., None]) -> Callable[..., None]:
             else:
                 _show_error(error)
             raise typer.Exit(error.exit_code) from None
+        except BrokenPipeError:  # `tidemark read … | head`: the reader has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_PIPE_CLOSED) from None
 
     return run
 

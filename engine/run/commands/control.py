@@ -4,7 +4,6 @@ A separate thread polls the inbox and rewrites `runner.json`, so both continue w
 it (`run.helpers`): a file that cannot be read, or that makes its parser fail, is moved to `inbox/refused`.
 """
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from engine import clock
 from engine.directory import HEARTBEAT_S, Directory
 from engine.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
-from engine.events import CommandDone, RunControls, RunState
+from engine.events import CommandDone, RunControls, RunEnded, RunState
 from engine.journal import Journal
 from engine.journal.expiry import expire_and_compress
 from engine.ledger.state import State
@@ -25,6 +24,7 @@ from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
 from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.commands.resumption import Resumption, to_resume
+from engine.run.commands.second_signal import LEAVE_S, leave
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
 from engine.run.outage import OutageTracker
@@ -133,8 +133,16 @@ class Control:
     def _signalled(self, number: int, _: Any) -> None:
         """Only record the signal: the main thread may hold any lock when this runs."""
         if self._signal is not None:
-            os._exit(128 + number)  # exit at once on a second signal; the ledger makes that safe
+            leave(128 + number, partial(self._left, 128 + number))
         self._signal = number
+
+    def _left(self, code: int) -> None:
+        self._closing.set()
+        self._thread.join(LEAVE_S / 2)
+        self._journal.write(RunEnded(outcome="stopped", exit_code=code))
+        self._journal.flush()
+        self.state = "ended"
+        self._beat()
 
     def event(self, event: str, reason: str = "") -> None:
         """Apply an event to the state. Raises IllegalEventError if the state does not allow it."""

@@ -39,6 +39,7 @@ def test_history_distinguishes_running_from_lost() -> None:
     assert (failed.rows_s, newest.rows_s) == (100, None)
     (silent,) = past([run("d", ended=True, code=4)], {}, set(), NOW)
     assert (silent.outcome, silent.reason) == ("failed", "the source can no longer be streamed")
+    assert (failed.errors, silent.errors, newest.errors) == (1, 1, 0), "what ended a run is an error"
     assert past(runs[:1], {}, set(), NOW)[0].reason == "the heartbeat stopped"
     stops = '{"message": "1 of 3 tables stopped: d.t."}'
     (asked,) = past([run("e", ended=True, code=1, error=stops, outcome="stopped")], {}, set(), NOW)

@@ -31,3 +31,30 @@ def test_threads_that_are_left_do_not_change_the_exit_code(code: int) -> None:
         [sys.executable, "-c", _COMMAND.replace("{code}", str(code))], capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stdout.split()) == (code, ["said", "joined", "atexit"]), ended.stderr
+
+
+_PRINTING = """
+import sys, typer
+from engine.cli.command import guarded
+
+@guarded
+def verb():
+    while True:
+        print("a row " * 1000)
+
+try:
+    verb()
+except typer.Exit as ended:
+    sys.exit(ended.exit_code)
+"""
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    """`tidemark read … | head` ends as other programs do, without a word."""
+    with subprocess.Popen([sys.executable, "-c", _PRINTING], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")

@@ -38,6 +38,13 @@ def test_a_reference_is_no_secret() -> None:
     assert clean_toml(text) == text
 
 
+def test_whether_a_password_was_used_stays() -> None:
+    """The server says no more than that."""
+    text = "Access denied for user 'u'@'h' (using password: YES)"
+    assert redact(text) == text
+    assert redact("(using password: YES, NO)") == "(using password: ***, NO)"
+
+
 def test_known_values_are_found_as_others_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """As JSON, within a URL, and line by line; a short value only as a word."""
     monkeypatch.setattr(redaction, "_KNOWN", Known())

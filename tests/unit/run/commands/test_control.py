@@ -98,6 +98,24 @@ def test_a_signal_becomes_a_stop(control: Control, tmp_path: Path) -> None:
     assert _events(tmp_path, "run.state")[-1]["reason"] == "signal SIGTERM"
 
 
+def test_a_second_signal_ends_the_process_and_says_so(
+    control: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the run would be shown as lost, with an alert."""
+    codes: list[int] = []
+    monkeypatch.setattr(os, "_exit", codes.append)
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+        _wait(lambda: control.stopping or codes)
+    _wait(lambda: codes)
+    assert codes[0] == 128 + signal.SIGINT
+    assert (read_runner(Directory(tmp_path)) or {})["state"] == "ended"
+    (ended,) = _events(tmp_path, "run.ended")
+    assert (ended["outcome"], ended["exit_code"]) == ("stopped", 130)
+    _wait(lambda: len(codes) == 2)  # the limit for what takes too long
+    control.state = "stopping"
+
+
 def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Control, tmp_path: Path) -> None:
     """The same file under an answered id is refused and kept for inspection."""
     directory = Directory(tmp_path)
