@@ -9,8 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
+from engine.errors import DestinationError
+from engine.explore import read
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline
@@ -123,6 +126,9 @@ def test_what_fails_during_a_run_is_repaired_as_the_hint_says(
     for key in (1, 2, 3):
         update(server, pipeline, names, key)
     damage_data(pipeline)
+    with pytest.raises(DestinationError) as refused:
+        read(pipeline.spec, f"{database}.lost")
+    assert refused.value.hint.endswith(f"tidemark redump SPEC --table {database}.lost")
     for name in names:
         server.execute(f"UPDATE {database}.{name} SET v = 2 WHERE id = {OLD}")
     for name in ("torn", "gone"):
@@ -138,6 +144,7 @@ def test_what_fails_during_a_run_is_repaired_as_the_hint_says(
     pipeline.finish(runner)
     for name in names:
         assert_equal(source_table(server, database, name), pipeline.mirror(name))
+    assert_equal(source_table(server, database, "lost"), read(pipeline.spec, f"{database}.lost"))
 
 
 def hints(pipeline: Pipeline) -> dict[str, str]:

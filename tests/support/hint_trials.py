@@ -39,6 +39,8 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "capture/tasks.py::_unforeseen": (2, OUTSIDE),
     "cli/command.py::to_runner": (1, INPUT),
     "cli/pipeline.py::run": (1, INPUT),
+    "cli/published.py::_time": (1, INPUT),
+    "cli/published.py::read": (1, INPUT),
     "cli/verification.py::verify": (1, INPUT),
     "decode/binary_json_text.py::malformed": (1, REPORT),
     "decode/binlog_events.py::refuse_unknown": (
@@ -81,6 +83,12 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/queries.py::await_published": (1, WAIT),
     "explore/queries.py::_failed": (1, INPUT),
     "explore/queries.py::": (1, INPUT),
+    "explore/reading.py::Reading.batches": (
+        1,
+        ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
+    ),
+    "explore/reading.py::_check_existed": (1, INPUT),
+    "explore/reading.py::reading_of": (2, INPUT),
     "formats.py::check": (1, OUTSIDE),
     "journal/journal.py::Journal._settle": (1, OUTSIDE),
     "layout.py::check_no_link": (1, INPUT),

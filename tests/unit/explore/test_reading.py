@@ -10,7 +10,7 @@ import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 import pytest
 
-from engine.cli.reading import write_as
+from engine.cli.published import write_as
 from engine.errors import DestinationError, SpecError
 from engine.explore.reading import Reading, reading_of
 from engine.sink_settings import Mirror
