@@ -1,8 +1,9 @@
 """Shared by all screens: the pipelines, the index over their journals, and the runners that this console launched."""
 
+import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,7 +21,7 @@ from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import History
 from engine.history.fetch import Cursor
-from engine.history.runs import Run, latest_run
+from engine.history.runs import Run, latest_run, spec_of
 from engine.history.series import Lag
 from engine.redaction import Scrubber, clean_toml
 from engine.tail import tail
@@ -230,6 +231,14 @@ def know_secrets(where: Directory) -> None:
     """Register the secrets of a pipeline for redaction. An invalid spec has none."""
     with suppress(TidemarkError):
         settings.load(where.spec)
+
+
+def in_force(where: Directory) -> Mapping[str, Any] | None:
+    """The settings that the live runner follows, redacted; None without one."""
+    record, name = record_of(where) or {}, where.root.name
+    text = ask(spec_of, name, str(record.get("run"))) if record.get("alive") else None
+    found: Mapping[str, Any] | None = json.loads(text) if text else None
+    return found
 
 
 def spec_text(where: Directory) -> str:

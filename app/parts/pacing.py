@@ -22,9 +22,10 @@ from engine.history.runs import Run
 
 
 def pace(where: Directory) -> Pace:
-    """The current limits and pauses, with or without a runner."""
+    """The current limits and pauses, with or without a runner, which may have started with another spec than that in the file."""
     try:
-        spec = settings.load(where.spec).throttle.model_dump()
+        running = home.in_force(where)
+        spec = running.get("throttle", {}) if running else settings.load(where.spec).throttle.model_dump(mode="json")
     except TidemarkError:
         spec = {}
     try:

@@ -16,12 +16,12 @@ from app.parts import (
     home,
     membership,
     merge_now,
-    messages,
     owned,
     pacing,
     runner_notice,
     sections,
     selection,
+    spec_section,
     spoken,
     watermark_section,
     welcome,
@@ -86,17 +86,6 @@ def status(where: Directory) -> None:
     health_strip.footer(now, run.run if run else None, commands.sentences(sent, answers, controls.answers_shown(), now))
 
 
-def spec_section(where: Directory) -> None:
-    """The spec, and the end of the runner's log."""
-    left, right = st.columns(2, gap="medium")
-    with left:
-        st.markdown(f"**Spec** :gray[{words.escape(str(where.spec))}]")
-        st.code(home.spec_text(where), language="toml")
-    with right:
-        st.markdown("**Runner's log** :gray[the last lines]")
-        messages.log(home.log_tail(where, 60) or "There is no log. The runner was started elsewhere, or never.", 420)
-
-
 def body(where: Directory) -> None:
     """The sections. Only the open one runs."""
     name = where.root.name
@@ -120,7 +109,7 @@ def body(where: Directory) -> None:
         "Tables": lambda: membership.section(where),
         "Destination": lambda: destination_section.section(where),
         "Events": lambda: event_section.show(name),
-        "Spec": lambda: spec_section(where),
+        "Spec": lambda: spec_section.section(where),
     }
     for title, tab in tabs.items():
         if tab.open:

@@ -3,20 +3,19 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any
 
 from app.view import words
 from app.view.curves import row_rates
 from app.view.figure import Figure, layout
 from app.view.past import PastRun
 from app.view.reader_timeline import spreads
+from app.view.spec_state import ABSENT, flat
 from app.view.status_style import HEX
 from engine.history.chunk_queries import Read
 
 _COLOURS = ("primary", "violet", "orange", "green", "red")
 MOST = len(_COLOURS)
 _BUCKETS = 120
-_ABSENT = "not set"
 
 
 def measures(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> list[dict[str, str]]:
@@ -74,20 +73,14 @@ def names(lines: Sequence[PastRun]) -> list[str]:
 
 def differences(lines: Sequence[PastRun], specs: Sequence[str | None]) -> list[dict[str, str]]:
     """The settings in which the runs differ, one row each. specs: JSON, as in the journal."""
-    flat = [_flat(json.loads(spec)) if spec else {} for spec in specs]
-    keys = sorted({key for settings in flat for key in settings})
-    found = [{"Setting": key, **_values(key, lines, flat)} for key in keys]
+    known = [flat(json.loads(spec)) if spec else {} for spec in specs]
+    keys = sorted({key for settings in known for key in settings})
+    found = [{"Setting": key, **_values(key, lines, known)} for key in keys]
     return [row for row in found if len(set(list(row.values())[1:])) > 1]
 
 
 def _values(key: str, lines: Sequence[PastRun], flat: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    return {name: settings.get(key, _ABSENT) for name, settings in zip(names(lines), flat, strict=True)}
-
-
-def _flat(value: Any, prefix: str = "") -> dict[str, str]:
-    if not isinstance(value, dict) or not value:
-        return {prefix: json.dumps(value, ensure_ascii=False)}
-    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{prefix}.{key}" if prefix else key).items()}
+    return {name: settings.get(key, ABSENT) for name, settings in zip(names(lines), flat, strict=True)}
 
 
 def figure(lines: Sequence[PastRun], reads: Mapping[str, Sequence[Read]]) -> Figure:

@@ -297,6 +297,24 @@ def test_pause_and_resume_are_sent_with_their_reason(simulated: Console, open_pa
     healthy(page)
 
 
+def test_the_spec_says_where_the_run_does_not_follow_its_file(simulated: Console, open_page: OpenPage) -> None:
+    """Limits of the file are applied with a click; what needs a restart is named."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Spec")
+    expect(page.get_by_text("The run follows the file below.")).to_be_visible()
+    spec = simulated.shop.directory.spec
+    before = spec.read_text()
+    spec.write_text(before + "[throttle]\nmax_rows_per_s = 500\n[snapshot]\nreaders = 4\n")
+    try:
+        expect(page.get_by_text("The run does not follow the file in 2 settings.")).to_be_visible()
+        page.get_by_role("button", name="Apply the file's limits").click()
+        expect(page.get_by_text(re.compile("Throttle (accepted|done)"))).to_be_visible()
+        assert ("throttle", "as in the spec's file") in accepted(simulated)
+    finally:
+        spec.write_text(before)
+    expect(page.get_by_text("The run follows the file below.")).to_be_visible()
+    healthy(page)
+
+
 def test_a_confirmation_has_the_keyboard_focus(simulated: Console, open_page: OpenPage) -> None:
     """Enter opens it, the reason is typed, Tab moves to the button that confirms, Escape back to the one that opened it."""
     before = len(accepted(simulated))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from engine import clock
+from engine import clock, settings
 from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.journal import Journal
 from tests.support.entries import event as make_event
@@ -134,7 +134,7 @@ class Simulation:
             self.journal.write(make_event(event, **fields))
 
     def _opening(self, starting: bool) -> None:
-        spec = {"name": self.directory.root.name, "snapshot": {"even_factor_lower": 0.05, "even_factor_upper": 1000.0}}
+        spec = settings.load(self.directory.spec).model_dump(mode="json")
         started = {
             "pipeline": self.directory.root.name,
             "host": "db-tools-1",
