@@ -1,5 +1,7 @@
 """Row images that lack columns: the table is resnapshotted automatically, and the others stream on."""
 
+from engine.source.connect import describe
+from engine.source.durable_settings import durable_remedy
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server
@@ -33,9 +35,13 @@ def test_a_row_image_that_lacks_columns_resnapshots_its_table(
     assert stopped.returncode == 1
     assert "lacks columns" in " ".join((stopped.stdout + stopped.stderr).split())
     (hint,) = [table["hint"] for table in pipeline.status()["tables"] if table["state"] == "stopped"]
-    statement, then, command = hint.partition(", end the sessions that set it otherwise, then resnapshot the table")
-    assert then
-    server.execute(statement)
+    setting, then, command = hint.partition(", end the sessions that set it otherwise, then resnapshot the table")
+    assert (setting, bool(then)) == (
+        "Set binlog_row_image = FULL on the source (`tidemark check SPEC` shows the statement)",
+        True,
+    )
+    with server.connect() as session:
+        server.execute(durable_remedy(describe(session), "binlog_row_image", "FULL"))
     assert f"tidemark redump SPEC --table {database}.t" in command
     assert pipeline.command("redump", "--table", f"{database}.t").returncode == 0
     pipeline.run("caught-up")
