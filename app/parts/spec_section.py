@@ -57,7 +57,13 @@ def _in_force(where: Directory) -> None:
         {"Setting": one.setting, "In force": one.in_force, "In the file": one.in_file, "To follow the file": one.effect}
         for one in found
     ]
-    st.dataframe(pd.DataFrame(rows), hide_index=True, key="unapplied", alt="Settings that the run does not follow")
+    st.dataframe(
+        pd.DataFrame(rows),
+        hide_index=True,
+        key="unapplied",
+        placeholder=words.NOTHING,
+        alt="Settings that the run does not follow",
+    )
     if access.operator() and (limits := spec_state.to_apply(found, file)):
         click = controls.clicks(where.root.name)
         st.button(

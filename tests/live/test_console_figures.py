@@ -10,7 +10,7 @@ import re
 import time
 import zipfile
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from io import BytesIO
 from itertools import pairwise
@@ -33,6 +33,7 @@ from engine.history import History, chunk_queries, runs
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.console import Screen, lasts, offset, says, seconds
+from tests.live.support.epochs import redumped, rests
 from tests.live.support.pipeline import Pipeline, Runner
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
@@ -40,7 +41,6 @@ from tests.servers import PASSWORD, Server
 from tests.support.depth import on
 
 BUSY, QUIET, ROWS_PER_S, CHUNK_ROWS = 7_000, 4_500, 800, 1000
-LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 POSITION = {"mysql": "SHOW BINARY LOG STATUS", "mariadb": "SHOW MASTER STATUS"}
 
 
@@ -105,11 +105,6 @@ def test_what_is_shown_is_what_is_there(server: Server, database: str, shop: Pip
     check_what_rests(server, shop)
 
 
-def rests(lag: dict[str, Any]) -> bool:
-    """Whether nothing was outstanding, and the mirrors had everything, when this was measured."""
-    return lag["lag_bytes"] == 0 and not lag["mirror_age_s"]
-
-
 def check_what_rests(server: Server, rested: Pipeline) -> None:
     """Check every page."""
     database, pid = rested.database, rested.events("run.started")[-1]["pid"]
@@ -150,12 +145,6 @@ def reads(pipeline: Pipeline, table: str | None = None) -> list[dict[str, Any]]:
 def changed(pipeline: Pipeline, table: str) -> int:
     """The number of the source's changes in a change log; redumped rows are none."""
     return int(lake_table(pipeline.changes(table)).num_rows) - redumped(pipeline, f"{pipeline.database}.{table}")
-
-
-def redumped(pipeline: Pipeline, table: str = "", since: datetime = LONG_AGO) -> int:
-    """The number of redumped entries, of one table or of all, in the epochs since a time."""
-    epochs = [e for e in pipeline.events("epoch.committed") if datetime.fromisoformat(e["ts"]) > since]
-    return sum(sum(kinds) for e in epochs for name, kinds in e["redumped"].items() if table in ("", name))
 
 
 def check_pace(pipeline: Pipeline) -> None:
