@@ -46,8 +46,8 @@ def buttons(where: Directory, one: Firing, *, key: str) -> None:
             icon=":material/add:",
             key=f"{key}-add-{click}",
             help="They are copied while the others stream on. To choose some of them: *Live*, *Tables*.",
-            on_click=_add,
-            args=(where, click, list(names)),
+            on_click=controls.send_once,
+            args=(where, click, "add-table", "", {"tables": list(names)}),
         )
         st.button(
             "Ignore",
@@ -57,11 +57,6 @@ def buttons(where: Directory, one: Firing, *, key: str) -> None:
             on_click=_ignore,
             args=(where, click, one),
         )
-
-
-def _add(where: Directory, click: int, names: list[str]) -> None:
-    if controls.first_time(where.root.name, click):
-        controls.post(where, "add-table", "", {"tables": names})
 
 
 def _ignore(where: Directory, click: int, one: Firing) -> None:

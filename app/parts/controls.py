@@ -85,7 +85,7 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
                     icon=":material/play_arrow:",
                     type="primary",
                     key=f"{key}-resume-{click}",
-                    on_click=_send,
+                    on_click=send_once,
                     args=(where, click, "resume", ""),
                 )
         if runner.alive and runner.state in ("running", "starting", "paused"):
@@ -103,7 +103,7 @@ def try_now(where: Directory) -> None:
             "Try now",
             icon=":material/refresh:",
             key=f"try-{click}",
-            on_click=_send,
+            on_click=send_once,
             args=(where, click, "resume", ""),
         )
 
@@ -201,33 +201,50 @@ def refusal(name: str) -> None:
 
 
 def _ask(verb: str, where: Directory, label: str, key: str) -> None:
-    """A button that asks for confirmation and a reason.
+    """A button that asks for confirmation and a reason."""
+    meaning, confirm = _CONFIRM[verb]
+    ask(where, verb, label, f":material/{verb}:", meaning, confirm, key=f"{key}-{verb}")
+
+
+def ask(
+    where: Directory,
+    verb: str,
+    label: str,
+    icon: str,
+    meaning: str,
+    confirm: str,
+    *,
+    key: str,
+    arguments: Mapping[str, Any] | None = None,
+) -> None:
+    """A button that sends a command when it was confirmed, with a reason. label, confirm: of the button, and of its confirmation.
 
     It opens in the browser only, and the confirmation is a callback, so neither is lost in a rerun, which happens whenever the
     runner's state changes.
     """
-    name = f"{key}-{verb}"
-    meaning, confirm = _CONFIRM[verb]
     click = clicks(where.root.name)
-    with st.popover(label, icon=f":material/{verb}:", key=name):
+    with st.popover(label, icon=icon, key=key):
         st.markdown(meaning, width=380)
-        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{name}-reason")
+        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{key}-reason")
         st.button(
             confirm,
             type="primary",
-            key=f"{name}-confirm-{click}",
+            key=f"{key}-confirm-{click}",
             on_click=_confirmed,
-            args=(where, click, verb, f"{name}-reason"),
+            args=(where, click, verb, f"{key}-reason", arguments),
         )
 
 
-def _confirmed(where: Directory, click: int, verb: str, reason_key: str) -> None:
-    _send(where, click, verb, st.session_state.get(reason_key) or "")
+def _confirmed(
+    where: Directory, click: int, verb: str, reason_key: str, arguments: Mapping[str, Any] | None = None
+) -> None:
+    send_once(where, click, verb, st.session_state.get(reason_key) or "", arguments)
 
 
-def _send(where: Directory, click: int, verb: str, reason: str) -> None:
+def send_once(where: Directory, click: int, verb: str, reason: str, arguments: Mapping[str, Any] | None = None) -> None:
+    """Send a command, unless this click has sent one already (`clicks`): a callback of buttons."""
     if first_time(where.root.name, click):
-        post(where, verb, reason)
+        post(where, verb, reason, arguments)
 
 
 def post(where: Directory, verb: str, reason: str | None, arguments: Mapping[str, Any] | None = None) -> str:

@@ -18,11 +18,6 @@ def button(where: Directory, tables: Sequence[str]) -> None:
         icon=":material/merge:",
         key=f"merge-{click}",
         help="Merges the published changes into the mirrors at once, whatever that writes. Merges are put off by their cost.",
-        on_click=_send,
-        args=(where, click, list(tables)),
+        on_click=controls.send_once,
+        args=(where, click, "merge", "", {"tables": list(tables)}),
     )
-
-
-def _send(where: Directory, click: int, tables: list[str]) -> None:
-    if controls.first_time(where.root.name, click):
-        controls.post(where, "merge", "", {"tables": tables})

@@ -70,11 +70,6 @@ def _in_force(where: Directory) -> None:
             "Apply the file's limits",
             icon=":material/publish:",
             key=f"apply-{where.root.name}-{click}",
-            on_click=_apply,
-            args=(where, click, limits),
+            on_click=controls.send_once,
+            args=(where, click, "throttle", "as in the spec's file", limits),
         )
-
-
-def _apply(where: Directory, click: int, limits: Mapping[str, Any]) -> None:
-    if controls.first_time(where.root.name, click):
-        controls.post(where, "throttle", "as in the spec's file", limits)

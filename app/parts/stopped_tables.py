@@ -39,19 +39,5 @@ _BUTTONS = {
 
 def _ask(where: Directory, table: str, verb: str, key: str) -> None:
     label, icon, meaning, confirm = _BUTTONS[verb]
-    click = controls.clicks(where.root.name)
-    with st.popover(label, icon=icon, key=key):
-        st.markdown(f"**{words.escape(table)}**  \n{meaning}", width=380)
-        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{key}-reason")
-        st.button(
-            confirm,
-            type="primary",
-            key=f"{key}-confirm-{click}",
-            on_click=_send,
-            args=(where, click, verb, table, f"{key}-reason"),
-        )
-
-
-def _send(where: Directory, click: int, verb: str, table: str, reason_key: str) -> None:
-    if controls.first_time(where.root.name, click):
-        controls.post(where, verb, st.session_state.get(reason_key), {"tables": [table]})
+    said = f"**{words.escape(table)}**  \n{meaning}"
+    controls.ask(where, verb, label, icon, said, confirm, key=key, arguments={"tables": [table]})

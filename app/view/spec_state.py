@@ -8,7 +8,7 @@ from typing import Any
 ABSENT = "not set"
 THROTTLE = "throttle"
 APPLY = "Apply"
-"""The effect of what a running pipeline can be told."""
+"""The effect of settings that a runner takes over at once."""
 _RESTART = "Needs a restart"
 _EFFECTS = {
     "source.tables": "Needs a restart; or add and remove tables under Tables",

@@ -18,31 +18,36 @@ VERB = "maintain"
 
 
 @dataclass(frozen=True)
-class MaintainCommand:
-    """An accepted request. Its file stays in the inbox until it is answered."""
+class PublisherCommand:
+    """An accepted request to maintain or to merge tables. Its file stays in the inbox until it is answered."""
 
     identity: str
     path: Path
     tables: tuple[str, ...]
     """Empty: all tables."""
-    verb: str = VERB
+    verb: str
 
     def describe(self) -> str:
         """Its tables as text."""
         return ", ".join(self.tables) or "all tables"
 
 
-def command_from(command: Command, state: State) -> MaintainCommand:
+def command_from(command: Command, state: State) -> PublisherCommand:
     """Parse a command's arguments: "tables", full names, or none for all. Raises SpecError."""
-    return MaintainCommand(command.identity, command.path, tables_from(command.arguments, state))
+    return PublisherCommand(command.identity, command.path, _tables(command.arguments, state), str(command.verb))
+
+
+def accepted(control: Control, verb: str) -> list[PublisherCommand]:
+    """The accepted requests of a verb without an answer, in order."""
+    return [command for command in control.accepted(PublisherCommand) if command.verb == verb]
 
 
 def check(directory: Directory, tables: list[str]) -> None:
     """Raises SpecError for a command that the pipeline would refuse, judged by its current ledger."""
-    tables_from({"tables": tables}, _state(directory))
+    _tables({"tables": tables}, _state(directory))
 
 
-def tables_from(arguments: Any, state: State) -> tuple[str, ...]:
+def _tables(arguments: Any, state: State) -> tuple[str, ...]:
     """The tables that a command names; empty: all. Raises SpecError."""
     names = arguments.get("tables", []) if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -61,14 +66,14 @@ class Maintainer:
 
     def step(self) -> None:
         """Hand over new requests, and answer completed ones."""
-        accepted = {command.identity: command for command in self._control.accepted(MaintainCommand)}
-        for identity in accepted.keys() - self._requested:
-            self._publisher.request_maintenance(Request(identity, accepted[identity].tables))
+        requests = {command.identity: command for command in accepted(self._control, VERB)}
+        for identity in requests.keys() - self._requested:
+            self._publisher.request_maintenance(Request(identity, requests[identity].tables))
             self._requested.add(identity)
         for identity, answer in self._publisher.maintained().items():
             self._requested.discard(identity)
-            if identity in accepted:
-                self._control.carried_out(accepted[identity], asdict(answer))
+            if identity in requests:
+                self._control.carried_out(requests[identity], asdict(answer))
 
 
 def _state(directory: Directory) -> State:

@@ -1,39 +1,15 @@
-"""`tidemark merge`: an operator's request to merge the waiting changes of tables into their mirrors now, whatever that costs."""
+"""The commands that the publisher carries out, among them `tidemark merge`: merge waiting changes now, whatever that costs."""
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
-from engine.run.commands.inbox import Command
-from engine.run.maintain import Maintainer, tables_from
+from engine.run.maintain import Maintainer, accepted
 from engine.run.redump.executor import RedumpExecutor
 from engine.sink.publisher import Publisher
 
 VERB = "merge"
-
-
-@dataclass(frozen=True)
-class MergeCommand:
-    """An accepted request. Its file stays in the inbox until it is answered."""
-
-    identity: str
-    path: Path
-    tables: tuple[str, ...]
-    """Empty: all tables."""
-    verb: str = VERB
-
-    def describe(self) -> str:
-        """Its tables as text."""
-        return ", ".join(self.tables) or "all tables"
-
-
-def command_from(command: Command, state: State) -> MergeCommand:
-    """Parse a command's arguments: "tables", full names, or none for all. Raises SpecError."""
-    return MergeCommand(command.identity, command.path, tables_from(command.arguments, state))
 
 
 def merge_soon(publisher: Publisher, ledger: Ledger, tables: Collection[str]) -> Callable[[], bool]:
@@ -67,7 +43,7 @@ class Requests:
     def _merges(self) -> None:
         """Answer merges once the mirrors have what was committed when they were taken."""
         assert self._ledger.state is not None
-        for command in self._control.accepted(MergeCommand):
+        for command in accepted(self._control, VERB):
             if command.identity not in self._asked:
                 tables = command.tables or tuple(self._ledger.state.tables)
                 self._asked[command.identity] = merge_soon(self._publisher, self._ledger, tables)

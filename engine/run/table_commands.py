@@ -7,9 +7,8 @@ from engine.ledger.state import State
 from engine.run.commands.control import Parser, TableCommand
 from engine.run.commands.inbox import Command
 from engine.run.maintain import VERB as MAINTAIN
-from engine.run.maintain import command_from as maintain_command
+from engine.run.maintain import command_from as publisher_command
 from engine.run.merge import VERB as MERGE
-from engine.run.merge import command_from as merge_command
 from engine.run.redump.requests import redump_from
 from engine.run.tables.membership_commands import ADD, REMOVE, command_from
 
@@ -27,7 +26,13 @@ def parsers(journals: Path) -> dict[str, Parser]:
     def membership(command: Command, state: State) -> TableCommand:
         return command_from(command.identity, command.path, str(command.verb), command.arguments, state)
 
-    return {"redump": redump, ADD: membership, REMOVE: membership, MAINTAIN: maintain_command, MERGE: merge_command}
+    return {
+        "redump": redump,
+        ADD: membership,
+        REMOVE: membership,
+        MAINTAIN: publisher_command,
+        MERGE: publisher_command,
+    }
 
 
 def to_add(commands: Iterable[Command]) -> set[str]:
