@@ -49,4 +49,4 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=30s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8501/_stcore/health', timeout=3)"]
 
 ENTRYPOINT ["tini", "--"]
-CMD ["python", "-m", "streamlit", "run", "app/main.py", "--server.port=8501"]
+CMD ["python", "-m", "app.serve", "--server.port=8501"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import access, badge, cell_links, copy_link, focus, places, selection, times
+from app.parts import access, badge, cell_links, copy_link, focus, places, selection, times, watching
 
 
 @st.cache_resource
@@ -18,6 +18,7 @@ _HEADER = "[data-testid=stLayoutWrapper]:has(> .st-key-header)"
 _BESIDE = "position: fixed; top: 0.75rem; right: 4rem; width: auto; z-index: 999991"
 _ASSETS = Path(__file__).parent.parent / "assets"
 
+watching.begin()
 selection.keep_address()
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
 # Streamlit fades stale elements during a rerun. Here that is every two seconds, and the page shows how old its numbers are.

@@ -18,6 +18,7 @@ from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, 
 from engine.sink_settings import Sink, SinkRules
 from engine.throttle_settings import Throttle
 from engine.verify_settings import Verify
+from engine.watch_settings import Watch
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -32,6 +33,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "verify": Verify,
     "alerts": Alerts,
     "metrics": Metrics,
+    "watch": Watch,
     'tables."GLOB"': ProjectionRules,
 }
 """The sections of a spec, in the order of the page."""

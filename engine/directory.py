@@ -11,6 +11,7 @@
                 alerts.json            the active alerts; exists only if there are any; outlives a run
                 acknowledged/          who acknowledged which alert (engine.acknowledgements)
                 parked.json            the parked chunks; exists only if there are any; outlives a run
+                watchdog.json          what the watchdog knows of a runner that is gone (engine.watch.record)
                 verify/                the verification of each table, and mirrors that others changed (engine.verifications)
 
 If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
@@ -90,6 +91,10 @@ class Directory:
     @property
     def alerts(self) -> Path:
         return self.root / "alerts.json"
+
+    @property
+    def watchdog(self) -> Path:
+        return self.root / "watchdog.json"
 
     @property
     def verifications(self) -> Path:
@@ -286,10 +291,25 @@ def _read_runner(path: Path) -> dict[str, Any] | None:
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
-    """The active alerts, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`."""
-    found = (alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict))
+    """The active alerts, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`.
+
+    The watchdog's alerts about the newest run are among them.
+    """
+    found = [alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict)]
+    watched = _watchdogs_alerts(directory)
+    kinds = {alert.get("kind") for alert in watched}
+    found = [*(alert for alert in found if alert.get("kind") not in kinds), *watched]
     # Version 1 used another name.
     return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
+
+
+def _watchdogs_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """The alerts in `watchdog.json`; none once another run has begun."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = json.loads(directory.watchdog.read_text(encoding="utf-8"))
+        if record["run"] == json.loads(directory.runner.read_text(encoding="utf-8"))["run"]:
+            return [dict(alert) for alert in record["alerts"]]
+    return []
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:

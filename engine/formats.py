@@ -10,6 +10,7 @@ If a file is newer:
     command                     inbox/               the command is refused
     acknowledgement             acknowledged/        the alert counts as not acknowledged
     verification                verify/              shown as not verified yet
+    watch                       watchdog.json        ignored: the watchdog leaves the pipeline alone
     runner                      runner.json          no status and no command; the lock decides who runs
     journal                     run.started          the journal is not shown, and history says so; its chunks are unknown
     draft, connections, queries the console's        not shown, not overwritten
@@ -39,6 +40,7 @@ VERSIONS: Mapping[str, int] = {
     "history": 1,
     "bundle": 1,
     "verification": 1,
+    "watch": 1,
 }
 """By format, the version that this Tidemark writes, which is also the newest that it reads."""
 FIELD = "format"

@@ -34,6 +34,12 @@ def here() -> dict[str, Any]:
     }
 
 
+def of(pid: int) -> dict[str, Any]:
+    """Like `here`, for another process of this namespace; without ticks if it is gone."""
+    found = _stat(pid)
+    return {**here(), "ticks": int(found[_STARTED]) if found else None}
+
+
 def age_s(written: Mapping[str, Any]) -> float | None:
     """Seconds since `here` returned `written`, without the wall clock; None if that was on another machine or another boot."""
     boot = _boot()

@@ -177,9 +177,16 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "runner_lost": AlertText(
         "Runner lost",
-        "the heartbeat stops without an end of the run; only the console sees that",
-        "a runner is alive",
+        "the heartbeat stops without an end of the run; the watchdog sees that, which is the console or `tidemark watch`",
+        "a runner is alive, or has ended by itself",
         "Check the host and the end of the runner's log, then restart. The run continues from the committed position.",
+    ),
+    "not_restarted": AlertText(
+        "Not restarted",
+        "the watchdog should restart a runner and gives up: the limit of the hour is reached, or the runner does not start",
+        "a runner is alive, or has ended by itself",
+        "Read the end of the runner's log, fix the cause, and start the pipeline: tidemark run SPEC. The watchdog then restarts it "
+        "again.",
     ),
 }
 """By kind. The terminal, the webhook and the console show the same remedies; docs/operations.md lists the kinds too."""
@@ -365,6 +372,10 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "run.state": lambda e: f"Run is {e.get('state')}{_reason(e)}",
     "run.controls": lambda e: f"Set: {_controls(e)}",
     "run.ended": lambda e: f"Run ended: {e.get('outcome') or NOTHING}",
+    "watch.restarted": lambda e: (
+        f"The watchdog restarted the runner ({e.get('restart')} of {e.get('most')} within an hour): {e.get('why')}"
+    ),
+    "watch.stays_down": lambda e: f"The watchdog does not restart the runner: {e.get('why')}",
     "error": lambda e: failure("error", e) + retry(e),
     "table.resumed": lambda e: f"Found {plural(_committed(e), 'committed chunk')}",
     "table.planned": lambda e: f"Planned {_planned(e)}: {str(e.get('reason')).removeprefix('one chunk: ')}",

@@ -21,6 +21,7 @@ from engine.sink_settings import Sink
 from engine.startup import checked_startup
 from engine.throttle_settings import Throttle
 from engine.verify_settings import Verify
+from engine.watch_settings import Watch
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 NAME_RULE = "it begins with a letter or digit, followed by letters, digits, - and _; 64 characters at most"
@@ -262,6 +263,7 @@ class Spec(Section):
     alerts: Alerts = Alerts()
     metrics: Metrics = Metrics()
     journal: JournalSettings = JournalSettings()
+    watch: Watch = Watch()
     tables: dict[str, ProjectionRules] = Field(default_factory=dict)
     """Projections, by glob. If several globs match, each key has the value of the last one that sets it."""
     mask_salt_env: str | None = None

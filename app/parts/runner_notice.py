@@ -7,8 +7,10 @@ from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.health import Runner, away_line, startup_line, troubles
 from app.view.hints import for_console
+from app.view.restart_line import restart_line
 from engine import clock
 from engine.directory import Directory, read_standbys
+from engine.watch.record import as_status
 
 
 def away(where: Directory, runner: Runner) -> None:
@@ -74,6 +76,7 @@ def show(where: Directory, runner: Runner) -> None:
         _log(where, expanded=False)
     elif runner.state == "failed":
         _failed(where, runner)
+        _watched(where)
         _log(where, expanded=False)  # it ends with the same message
     elif runner.state == "lost":
         messages.three_parts(
@@ -82,6 +85,7 @@ def show(where: Directory, runner: Runner) -> None:
             f"Check the log below and process {runner.pid} on {runner.host}, then restart. The new run continues from the "
             "committed position.",
         )
+        _watched(where)
         _log(where, expanded=True)
 
 
@@ -109,6 +113,12 @@ def _failed(where: Directory, runner: Runner) -> None:
     messages.three_parts(error["message"], detail, error["hint"] or "Check the log below, fix the cause, and restart.")
     if runner.needs_resnapshot:
         controls.resnapshot_all(where)
+
+
+def _watched(where: Directory) -> None:
+    """What the watchdog will do, if the spec has restarts."""
+    if line := restart_line(as_status(where, home.record_of(where)), clock.utc_now()):
+        st.markdown(words.escape(line))
 
 
 def _log(where: Directory, *, expanded: bool) -> None:

@@ -66,9 +66,10 @@ def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing
         since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
         full: Standing = {"kind": "disk_full", "table": None, "message": message, "since": since}
         raised = [full, *raised]
-    if not runner.problem or (runner.state == "failed" and any(one.get("kind") == "run_failed" for one in raised)):
-        return list(raised)
     lost = runner.state == "lost"
+    raised_already = any(one.get("kind") == ("runner_lost" if lost else "run_failed") for one in raised)
+    if not runner.problem or raised_already:
+        return list(raised)
     seen = words.date_time(runner.last_seen)
     error = (runner.error or {}).get("message") or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own: Standing = {
@@ -78,7 +79,7 @@ def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing
         "threshold": None,
         "message": f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
         "hint": "" if lost else (runner.error or {}).get("hint", ""),
-        "since": at.isoformat() if (at := runner.last_seen or runner.started) else "",
+        "since": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
     }
     return [own, *raised]
 
@@ -119,7 +120,7 @@ def _known_at(kind: str, runner: Runner) -> datetime | None:
     """When an alert was last known; None if it is current."""
     if runner.alive:
         return runner.away.since if runner.away is not None and kind in _MEASURED else None
-    about_the_end = kind == "runner_lost" or (kind == "run_failed" and runner.state == "failed")
+    about_the_end = kind in ("runner_lost", "not_restarted") or (kind == "run_failed" and runner.state == "failed")
     return None if about_the_end else runner.last_seen
 
 

@@ -14,7 +14,15 @@ from engine.history.event_queries import Event
 from engine.sentences import describe, failure, named_chunks, numbers_of, remedy
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "Run": ("run.started", "run.connected", "run.state", "run.controls", "run.ended"),
+    "Run": (
+        "run.started",
+        "run.connected",
+        "run.state",
+        "run.controls",
+        "run.ended",
+        "watch.restarted",
+        "watch.stays_down",
+    ),
     "Alerts": ("alert.raised", "alert.cleared"),
     "Errors": ("error", "chunk.failed", "chunk.parked", "chunk.unparked", "disk.freed", "helper.recovered"),
     "Commands": ("command.accepted", "command.refused", "command.done"),

@@ -25,10 +25,11 @@ from engine.cli.command import (
     stored,
     to_runner,
 )
-from engine.errors import PreflightError, SpecError
+from engine.errors import PreflightError, SpecError, TablesStoppedError
 from engine.settings import load
 
 if TYPE_CHECKING:
+    from engine.run.runner import Listener
     from engine.source.preflight import Check
 
 
@@ -118,6 +119,10 @@ def run(
     standby: Annotated[
         bool, typer.Option("--standby", help="Wait until no other runner has the pipeline, then take over.")
     ] = False,
+    service: Annotated[
+        bool,
+        typer.Option("--service", help="For a service manager: end with 0 after a stop, also if tables are stopped."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
@@ -133,7 +138,13 @@ def run(
     def waits(why: str) -> None:
         print_json({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
 
-    start = partial(run_pipeline, spec, spec_file, until, standby=waits if standby else None)
+    def start(listener: "Listener") -> None:
+        try:
+            run_pipeline(spec, spec_file, until, listener, standby=waits if standby else None)
+        except TablesStoppedError:
+            if not service or until is not None:
+                raise
+
     if as_json:
         start(print_json)
     elif out.is_terminal and not standby:
@@ -408,8 +419,7 @@ def restore(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def console(context: typer.Context) -> None:
     """Start the console. All options are passed to Streamlit, such as --server.port 8080."""
-    main_page = Path(__file__).resolve().parents[2] / "app" / "main.py"
-    command = [sys.executable, "-m", "streamlit", "run", str(main_page), *context.args]
+    command = [sys.executable, "-m", "app.serve", *context.args]
     os.execv(sys.executable, command)  # noqa: S606 - the console takes the place of this process
 
 

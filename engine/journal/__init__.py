@@ -2,6 +2,7 @@
 
 journal.py            `Journal`: writes the events of a run
 linefile.py           the file below it: whole lines, also on a full disk
+afterword.py          events that the watchdog adds to the journal of a run that has ended
 event_lines.py        events that are read back from lines of other versions
 parts.py              the parts of journals: their names, their order, reading them
 expiry.py             deletes old parts and compresses closed ones

@@ -6,7 +6,8 @@ from functools import cache
 from typing import Any
 
 import engine.connection_events
-import engine.verification_events  # noqa: F401 - it adds its events to EVENTS
+import engine.verification_events
+import engine.watch_events  # noqa: F401 - these add their events to EVENTS
 from engine.events import EVENTS, Event, fields_of
 
 

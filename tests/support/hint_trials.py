@@ -42,6 +42,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "cli/published.py::_time": (1, INPUT),
     "cli/published.py::read": (1, INPUT),
     "cli/verification.py::verify": (1, INPUT),
+    "cli/watching.py::watch": (1, INPUT),
     "decode/binary_json_text.py::malformed": (1, REPORT),
     "decode/binlog_events.py::refuse_unknown": (
         2,

@@ -113,6 +113,7 @@ class Control:
         self._closing = threading.Event()
         self._error: Failure | None = None
         self._reason = ""
+        self._stop = False
         self._signal: int | None = None
         self._open: list[tuple[str, str, float]] = []
         self._accepted: list[TableCommand] = []
@@ -151,6 +152,7 @@ class Control:
             if following != self.state:
                 self._journal.write(RunState(state=following, reason=reason))
                 self.state, self._reason = following, reason
+                self._stop |= event == "stop"
             self._wake.set()
         self._show()
 
@@ -486,6 +488,7 @@ class Control:
             self.activity,
             state="paused" if self.disk.reason and self.state == "running" else self.state,
             reason=self._reason if self.state == "paused" else "",
+            stop=self._stop,
             disk_full=self.disk.reason or None,
             disk_full_since=self.disk.since if self.disk.reason else None,
             helpers=self.helpers.as_list(),

@@ -62,8 +62,8 @@ class Heartbeat:
     def beat(self, activity: Activity, **more: Any) -> None:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
-        more: "state", "reason", "disk_full", "helpers", "controls", "commands" and "error", as `engine.directory.read_runner`
-        returns them.
+        more: "state", "reason", "stop" (whether the run was asked to stop), "disk_full", "helpers", "controls", "commands" and
+        "error", as `engine.directory.read_runner` returns them.
         """
         self._beats += 1
         record = {

@@ -25,6 +25,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     new_tables                likewise, when tables appear that match the spec and are not captured
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
                               audit of the same part finds no difference, or the table is resnapshotted or removed
+    runner_lost, not_restarted    the watchdog raises them (`engine.watch`); cleared by the next run, when it runs or ends
     run_failed                at once; cleared when a later run has run for `for_s`, at most 10 s, or ended well, and when one fails
                               otherwise, which is another alert
 
@@ -98,6 +99,8 @@ _OUTAGES = ("source_away", "login_refused")
 """By whether the source answers and refuses the login."""
 _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
+_WATCHDOGS = ("runner_lost", "not_restarted")
+"""Alerts about an earlier run."""
 _AWAY_S, _HOUR_S = 30.0, 3600.0
 _OF_TABLES = ("diverged", "mirror_unreadable", "cascade", "mirror_written", "mirror_behind", "resnapshots")
 
@@ -147,6 +150,7 @@ class Alerts:
         running = event.state == "running"
         self._running_since_s = self._now_s if running else None
         if running:
+            yield from self._clear_watchdogs("A runner is alive.")
             yield from (
                 *self._clear_helper_failed("A later run is running."),
                 *self._clear_disk_full("A later run is running."),
@@ -349,6 +353,7 @@ class Alerts:
 
     def _ended(self, event: RunEnded) -> Iterator[Notice]:
         name, error = ("run_failed", None), event.error
+        yield from self._clear_watchdogs("A later run has ended.")
         if event.outcome != "failed" or error is None:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
@@ -359,6 +364,10 @@ class Alerts:
             return
         yield from self._clear(name, "A later run failed for another reason.", None)
         yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
+
+    def _clear_watchdogs(self, message: str) -> Iterator[Notice]:
+        for kind in _WATCHDOGS:
+            yield from self._clear((kind, None), message, None)
 
     def _clear_run_failed(self, at: str) -> Iterator[Notice]:
         if self._running_since_s is not None and self._now_s - self._running_since_s >= min(

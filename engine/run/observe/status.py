@@ -33,6 +33,7 @@ from engine.verifications import (
     state_of,
 )
 from engine.verify_settings import Verify
+from engine.watch.record import as_status
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
@@ -161,6 +162,8 @@ class Status(TypedDict):
     commands: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
     disk: DiskStatus | None
+    watch: Mapping[str, Any] | None
+    """What the watchdog does about a runner that is gone: `due`, `down` and `restarts_within_hour`; None if nothing."""
     term: int | None
     standby: list[dict[str, Any]]
     log: BinlogStatus
@@ -210,6 +213,7 @@ def status(
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": [{**alert, "acknowledged": _acknowledged(directory, alert)} for alert in read_alerts(directory)],
         "disk": _disk(directory),
+        "watch": as_status(directory, runner),
         "term": state.term if state else None,
         "standby": read_standbys(directory),
         "log": _log(directory, state, current, now),

@@ -51,6 +51,10 @@ def print_status(out: Console, now: Status) -> None:
         )
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
+    if now["watch"]:
+        due, down = now["watch"]["due"], now["watch"]["down"]
+        what = f"does not restart the runner: {down}" if down else f"restarts the runner at {due[:19]}Z"
+        out.print(f"The watchdog {what}.", markup=False)
 
 
 def _print_lacks(out: Console, tables: list[TableStatus]) -> None:

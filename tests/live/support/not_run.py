@@ -18,6 +18,8 @@ NOT_RUN = {
     ".venv/bin/python -m tests.browser.gallery FOLDER": "takes minutes",
     "make bench": "takes many minutes",
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
+    "tidemark watch": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
+    "tidemark watch HOME": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "python: import polars as pl": "Polars is not installed",
     "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, which comes from the network",

@@ -40,6 +40,8 @@ BASE |= {
     "verification_events",
     "verifications",
     "verify_settings",
+    "watch_events",
+    "watch_settings",
     "wording",
     "writable",
 }
@@ -54,11 +56,12 @@ ROOMS: dict[str, set[str]] = {
     "destination": set(),
     "explore": {"decode", "capture", "ledger", "sink", "destination"},
     "spark": {"capture"},
+    "watch": set(),
     "history": set(),
-    "run": {"source", "decode", "plan", "capture", "ledger", "sink", "destination", "spark", "sql"},
+    "run": {"source", "decode", "plan", "capture", "ledger", "sink", "destination", "spark", "sql", "watch"},
     "__main__": {"cli"},
-    "cli": {"run", "plan", "source", "history", "destination", "explore"},
-    "app": {"source", "plan", "explore", "history", "decode"},
+    "cli": {"run", "plan", "source", "history", "destination", "explore", "watch"},
+    "app": {"source", "plan", "explore", "history", "decode", "watch"},
 }
 """The rooms that each room may import besides the base. Every room may import `engine` itself, for its version."""
 WRONG_READERS = {"to_pyarrow_table", "to_pyarrow_dataset", "to_pandas"}

@@ -1,0 +1,21 @@
+"""The console's watchdog, which looks after the runners of all pipelines for as long as the console runs."""
+
+import sys
+from collections.abc import Iterable
+
+from app.parts import home
+from engine.directory import Directory
+from engine.watch import background
+
+
+def begin() -> None:
+    """Begin to watch, once per process."""
+    background.begin(_pipelines, _report)
+
+
+def _pipelines() -> Iterable[Directory]:
+    return home.directories()
+
+
+def _report(pipeline: str, what: str) -> None:
+    print(f"{pipeline}: {what}", file=sys.stderr, flush=True)

@@ -1,0 +1,84 @@
+"""Posts the watchdog's alerts: stderr gets them as lines of JSON, and the pipeline's webhook from a thread of its own."""
+
+import json
+import sys
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from engine import clock
+from engine.directory import Directory
+from engine.errors import TidemarkError
+from engine.events import AlertRaised
+from engine.posting import Poster, message
+from engine.settings import Spec, webhook
+from engine.watch.record import alone, read_record, write_record
+
+_PATIENCE_S, _RETRY_S = 5.0, 30.0
+_MOST = 20
+
+
+class Announcer:
+    """Announces alerts for pipelines without a runner. Each message is posted until the webhook has accepted or rejected it."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(4, thread_name_prefix="watchdog-post")
+        self._posting: dict[Path, Future[None]] = {}
+        self._next_s: dict[Path, float] = {}
+        self._lock = threading.Lock()
+
+    def queued(
+        self, waiting: tuple[Mapping[str, Any], ...], spec: Spec, event: AlertRaised, ts: str, run: str
+    ) -> tuple[Mapping[str, Any], ...]:
+        """The messages that wait, with one more; announces it on stderr."""
+        posted = message(event.NAME, ts, spec.name, run, event.to_json())
+        with suppress(OSError, ValueError):  # stderr may be closed
+            print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+        if spec.alerts.webhook_env is None and spec.alerts.webhook_file is None:
+            return waiting
+        return (*waiting, posted)[-_MOST:]
+
+    def post(self, where: Directory, spec: Spec) -> None:
+        """Post what waits, from another thread, unless that thread is busy or the last failure is recent."""
+        busy = self._posting.get(where.root)
+        if (busy is not None and not busy.done()) or clock.monotonic_s() < self._next_s.get(where.root, 0.0):
+            return
+        if read_record(where).unposted:
+            self._posting[where.root] = self._pool.submit(self._deliver, where, spec)
+
+    def close(self) -> None:
+        """Wait some seconds for what is being posted."""
+        wait(list(self._posting.values()), _PATIENCE_S)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _deliver(self, where: Directory, spec: Spec) -> None:
+        """Take the messages from the record, so that no other watchdog posts them, and put back those that did not arrive."""
+        taken = self._change(where, ())
+        left: tuple[Mapping[str, Any], ...] = ()
+        try:
+            poster = Poster(webhook(spec.alerts) or "")
+            for one in taken:
+                answer = poster.post(json.dumps(one, ensure_ascii=False).encode())
+                if answer.problem and answer.retry:
+                    left = (*left, one)
+        except TidemarkError:  # the address is not known here
+            left = taken
+        if left:
+            self._next_s[where.root] = clock.monotonic_s() + _RETRY_S
+            self._change(where, left)
+
+    def _change(self, where: Directory, messages: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
+        """Replace the messages of the record; those that came meanwhile stay. Returns those that were there."""
+        for _ in range(100):
+            with alone(where) as mine:
+                if mine:
+                    record = read_record(where)
+                    kept = (*messages, *record.unposted) if messages else ()
+                    write_record(where, replace(record, unposted=kept[-_MOST:]))
+                    return record.unposted
+            clock.sleep(0.05)
+        return ()

@@ -1,0 +1,35 @@
+"""The loop of the watchdog: in a thread of the console, or as the process of `tidemark watch`."""
+
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from engine.directory import Directory
+from engine.watch.watchdog import Report, Watchdog
+
+_EVERY_S = 1.0
+_begun = threading.Event()
+_lock = threading.Lock()
+
+
+def pipelines_in(home: Path) -> list[Directory]:
+    """All pipelines in a folder, by name."""
+    return [Directory(spec.parent) for spec in sorted(home.glob("*/pipeline.toml"))]
+
+
+def watch(pipelines: Callable[[], Iterable[Directory]], report: Report, ended: threading.Event) -> None:
+    """Look at the pipelines every second, until `ended` is set."""
+    watchdog = Watchdog(pipelines, report)
+    while not ended.wait(_EVERY_S):
+        watchdog.look()
+    watchdog.close()
+
+
+def begin(pipelines: Callable[[], Iterable[Directory]], report: Report) -> None:
+    """Watch from a thread until this process ends; does nothing if the process has such a thread."""
+    with _lock:
+        if not _begun.is_set():
+            _begun.set()
+            threading.Thread(
+                target=watch, args=(pipelines, report, threading.Event()), name="watchdog", daemon=True
+            ).start()

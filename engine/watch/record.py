@@ -1,0 +1,111 @@
+"""What the watchdogs of a pipeline know together: `watchdog.json`, which only the holder of `watchdog.lock` writes.
+
+It is about one run that was lost or has failed. Once another run has begun, only its `restarts` matter.
+"""
+
+import errno
+import fcntl
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from engine import clock, formats, processes
+from engine.directory import Directory, write_atomically
+from engine.watch.restarts import HOUR_S
+
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A runner that a watchdog has launched."""
+
+    run: str
+    """The run before it."""
+    at: str
+    """UTC text."""
+    pid: int
+    process: Mapping[str, Any]
+    """What `engine.processes` knows of it, as of its launch."""
+    code: int | None = None
+    """Its exit code, if it ended before its first heartbeat and the watchdog saw that."""
+
+    @property
+    def age_s(self) -> float:
+        """Seconds since the launch."""
+        by_boot = processes.age_s(self.process)
+        return by_boot if by_boot is not None else clock.unix_s() - clock.parse_utc(self.at).timestamp()
+
+    @property
+    def starting(self) -> bool | None:
+        """Whether its process lives; None if that cannot be seen from here."""
+        return processes.lives(self.pid, self.process)
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of `watchdog.json`."""
+
+    run: str = ""
+    """The run that was lost or has failed."""
+    alerts: tuple[Mapping[str, Any], ...] = ()
+    """The standing alerts about it: the fields of `alert.raised`, and when each was last `announced`."""
+    unposted: tuple[Mapping[str, Any], ...] = ()
+    """Messages that the webhook has not accepted yet."""
+    due: str = ""
+    """When the runner will be started again: UTC text; empty if it will not."""
+    down: str = ""
+    """Why it will not, although the spec asks for restarts."""
+    restarts: tuple[Restart, ...] = field(default=())
+    """Those of the last hour, oldest first."""
+
+
+def read_record(directory: Directory) -> Record:
+    """The record; an empty one if there is none, or if it is damaged. Raises NewerFormatError, OSError."""
+    try:
+        found = json.loads(directory.watchdog.read_text(encoding="utf-8"))
+        formats.check("watch", found, directory.watchdog)
+        values: dict[str, Any] = {
+            name: value for name, value in formats.without(found).items() if name in Record.__dataclass_fields__
+        }
+        values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
+        lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
+        return Record(**values | lists)
+    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+        return Record()
+
+
+def write_record(directory: Directory, record: Record) -> None:
+    """Replace the record, without the restarts that are older than an hour. Raises OSError."""
+    kept = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
+    text = json.dumps(formats.stamped("watch", {**asdict(record), "restarts": kept}), ensure_ascii=False, indent=1)
+    write_atomically(directory.watchdog, text)
+
+
+@contextmanager
+def alone(directory: Directory) -> Iterator[bool]:
+    """Whether no other watchdog decides about this pipeline until the end of the block. True where files cannot be locked."""
+    with (directory.root / "watchdog.lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in _TAKEN:
+                yield False
+                return
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the watchdog will do about the newest run: `due`, `down` and `restarts`; None if nothing. runner: `read_runner`."""
+    with suppress(Exception):
+        record = read_record(directory)
+        if runner is not None and not runner["alive"] and record.run == runner["run"] and (record.due or record.down):
+            recent = sum(one.age_s < HOUR_S for one in record.restarts)
+            return {"due": record.due or None, "down": record.down or None, "restarts_within_hour": recent}
+    return None

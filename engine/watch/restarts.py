@@ -1,0 +1,103 @@
+"""Whether and when a runner is started again. Pure: the caller reads the files and the time.
+
+A runner is started again only if all of this is true:
+
+    asked      the spec has watch.restart = "on-failure"
+    unwanted   nobody had asked the run to stop: `runner.json` says so, whatever killed it afterwards
+    mendable   a restart can help: the run was lost, or failed with exit code 1 and not by an error of `_NEEDS_OPERATOR`
+    here       the run was on this host, and no standby runner waits, which would take over
+    allowed    the last hour had fewer than watch.max_restarts_per_hour restarts
+
+Nothing here keeps a second runner out. The pipeline's lock and term do that: a runner that finds another one ends with exit code 5.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import ERRORS, TidemarkError
+from engine.watch_settings import Watch
+from engine.wording import plural
+
+HOUR_S = 3600.0
+_NEEDS_OPERATOR = ("LedgerError", "NewerFormatError", "TablesStoppedError", "ChunksParkedError")
+"""Errors with exit code 1 that come back until an operator has acted."""
+_MEANINGS = {
+    2: "the spec or an argument is wrong",
+    3: "the preflight failed, or the login was refused",
+    4: "the source can no longer be followed",
+    5: "another runner has the pipeline",
+    7: "ledger and destination do not belong together",
+}
+
+
+@dataclass(frozen=True)
+class Death:
+    """A run that has ended without having been asked to."""
+
+    run: str
+    host: str
+    pid: int
+    lost: bool
+    """Whether its heartbeat stopped without an end of the run."""
+    last_seen: str
+    """The last heartbeat: UTC text."""
+    error: str
+    """The class of the error that ended it; empty if it was lost."""
+    message: str
+
+    @property
+    def why(self) -> str:
+        """What became of it, in words."""
+        return "the runner was lost" if self.lost else f"the run failed: {self.message}"
+
+
+def death_of(runner: Mapping[str, Any] | None) -> Death | None:
+    """What became of a run; None while it lives, and if it ended as asked. runner: `engine.directory.read_runner`."""
+    if runner is None or runner["alive"]:
+        return None
+    lost, error = runner["state"] != "ended", runner.get("error") or {}
+    if not lost and (not error or asked_to_stop(runner)):
+        return None
+    return Death(
+        str(runner.get("run")),
+        str(runner.get("host")),
+        int(runner.get("pid") or 0),
+        lost,
+        str(runner.get("heartbeat")),
+        "" if lost else str(error.get("error")),
+        "" if lost else str(error.get("message")),
+    )
+
+
+def asked_to_stop(runner: Mapping[str, Any]) -> bool:
+    """Whether an operator or a signal had asked the run to stop."""
+    return bool(runner.get("stop")) or runner.get("state") == "stopping"
+
+
+def not_mendable(death: Death) -> str:
+    """Why a restart cannot help after this end; empty if it may."""
+    if death.lost:
+        return ""
+    code = ERRORS.get(death.error, TidemarkError).exit_code
+    if code != 1:
+        return after_code(code)
+    return f"{death.error} needs an operator" if death.error in _NEEDS_OPERATOR else ""
+
+
+def after_code(code: int) -> str:
+    """Why a restart cannot help after this exit code; empty if it may. A signal has a negative code."""
+    return f"exit code {code}: {_MEANINGS[code]}" if code in _MEANINGS else ""
+
+
+def limit_reached(settings: Watch, within_hour: int) -> str:
+    """Why there is no further restart within this hour; empty if there may be one."""
+    if within_hour < settings.max_restarts_per_hour:
+        return ""
+    return f"it was restarted {plural(within_hour, 'time')} within an hour"
+
+
+def delay_s(settings: Watch, within_hour: int) -> float:
+    """The pause before the next restart: it doubles with each one of the last hour."""
+    doubled = settings.first_delay_s * 2.0 ** min(within_hour, 64)
+    return min(doubled, settings.longest_delay_s)

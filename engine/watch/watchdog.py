@@ -1,0 +1,262 @@
+"""The watchdog announces runners that were lost, and restarts runners if their spec asks for it.
+
+The console has one, and so has `tidemark watch`. Several may look at one pipeline: `watch.record.alone` lets one of them decide,
+and the record has what the others did. If two of them start a runner all the same, the second one meets the pipeline's lock, and
+ends with exit code 5.
+"""
+
+import json
+import socket
+import subprocess
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from engine import clock, processes
+from engine.directory import HEARTBEAT_STALE_S, Directory, launch, read_runner, read_standbys
+from engine.errors import PipelineHeldError, TidemarkError
+from engine.events import AlertRaised, Event
+from engine.journal.afterword import append_to
+from engine.journal.parts import parts_in
+from engine.redaction import redact
+from engine.sentences import remedy
+from engine.settings import Spec, load
+from engine.watch.announcing import Announcer
+from engine.watch.record import Record, Restart, alone, read_record, write_record
+from engine.watch.restarts import (
+    HOUR_S,
+    Death,
+    after_code,
+    asked_to_stop,
+    death_of,
+    delay_s,
+    limit_reached,
+    not_mendable,
+)
+from engine.watch_events import RunnerRestarted, RunnerStaysDown
+
+Report = Callable[[str, str], None]
+"""Called with a pipeline's name and what the watchdog did about it."""
+_UNSEEN_S = 60.0
+"""A launched runner whose process cannot be seen from here counts as failed after this long without a heartbeat."""
+_HELD = PipelineHeldError.exit_code
+_SURE_S = 2.5
+"""How long a runner on another machine must look gone: only clocks and two looks at its heartbeat tell."""
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A run that needs the watchdog."""
+
+    where: Directory
+    spec: Spec
+    runner: dict[str, Any]
+    death: Death
+    since_s: float
+    """When this watchdog first saw it, on the monotonic clock."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+
+class Watchdog:
+    """Looks at pipelines. Not thread-safe."""
+
+    def __init__(self, pipelines: Callable[[], Iterable[Directory]], report: Report) -> None:
+        self._pipelines, self._report = pipelines, report
+        self._seen: dict[tuple[Path, str], float] = {}
+        self._launched: dict[Path, subprocess.Popen[bytes]] = {}
+        self._problems: dict[Path, str] = {}
+        self._announcer = Announcer()
+
+    def look(self) -> None:
+        """Look at every pipeline once. A problem with one is reported once, and does not concern the others."""
+        for where in self._pipelines():
+            try:
+                self._look_at(where)
+                self._problems.pop(where.root, None)
+            except Exception as problem:  # noqa: BLE001 - a pipeline that cannot be read must not hide the others
+                text = redact(
+                    problem.message if isinstance(problem, TidemarkError) else f"{type(problem).__name__}: {problem}"
+                )
+                if self._problems.get(where.root) != text:
+                    self._report(where.root.name, f"cannot be watched: {text}")
+                self._problems[where.root] = text
+
+    def close(self) -> None:
+        """Wait some seconds for alerts that are being posted. Runners live on."""
+        self._announcer.close()
+
+    def _look_at(self, where: Directory) -> None:
+        runner = read_runner(where)
+        death = death_of(runner)
+        if runner is None or death is None:
+            self._forget(where)
+            return
+        since_s = self._seen.setdefault((where.root, death.run), clock.monotonic_s())
+        elsewhere = processes.age_s(runner.get("process") or {}) is None
+        if death.lost and elsewhere and clock.monotonic_s() - since_s < _SURE_S:
+            return
+        spec = _spec_of(where.spec, where.spec.stat().st_mtime_ns)
+        with alone(where) as decides:
+            if not decides or read_runner_id(where) != death.run:
+                return
+            known = read_record(where)
+            record = known if known.run == death.run else Record(run=death.run, restarts=known.restarts)
+            case = _Case(where, spec, runner, death, since_s)
+            after = self._act(case, self._announced(case, record))
+            if after != known:
+                write_record(where, after)
+        self._announcer.post(where, spec)
+
+    def _forget(self, where: Directory) -> None:
+        for key in [key for key in self._seen if key[0] == where.root]:
+            del self._seen[key]
+        child = self._launched.get(where.root)
+        if child is not None and child.poll() is not None:  # else it would stay a zombie
+            del self._launched[where.root]
+
+    def _announced(self, case: _Case, record: Record) -> Record:
+        """With the alert about a lost runner."""
+        if not case.death.lost:
+            return record
+        one, at = case.death, case.death.last_seen
+        message = f"The runner has sent no heartbeat since {at[:19]}Z: it was process {one.pid} on {one.host}."
+        return self._raised(case, record, "runner_lost", message, at)
+
+    def _raised(self, case: _Case, record: Record, kind: str, message: str, since: str) -> Record:
+        """With an alert, which is announced now unless it stands already and needs no repetition."""
+        standing = next((one for one in record.alerts if one["kind"] == kind), None)
+        now = clock.utc_now()
+        if standing is not None and now - clock.parse_utc(standing["announced"]) < timedelta(
+            seconds=case.spec.alerts.repeat_s
+        ):
+            return record
+        event = AlertRaised(
+            kind=kind,
+            message=redact(message),
+            hint=remedy(kind),
+            since=standing["since"] if standing else since,
+            repeat=standing["repeat"] + 1 if standing else 0,
+        )
+        ts = self._journalled(case, event)
+        alert = {**event.to_json(), "announced": ts}
+        alerts = tuple(one for one in record.alerts if one["kind"] != kind)
+        unposted = self._announcer.queued(record.unposted, case.spec, event, ts, case.death.run)
+        self._report(case.name, message)
+        return replace(record, alerts=(*alerts, alert), unposted=unposted)
+
+    def _act(self, case: _Case, record: Record) -> Record:
+        """Restart the runner, or note when that will be, or why it stays down."""
+        unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.runner)
+        if unwanted or record.down:
+            return replace(record, due="", down="" if unwanted else record.down)
+        if why := self._elsewhere(case) or not_mendable(case.death):
+            return self._left_down(case, record, why)
+        attempt = next((one for one in reversed(record.restarts) if one.run == case.death.run), None)
+        if attempt is None:
+            return self._once_due(case, record, case.since_s)
+        record, attempt = self._looked_after(case, record, attempt)
+        if attempt.starting or (attempt.starting is None and attempt.age_s < _UNSEEN_S):
+            return replace(record, due="")
+        if attempt.code is not None and (why := after_code(attempt.code)):
+            return self._left_down(case, record, f"the runner ended at once with {why}", alert=attempt.code != _HELD)
+        return self._once_due(case, record, max(case.since_s, clock.monotonic_s() - attempt.age_s))
+
+    def _once_due(self, case: _Case, record: Record, since_s: float) -> Record:
+        """Restart the runner if the pause since the last failure is over, and the limit allows it."""
+        settings, within_hour = case.spec.watch, sum(one.age_s < HOUR_S for one in record.restarts)
+        if why := limit_reached(settings, within_hour):
+            return self._left_down(case, record, why, alert=True)
+        left_s = since_s + delay_s(settings, within_hour) - clock.monotonic_s()
+        if left_s > 0:
+            return record if record.due else replace(record, due=_in(left_s))
+        return self._restarted(case, record, within_hour)
+
+    def _elsewhere(self, case: _Case) -> str:
+        """Why this watchdog is not the one to restart the runner; empty if it is."""
+        if read_standbys(case.where):
+            return "a standby runner takes over"
+        return "" if case.death.host == socket.gethostname() else f"it ran on {case.death.host}, not on this host"
+
+    def _looked_after(self, case: _Case, record: Record, attempt: Restart) -> tuple[Record, Restart]:
+        """With the exit code of a launched runner that has ended before its first heartbeat."""
+        child = self._launched.get(case.where.root)
+        if child is None or child.pid != attempt.pid or child.poll() is None or attempt.code is not None:
+            return record, attempt
+        ended = replace(attempt, code=child.returncode)
+        self._report(case.name, f"the runner that was launched ended at once with exit code {child.returncode}")
+        del self._launched[case.where.root]
+        return replace(record, restarts=tuple(ended if one == attempt else one for one in record.restarts)), ended
+
+    def _restarted(self, case: _Case, record: Record, within_hour: int) -> Record:
+        child = launch(case.where.spec, case.where, until=_until(case))
+        self._launched[case.where.root] = child
+        made = Restart(case.death.run, clock.utc_text(), child.pid, processes.of(child.pid))
+        event = RunnerRestarted(
+            why=case.death.why,
+            restart=within_hour + 1,
+            most=case.spec.watch.max_restarts_per_hour,
+            pid=child.pid,
+            host=socket.gethostname(),
+        )
+        self._journalled(case, event)
+        self._report(
+            case.name, f"restarted as process {child.pid} ({event.restart} of {event.most} within an hour): {event.why}"
+        )
+        return replace(record, due="", restarts=(*record.restarts, made))
+
+    def _left_down(self, case: _Case, record: Record, why: str, *, alert: bool = False) -> Record:
+        self._journalled(case, RunnerStaysDown(why=redact(why)))
+        self._report(case.name, f"not restarted: {why}")
+        record = replace(record, due="", down=redact(why))
+        if not alert:
+            return record
+        return self._raised(case, record, "not_restarted", f"The pipeline stays down: {why}.", clock.utc_text())
+
+    def _journalled(self, case: _Case, event: Event) -> str:
+        """Write an event into the journal of the run, if its process is surely gone. Returns the time."""
+        if gone(case.runner):
+            with suppress(OSError):  # a full disk: the record has it
+                entry = append_to(case.where.journals, case.death.run, event)
+                if entry is not None:
+                    return entry.ts
+        return clock.utc_text()
+
+
+@lru_cache(maxsize=1024)
+def _spec_of(file: Path, _changed_ns: int) -> Spec:
+    return load(file)
+
+
+def read_runner_id(where: Directory) -> str:
+    """The newest run; empty if there is none."""
+    found = read_runner(where)
+    return str(found.get("run")) if found else ""
+
+
+def gone(runner: dict[str, Any]) -> bool:
+    """Whether the process of a run has surely ended, so that nobody else writes its journal."""
+    written = runner.get("process") or {}
+    if runner["state"] == "ended" or processes.lives(int(runner.get("pid") or 0), written) is False:
+        return True
+    rebooted = written.get("boot") not in (None, processes.here()["boot"])
+    return rebooted and runner.get("host") == socket.gethostname() and runner["heartbeat_age_s"] > HEARTBEAT_STALE_S
+
+
+def _until(case: _Case) -> str | None:
+    """The goal of the run, as it was started: the first line of its journal has it."""
+    with suppress(OSError, ValueError, IndexError):
+        with parts_in(case.where.journals, case.death.run)[0].open() as file:
+            found = json.loads(file.readline()).get("until")
+        return str(found) if found else None
+    return None
+
+
+def _in(seconds: float) -> str:
+    return clock.utc_text(clock.utc_now() + timedelta(seconds=seconds))

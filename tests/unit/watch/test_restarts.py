@@ -1,0 +1,64 @@
+"""When a runner is started again, and when it is not."""
+
+from typing import Any
+
+import pytest
+
+from engine.errors import ERRORS
+from engine.watch.restarts import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
+from engine.watch_settings import Watch
+
+ALIVE = {
+    "run": "r1",
+    "host": "h",
+    "pid": 7,
+    "alive": True,
+    "state": "running",
+    "heartbeat": "2026-01-31T09:30:00.000000Z",
+}
+
+
+def _ended(error: str, **more: Any) -> dict[str, Any]:
+    return {**ALIVE, "alive": False, "state": "ended", "error": {"error": error, "message": "It broke."}, **more}
+
+
+def test_only_an_end_that_nobody_asked_for_is_a_death() -> None:
+    """A run that lives, has never been, ended well, or was stopped, is none."""
+    well = {**ALIVE, "alive": False, "state": "ended", "error": None}
+    assert [death_of(one) for one in (None, ALIVE, well, _ended("TidemarkError", stop=True))] == [None] * 4
+    lost, failed = death_of({**ALIVE, "alive": False}), death_of(_ended("SparkLostError"))
+    assert lost is not None
+    assert failed is not None
+    assert (lost.lost, lost.why) == (True, "the runner was lost")
+    assert (failed.lost, failed.why) == (False, "the run failed: It broke.")
+
+
+def test_a_runner_that_was_killed_while_it_stopped_was_asked_to_stop() -> None:
+    """It is lost, and stays down."""
+    killed = {**ALIVE, "alive": False, "state": "stopping"}
+    assert death_of(killed) is not None
+    assert asked_to_stop(killed)
+    assert not asked_to_stop({**ALIVE, "alive": False})
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_restart_helps_only_after_exit_code_1(error: str) -> None:
+    """Other codes mean that an operator must act first, and so do four errors with code 1."""
+    death = death_of(_ended(error))
+    assert death is not None
+    needs_operator = error in ("LedgerError", "NewerFormatError", "TablesStoppedError", "ChunksParkedError")
+    code = ERRORS[error].exit_code
+    if code == 6:  # of commands, not of runs
+        return
+    assert bool(not_mendable(death)) == (code != 1 or needs_operator)
+    assert bool(after_code(code)) == (code != 1)
+
+
+def test_pauses_double_up_to_a_limit_and_so_does_their_number() -> None:
+    """The limit of the hour is named."""
+    settings = Watch(first_delay_s=5, longest_delay_s=60, max_restarts_per_hour=6)
+    assert [delay_s(settings, n) for n in range(6)] == [5, 10, 20, 40, 60, 60]
+    assert delay_s(settings, 5000) == 60
+    assert limit_reached(settings, 5) == ""
+    assert limit_reached(settings, 6) == "it was restarted 6 times within an hour"
+    assert Watch().restart == "never"

@@ -1,0 +1,290 @@
+"""The watchdog on the files of runners that are gone. Its runners are programs that end at once, or live on."""
+
+import json
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import clock, processes
+from engine.directory import Directory, read_alerts, write_atomically
+from engine.events import AlertCleared, RunState
+from engine.journal import Entry, Journal, entry_from
+from engine.run.observe.alerts import Alert, Alerts
+from engine.run.observe.status import status
+from engine.settings import Alerts as Settings
+from engine.watch import watchdog
+from engine.watch.background import pipelines_in
+from engine.watch.watchdog import Watchdog
+from tests.support.patience import PATIENCE_S
+from tests.support.receiver import Receiver
+
+SPEC = """
+name = "shop"
+[source]
+host = "127.0.0.1"
+user = "u"
+tables = ["s.t"]
+[sink]
+type = "delta"
+path = "lake"
+[alerts]
+webhook_env = "TIDEMARK_TEST_HOOK"
+[watch]
+"""
+ON_FAILURE = 'restart = "on-failure"\nfirst_delay_s = 0\n'
+
+
+class Home:
+    """A folder with one pipeline whose runner is gone, and the programs that are launched instead of runners."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.where = folder, Directory(folder / "shop")
+        self.said: list[str] = []
+        self.launched: list[subprocess.Popen[bytes]] = []
+        self.program = ["sleep", "600"]
+        self._lock = threading.Lock()
+        monkeypatch.setattr(watchdog, "launch", self._launch)
+
+    def _launch(self, spec: Path, where: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
+        with self._lock:
+            self.launched.append(subprocess.Popen([*self.program, *([until] if until else [])]))
+            return self.launched[-1]
+
+    def spec(self, watch: str = "") -> None:
+        """Write the spec."""
+        self.where.journals.mkdir(parents=True, exist_ok=True)
+        self.where.spec.write_text(SPEC + watch)
+
+    def gone(self, run: str = "r1", state: str = "running", *, until: str | None = None, **more: Any) -> None:
+        """Leave the files of a run whose process has ended."""
+        with subprocess.Popen(["sleep", "600"]) as process:
+            seen = processes.of(process.pid)
+            process.kill()
+        record = {"format": 1, "run": run, "pid": process.pid, "process": seen, "state": state, "error": None, **more}
+        record |= {"host": socket.gethostname(), "heartbeat": clock.utc_text(), "phase": "streaming"}
+        write_atomically(self.where.runner, json.dumps(record))
+        started = {"run": run, "seq": 1, "ts": clock.utc_text(), "event": "run.started", "until": until}
+        self.where.journal(run).write_text(json.dumps(started) + "\n")
+
+    def watchdog(self) -> Watchdog:
+        """A watchdog."""
+        return Watchdog(lambda: pipelines_in(self.folder), lambda name, what: self.said.append(f"{name}: {what}"))
+
+    def events(self, run: str = "r1") -> list[dict[str, Any]]:
+        """The journal of a run without its first line."""
+        return [json.loads(line) for line in self.where.journal(run).read_text().splitlines()[1:]]
+
+    def close(self) -> None:
+        for one in self.launched:
+            one.kill()
+            one.wait()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
+    """A home; its programs end with the test."""
+    monkeypatch.setenv("TIDEMARK_TEST_HOOK", "http://127.0.0.1:9/hook/s3cret?key=k3y")
+    made = Home(tmp_path, monkeypatch)
+    made.spec()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A webhook that the spec names."""
+    made = Receiver()
+    monkeypatch.setenv("TIDEMARK_TEST_HOOK", made.url)
+    yield made
+    made.close()
+
+
+def _until(state: Callable[[], object], step: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not state():
+        assert time.monotonic() < deadline
+        step()
+        time.sleep(0.01)
+
+
+def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: Receiver) -> None:
+    """In the journal of its run, in the list of alerts, and through the webhook. Nothing is restarted by default."""
+    home.gone()
+    one, other = home.watchdog(), home.watchdog()
+
+    def look() -> None:
+        one.look()
+        other.look()
+
+    _until(lambda: receiver.got, look)
+    for _ in range(3):
+        one.look()
+        other.look()
+    (posted,) = receiver.got
+    assert (posted["event"], posted["kind"], posted["run"], posted["pipeline"]) == (
+        "alert.raised",
+        "runner_lost",
+        "r1",
+        "shop",
+    )
+    (line,) = home.events()
+    assert (line["event"], line["kind"], line["seq"]) == ("alert.raised", "runner_lost", 2)
+    assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
+    assert status(home.where, "shop")["watch"] is None
+    assert home.launched == []
+    assert len(home.said) == 1
+    one.close()
+
+
+def test_a_webhook_that_fails_gets_the_alert_later(
+    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is lost, and nothing is posted twice."""
+    monkeypatch.setattr("engine.watch.announcing._RETRY_S", 0.0)
+    receiver.answers = [500, 503]
+    home.gone()
+    dog = home.watchdog()
+    _until(lambda: receiver.got, dog.look)
+    dog.close()
+    assert len(receiver.got) == 1
+
+
+def test_the_next_run_clears_the_alert(home: Home) -> None:
+    """It belongs to the run that was lost: the next one knows it at its start, and a later reader does not see it."""
+    home.gone()
+    home.watchdog().look()
+    alerts = Alerts(Settings(), [Alert(**one) for one in read_alerts(home.where)])
+    (notice,) = alerts.hear(Entry("r2", 5, clock.utc_text(), RunState(state="running")))
+    assert (notice[0], notice[1].name) == (AlertCleared, ("runner_lost", None))
+    home.gone("r2", "ended")
+    assert read_alerts(home.where) == []
+
+
+def test_watchdogs_that_look_at_once_start_one_runner(home: Home) -> None:
+    """However many there are."""
+    home.spec(ON_FAILURE)
+    home.gone(until="caught-up")
+    home.program = ["sh", "-c", "sleep 600"]
+    dogs = [home.watchdog() for _ in range(8)]
+
+    def look(dog: Watchdog) -> None:
+        for _ in range(20):
+            dog.look()
+
+    threads = [threading.Thread(target=look, args=(dog,)) for dog in dogs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (process,) = home.launched
+    assert process.args == ["sh", "-c", "sleep 600", "caught-up"]  # it has the goal of the run before
+    restarted = [event for event in home.events() if event["event"] == "watch.restarted"]
+    assert [(event["restart"], event["most"], event["pid"]) for event in restarted] == [(1, 6, process.pid)]
+    assert entry_from(restarted[0]) is not None
+
+
+def test_a_runner_that_somebody_stopped_stays_down(home: Home) -> None:
+    """Also if it failed to end well, or was killed before it had ended. Then only the loss is announced."""
+    home.spec(ON_FAILURE)
+    error = {
+        "error": "TidemarkError",
+        "message": "The run was stopped before it was caught-up.",
+        "detail": "",
+        "hint": "",
+    }
+    for run, state, more in (("r1", "ended", {"stop": True, "error": error}), ("r2", "stopping", {"stop": True})):
+        home.gone(run, state, **more)
+        dog = home.watchdog()
+        for _ in range(3):
+            dog.look()
+        assert home.launched == []
+    assert [event["event"] for event in home.events("r1")] == []
+    assert [event.get("kind") for event in home.events("r2")] == ["runner_lost"]
+
+
+@pytest.mark.parametrize(("error", "why"), [("LoginRefusedError", "exit code 3"), ("PipelineHeldError", "exit code 5")])
+def test_a_run_that_needs_an_operator_stays_down(home: Home, error: str, why: str) -> None:
+    """The journal and the status say why."""
+    home.spec(ON_FAILURE)
+    home.gone(state="ended", error={"error": error, "message": "No.", "detail": "", "hint": ""})
+    dog = home.watchdog()
+    for _ in range(3):
+        dog.look()
+    assert home.launched == []
+    (line,) = home.events()
+    assert line["event"] == "watch.stays_down"
+    watch = status(home.where, "shop")["watch"]
+    assert watch is not None
+    assert why in watch["down"]
+
+
+def test_a_runner_that_always_fails_stays_down_at_the_limit(home: Home, receiver: Receiver) -> None:
+    """And an alert says so, once."""
+    home.spec(f"{ON_FAILURE}max_restarts_per_hour = 3\n")
+    home.gone(state="ended", error={"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""})
+    home.program = ["sh", "-c", "exit 1"]
+    dog = home.watchdog()
+    _until(lambda: receiver.got, dog.look)
+    for _ in range(3):
+        dog.look()
+    assert len(home.launched) == 3
+    (posted,) = receiver.got
+    assert posted["kind"] == "not_restarted"
+    assert "it was restarted 3 times within an hour" in posted["message"]
+    kinds = [event["event"] for event in home.events()]
+    assert kinds == ["watch.restarted"] * 3 + ["watch.stays_down", "alert.raised"]
+
+
+def test_a_spec_that_is_refused_ends_the_restarts_at_once(home: Home) -> None:
+    """The runner that was launched has ended with exit code 2 before its first heartbeat."""
+    home.spec(ON_FAILURE)
+    home.gone()
+    home.program = ["sh", "-c", "exit 2"]
+    dog = home.watchdog()
+    _until(lambda: any("not restarted" in line for line in home.said), dog.look)
+    assert len(home.launched) == 1
+    assert "exit code 2" in home.said[-2]
+
+
+def test_restarts_wait_for_their_pause(home: Home) -> None:
+    """The status says until when. A standby runner makes them needless."""
+    home.spec('restart = "on-failure"\nfirst_delay_s = 3600\nlongest_delay_s = 3600\n')
+    home.gone()
+    dog = home.watchdog()
+    dog.look()
+    watch = status(home.where, "shop")["watch"]
+    assert watch is not None
+    assert watch["due"] > clock.utc_text()
+    dog.look()
+    assert home.launched == []
+
+
+def test_a_damaged_pipeline_is_reported_once(home: Home) -> None:
+    """And hides no other one."""
+    home.gone()
+    home.where.spec.write_text("no spec")
+    (home.folder / "another").mkdir()
+    (home.folder / "another" / "pipeline.toml").write_text("no spec either")
+    dog = home.watchdog()
+    for _ in range(3):
+        dog.look()
+    assert len(home.said) == 1
+    assert "shop: cannot be watched" in home.said[0]
+
+
+def test_the_afterword_goes_on_after_a_torn_line(home: Home) -> None:
+    """A killed runner may have left half a line."""
+    home.gone()
+    with home.where.journal("r1").open("a") as file:
+        file.write('{"run": "r1", "seq": 2, "ts": "20')
+    home.watchdog().look()
+    last = home.where.journal("r1").read_text().splitlines()[-1]
+    assert json.loads(last)["seq"] == 2
+    journal = Journal(home.where.journal("r9"), "r9")
+    assert journal.write(RunState(state="running")).seq == 1
