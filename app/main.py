@@ -35,6 +35,8 @@ st.html(
     # In the dark theme, white has too little contrast with the primary colour.
     ":is([data-testid^=stBaseButton-primary], [data-testid=stPopoverButton][kind=primary]):not(:disabled)"
     "{&, & * {color: light-dark(#ffffff, #0d171e)}}"
+    # The browser's own ring hardly differs from the bar.
+    "[data-testid=stTopNavLink]:focus-visible {outline: 2px solid currentColor; outline-offset: 2px}"
     # Only a screen reader has these.
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.

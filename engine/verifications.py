@@ -316,5 +316,5 @@ def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s:
     if summary["generation"] != generation:
         return "it was resnapshotted since"
     if not summary["at"]:
-        return f"{summary['compared']:,} of {summary['parts']:,} parts were verified"
+        return f"{summary['compared']:,} of {summary['parts']:,} parts were compared so far"
     return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""

@@ -19,7 +19,7 @@ from engine.verifications import (
     read_summaries,
     summaries_changed,
 )
-from engine.verify_settings import Verify
+from engine.verify_settings import OFF, Verify
 
 _MOST = 8
 """Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
@@ -77,9 +77,13 @@ def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -
     found = [one for one in tables_of(where, now) if one.table == table]
     if not found:  # it was removed
         found = verification.tables_of([table], read_summaries(where), verify_settings(where), now)
-    return verification.layer(found, now, current=current)
+    return verification.layer(found, now, current=current, continuous=_continuous(where))
 
 
 def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
     """The light of a pipeline. current: whether the mirrors follow the source now."""
-    return verification.layer(tables_of(where, now), now, current=current)
+    return verification.layer(tables_of(where, now), now, current=current, continuous=_continuous(where))
+
+
+def _continuous(where: Directory) -> bool:
+    return verify_settings(where).period != OFF

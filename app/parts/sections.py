@@ -71,7 +71,7 @@ def _stops(where: Directory, drawn: list[str]) -> None:
 def _tables(where: Directory) -> None:
     name, now = where.root.name, clock.utc_now()
     known = home.ask(table_queries.progress, name)
-    found = [one for one in known if one.state != "removed"]
+    found = chunk_counts.troubled_first(one for one in known if one.state != "removed")
     if not found:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
@@ -213,11 +213,7 @@ def plan(where: Directory) -> None:
         help=meaning.of("distribution factor", "chunk key"),
     )
     if drawn := factor.drawn(found, lower, upper):
-        plot(
-            factor.figure(drawn, lower, upper),
-            "factor",
-            f"Distribution factor of each table against {lower:g} to {upper:g}",
-        )
+        st.html(factor.figure(drawn, lower, upper))
         if rest := sum(1 for one in found if one.distribution_factor) - len(drawn):
             st.caption(f"{words.plural(rest, 'smaller table')} not shown")
     st.dataframe(

@@ -319,7 +319,10 @@ def page() -> None:
         tuple(published.key),
         tuple(column.name for column in published.columns),
     )
-    st.caption(words.escape(f"Key: {', '.join(table.key) or 'none'}. Columns: {', '.join(table.columns)}"))
+    st.caption(words.escape(queries.columns_note(table)))
+    if len(table.columns) > queries.MOST_COLUMNS:
+        with st.expander(f"All {len(table.columns):,} columns"):
+            st.caption(words.escape(", ".join(table.columns)))
     places.link_to_table(where.root.name, name)
     if way == "One key through time":
         by_key(where, known, published)

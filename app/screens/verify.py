@@ -4,7 +4,6 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-import plotly.graph_objects as go
 import streamlit as st
 
 from app.parts import (
@@ -22,13 +21,13 @@ from app.parts import (
     selection,
 )
 from app.parts.autorefresh import autorefresh
-from app.view import verification, words
+from app.view import part_map, verification, words
+from app.view.part_map import PartTile
 from app.view.verification import VerifiedTable
 from engine import clock
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.verifications import Details, read_audit, read_details
-from engine.wording import rows_differ
 
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000
@@ -50,7 +49,7 @@ def overview(where: Directory) -> None:
     if not found:
         messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
         return
-    shown = verification.layer(found, now, current=runner.works)
+    shown = data_light.layer_of(where, now, current=runner.works)
     able = [one for one in found if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
     cells = st.columns(4)
@@ -225,47 +224,18 @@ def _start_repair(where: Directory, table: str, click: int) -> None:
     _start(where, words_of, f"repair {name}", click)
 
 
-def parts(table: str, details: Details) -> None:
-    """The heat map of the table's parts, by age; those with differences are red."""
+def parts(details: Details) -> None:
+    """The map of the table's parts, by age; those with differences are red."""
     cells = verification.part_cells(details["parts"], _CELLS)
     if len(cells) < 2:
         return
     st.subheader("Parts by age", anchor=False)
-    now_s, width = clock.unix_s(), 50
-    ages = [None if at is None else max(now_s - at, 0.0) for _, _, at, _ in cells]
-    hover = [
-        f"{label}: {'never compared' if age is None else words.duration(round(age)) + ' ago'}, {rows}"
-        + (f", {rows_differ(count)}" if count else "")
-        for (label, rows, _, count), age in zip(cells, ages, strict=True)
+    now_s = clock.unix_s()
+    tiles = [
+        PartTile(label, rows, None if at is None else max(now_s - at, 0.0), count) for label, rows, at, count in cells
     ]
-    lines = range(0, len(cells), width)
-    figure = go.Figure(
-        [
-            go.Heatmap(
-                z=[[None if age is None else age / 3600 for age in ages[n : n + width]] for n in lines],
-                text=[hover[n : n + width] for n in lines],
-                hovertemplate="%{text}<extra></extra>",
-                colorscale="Blues",
-                colorbar={"title": "hours ago", "thickness": 12},
-                xgap=2,
-                ygap=2,
-            ),
-            go.Scatter(
-                x=[n % width for n, cell in enumerate(cells) if cell[3]],
-                y=[n // width for n, cell in enumerate(cells) if cell[3]],
-                text=[hover[n] for n, cell in enumerate(cells) if cell[3]],
-                mode="markers",
-                marker={"symbol": "x", "color": "#d93025", "size": 10},
-                hovertemplate="%{text}<extra></extra>",
-                showlegend=False,
-            ),
-        ]
-    )
-    figure.update_yaxes(autorange="reversed", visible=False)
-    figure.update_xaxes(visible=False)
-    figure.update_layout(height=80 + 24 * len(lines), margin={"l": 0, "r": 0, "t": 8, "b": 0})
-    st.plotly_chart(figure, key=f"parts-{table}")
-    st.caption("A cell is a part of the table, usually a chunk. Darker: compared longer ago. ✕: has rows that differ.")
+    st.html(part_map.markup(tiles))
+    st.caption("A tile is a part of the table, usually a chunk. Darker: compared longer ago.")
 
 
 def page() -> None:
@@ -288,7 +258,7 @@ def page() -> None:
         selection.no_table()
         return
     differences(next(one for one in listed if one.table == table), details)
-    parts(table, details)
+    parts(details)
 
 
 page()

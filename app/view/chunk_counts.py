@@ -1,6 +1,6 @@
 """How many chunks of a table are planned so far. Splitting is lazy: chunks are planned while others are read."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from app.view import words
 from app.view.lineage import listed
@@ -59,6 +59,11 @@ def chunks_read(table: Progress) -> str:
 def state(table: Progress) -> str:
     """The state in the journal; `waiting` for a table that is only planned."""
     return table.state or ("waiting" if table.planned else words.NOTHING)
+
+
+def troubled_first(tables: Iterable[Progress]) -> list[Progress]:
+    """The tables that stopped, then those with chunks that are retried, then the others; each in the order given."""
+    return sorted(tables, key=lambda one: (one.state != "stopped", not one.failed))
 
 
 def who(table: Progress, *, live: bool) -> str:

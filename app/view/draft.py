@@ -146,6 +146,23 @@ def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:
     return found.outcome if found else "open"
 
 
+_UNDONE = {
+    "Connect": "test the connection",
+    "Tables": "choose tables",
+    "Preflight": "it runs when you open it",
+    "Plan": "it is made when you open it",
+    "Destination": "the folder is tried when you open it",
+    "Spark": "test Spark; a launch without the test is possible",
+}
+
+
+def why_open(draft: Draft, step: str) -> str:
+    """Why a step counts as not done, with what does it. The last step is done by a launch."""
+    if step != "Tables" and step in draft.found and draft.finding(step) is None:
+        return f"not done with these settings, which have changed since {draft.found[step].at[:16]}Z"
+    return f"not done yet: {_UNDONE[step]}" if step in _UNDONE else "not done yet: save or launch"
+
+
 def name_fault(name: str, taken: Sequence[str]) -> str:
     """Why this cannot be a pipeline's name; empty if it can."""
     if not name:

@@ -358,6 +358,8 @@ def keeping_up_layer(
     if stale is None:
         numbers += f" · {words.size(lag.lag_bytes)}"
         mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
+        if stopped and colour == "red" and not runner.disk_full:  # the lag is that of the others, and not what is red
+            numbers, detail = detail, numbers
     return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.view import words
-from app.view.health import Layer, Runner, away_line, lag_words, phase_words, retention_left_s
+from app.view.health import LAG_FINE_S, Layer, Runner, away_line, lag_words, phase_words, retention_left_s
 from app.view.progress import copying, rows_per_s, share
 from app.view.status_style import PIPELINE, Style, who_acts
 from engine.history.chunk_queries import Read
@@ -140,7 +140,7 @@ def card_of(
         Fact("Copied", words.percent(share(tables)), stale),
         Fact("Reading", words.rate(rows_s, "rows"), stale),
         Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
-        Fact("Lag", lag_words(runner, lag, now), _colour(keeping_up)),
+        Fact("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
         Fact("Retention left", _whole(retention_left_s(runner, lag, now)), _colour(retention)),
         Fact("Heartbeat", _heartbeat(runner, now), stale),
     )
@@ -183,6 +183,12 @@ def _whole(seconds: float | None) -> str:
 
 def _colour(layer: Layer) -> str:
     return layer.colour if layer.colour in ("red", "orange", "gray") else ""
+
+
+def _lag_colour(keeping_up: Layer, lag: Lag | None) -> str:
+    """A small lag is not red, whatever else is: a stopped table, a full disk."""
+    colour = _colour(keeping_up)
+    return "" if colour == "red" and lag is not None and (lag.lag_s or 0.0) < LAG_FINE_S else colour
 
 
 def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers: Layer) -> str:

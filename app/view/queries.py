@@ -71,6 +71,17 @@ def refused(at: datetime, known: tuple[datetime, datetime] | None) -> str:
     return ""
 
 
+MOST_COLUMNS = 12
+"""More columns in a line would push the editor off the screen."""
+
+
+def columns_note(table: Known) -> str:
+    """The key, and the columns or how many there are."""
+    few = len(table.columns) <= MOST_COLUMNS
+    columns = ", ".join(table.columns) if few else f"{len(table.columns):,}, below"
+    return f"Key: {', '.join(table.key) or 'none'}. Columns: {columns}"
+
+
 def note(rows: int, seconds: float, *, more: bool) -> str:
     """How many rows a query returned, and how long it took."""
     most = f"the first {rows:,} rows; there are more" if more else words.plural(rows, "row")

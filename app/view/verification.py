@@ -150,12 +150,13 @@ def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
     return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
 
 
-def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True) -> Layer:
+def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True, continuous: bool = False) -> Layer:
     """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
 
-    It is red if rows differ, or if a mirror cannot be read: readers see that too.
+    It is red if rows differ, or if a mirror cannot be read: readers see that too. It is blue until all rows were compared once.
 
-    current: whether they do; without that, a verdict is only one of the past.
+    current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether the runner
+    compares tables by itself.
     """
     counts = Counter(one.state for one in tables)
     able = [one for one in tables if one.state != "unverifiable"]
@@ -178,12 +179,24 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
         if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
             headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+        elif current and continuous and (progress := _first_progress(able)):
+            return Layer("Data", "Verifying", "blue", (progress, *notes), _TIP)
         else:
             why = _stale(able)
         return Layer("Data", headline, "gray", (why, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
     return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)
+
+
+def _first_progress(tables: Sequence[VerifiedTable]) -> str:
+    """How far the first comparison of all rows is; empty if something else is the reason that tables are not verified."""
+    stale = [one for one in tables if one.state == "stale"]
+    if any(one.why in _URGENT or (one.summary and one.summary["at"]) for one in stale):
+        return ""
+    if len(tables) == 1 and (only := tables[0].summary):
+        return f"{only['compared']:,} of {words.plural(only['parts'], 'part')} compared so far"
+    return f"{len(tables) - len(stale):,} of {words.plural(len(tables), 'table')} compared so far"
 
 
 def _where(tables: Sequence[VerifiedTable]) -> str:

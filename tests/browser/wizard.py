@@ -130,7 +130,7 @@ def change_a_chunk_size(story: Story) -> None:
     """The distribution factor is drawn; an edit of a table plans that table again. Its mirror gets its own way of merging."""
     page = story.page
     proceed(story, "Plan")
-    expect(page.get_by_test_id("stPlotlyChart")).to_be_visible()
+    expect(page.get_by_role("group", name="Distribution factor of each table")).to_be_visible()
     expect(page.get_by_role("combobox", name="Table")).to_have_value("shop.orders")
     story.hand.write(page.get_by_role("spinbutton", name="Rows a chunk").last, str(CHUNK_ROWS))
     # The last: the reason is also in the table's text for screen readers.

@@ -8,7 +8,7 @@ import streamlit as st
 from app.parts import home, messages, places
 from app.parts.wizard import drafts
 from app.view import words
-from app.view.draft import STEPS, Draft, Found, Outcome, state_of
+from app.view.draft import STEPS, Draft, Found, Outcome, state_of, why_open
 from app.view.hints import for_wizard
 from engine import clock
 from engine.errors import TidemarkError
@@ -47,7 +47,12 @@ def states(draft: Draft) -> list[str]:
 def way(draft: Draft, current: str) -> None:
     """One button per step, with the state of the step."""
     for number, (step, column) in enumerate(zip(STEPS, st.columns(len(STEPS), gap="xsmall"), strict=True), 1):
-        colour, icon, meaning = STYLES[state_of(draft, step)]
+        state = state_of(draft, step)
+        colour, icon, meaning = STYLES[state]
+        if state == "open":
+            meaning = why_open(draft, step)
+        elif finding := draft.finding(step):
+            meaning = f"{meaning}: {finding.text}"
         chosen = step == current
         if column.button(
             step if chosen or colour == "gray" else f":{colour}[{step}]",
@@ -55,7 +60,7 @@ def way(draft: Draft, current: str) -> None:
             key=f"step-{step}",
             type="primary" if chosen else "secondary",
             width="stretch",
-            help=f"Step {number} of {len(STEPS)}: {meaning}",
+            help=f"Step {number} of {len(STEPS)}: {words.escape(meaning)}",
         ):
             go(draft, step)
     st.space("xsmall")

@@ -7,7 +7,6 @@ import pandas as pd
 import streamlit as st
 
 from app.parts import columns, jobs, meaning, messages, source_queries
-from app.parts.charts import plot
 from app.parts.wizard import drafts, frame, mirrors
 from app.view import factor, planning, words
 from app.view.draft import Draft, Outcome
@@ -136,11 +135,7 @@ def _factors(lines: list[planning.Line], spec: Spec) -> None:
         f"**Distribution factor** :gray[between {lower:g} and {upper:g}, the key is split evenly{tail}]",
         help=meaning.of("distribution factor", "chunk key"),
     )
-    plot(
-        factor.figure(drawn, lower, upper),
-        "draft-factor",
-        f"Distribution factor of each table against {lower:g} to {upper:g}",
-    )
+    st.html(factor.figure(drawn, lower, upper))
 
 
 def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan | TidemarkError], pick: str) -> None:

@@ -68,14 +68,14 @@ def _print_lacks(out: Console, tables: list[TableStatus]) -> None:
 
 
 def _verified(found: TableVerification | None) -> str:
-    """`verified 2026-11-25T09:30Z`, `3 rows differ`, `stale: it was not verified yet`."""
+    """`verified 2026-11-25T09:30Z`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
     if found is None:
         return "—"
     if found["state"] == "diverged":
         return rows_differ(found["differences"])
-    return (
-        f"verified {(found['at'] or '')[:16]}Z" if found["state"] == "verified" else f"{found['state']}: {found['why']}"
-    )
+    if found["state"] == "verified":
+        return f"verified {(found['at'] or '')[:16]}Z"
+    return f"{'not verified' if found['state'] == 'stale' else found['state']}: {found['why']}"
 
 
 def _print_files(out: Console, now: Status) -> None:

@@ -42,6 +42,7 @@ spark = { master = "local[2]" }
 PAGES = {
     "pipelines": {},
     "table": {"pipeline": "big", "table": "d.t0001"},
+    "verify": {"pipeline": "big", "table": "d.t0001"},
     "history": {},
     "alerts": {},
     "redump": {"pipeline": "big", "table": "d.t0000"},

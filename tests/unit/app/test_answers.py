@@ -4,7 +4,7 @@ from datetime import UTC, datetime, time
 
 import pyarrow as pa
 
-from app.view.queries import exact, floats
+from app.view.queries import Known, columns_note, exact, floats
 
 
 def test_no_digit_is_left_out() -> None:
@@ -30,3 +30,11 @@ def test_no_digit_is_left_out() -> None:
     }
     assert set(found.to_pylist()[1].values()) == {2, None}
     assert floats(found) == ["score"]
+
+
+def test_hundreds_of_columns_are_a_number() -> None:
+    """They would push the editor off the screen."""
+    few = Known("d.t", "d.t", "d.t__changes", ("id",), ("id", "v"))
+    assert columns_note(few) == "Key: id. Columns: id, v"
+    many = Known("d.t", "d.t", "d.t__changes", (), tuple(f"c{n}" for n in range(300)))
+    assert columns_note(many) == "Key: none. Columns: 300, below"

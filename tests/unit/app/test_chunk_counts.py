@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from app.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state, who
+from app.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state, troubled_first, who
 from engine.history.chunk_splits import Split
 from tests.unit.app.support import growing, plan, table
 
@@ -61,3 +61,11 @@ def test_a_table_says_who_acts() -> None:
     assert who(fine, live=True) == ""
     assert who(fine._replace(state="stopped", failed=2), live=False) == "you"
     assert [who(fine._replace(failed=2), live=live) for live in (True, False)] == ["runner retries", ""]
+
+
+def test_tables_that_need_someone_come_first() -> None:
+    """Those that stopped, then those with chunks that are retried, among hundreds."""
+    tables = [table(1, 1, name=f"d.t{n}") for n in range(500)]
+    tables[300] = tables[300]._replace(failed=1)
+    tables[400] = tables[400]._replace(state="stopped")
+    assert [one.table for one in troubled_first(tables)][:3] == ["d.t400", "d.t300", "d.t0"]

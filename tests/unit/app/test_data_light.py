@@ -36,7 +36,7 @@ def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: 
     assert headline(NOW + timedelta(days=15)) == "Not verified", "older than twice the period"
     assert headline(NOW) == "Verified", "the clock was set back"
     names.append("d.u")
-    assert headline(NOW) == "1 of 2 verified"
+    assert headline(NOW) == "Verifying"
     assert data_light.table_layer(where, "d.t", NOW, current=True).headline == "Verified"
     assert data_light.table_layer(where, "d.gone", NOW, current=True).headline == "Not verified yet"
     assert len(read) == 7, "the last one for the table that is gone"

@@ -17,6 +17,7 @@ from app.view.draft import (
     state_of,
     unknowns,
     variable_fault,
+    why_open,
 )
 from app.view.template import toml
 from engine import settings
@@ -70,6 +71,17 @@ def test_each_step_has_a_state() -> None:
     assert [state_of(one, step) for step in STEPS] == ["fail", "open", "ok", "open", "open", "warn", "open"]
     assert blockers(one, []) == [("Connect", "refused")]
     assert [step for step, _ in unknowns(one)] == ["Preflight", "Plan", "Spark"]
+
+
+def test_an_open_step_says_why() -> None:
+    """What does it; or that the settings have changed since it was done."""
+    one = draft().note("Connect", "ok", "good", AT)
+    assert why_open(one, "Spark").startswith("not done yet: test Spark")
+    assert why_open(one, "Launch") == "not done yet: save or launch"
+    changed = one.put("source", "user", value="other")
+    assert state_of(changed, "Connect") == "open"
+    assert why_open(changed, "Connect") == f"not done with these settings, which have changed since {AT[:16]}Z"
+    assert why_open(Draft("0123abcd", first_spec()), "Tables") == "not done yet: choose tables"
 
 
 def test_a_launch_needs_a_name_and_tables() -> None:

@@ -22,6 +22,10 @@ def test_a_factor_outside_the_bounds_has_its_own_marker() -> None:
     def factored(name: str, value: float | None) -> Plan:
         return replace(plan(10, name=name), distribution_factor=value)
 
-    found = factor.figure([factored("a", 1.0), factored("b", 5000.0), factored("c", None)], 0.05, 1000)
-    assert found["data"][0]["y"] == ["a", "b"]
-    assert found["data"][0]["marker"]["symbol"] == ["circle", "x"]
+    plans = [factored("a", 1.0), factored("b<c>", 5000.0), factored("c", None)]
+    markup = factor.figure(factor.drawn(plans, 0.05, 1000), 0.05, 1000)
+    assert '<i class="mark" style="left:' in markup
+    assert '<i class="mark outside" style="left:' in markup
+    assert markup.count('class="mark') == 2
+    assert "b&lt;c&gt;" in markup
+    assert "<c>" not in markup

@@ -269,6 +269,7 @@ def test_a_stopped_table_does_not_keep_up() -> None:
     """The lag of the pipeline says nothing of it. The engine runs, and the source is safe."""
     engine, keeping_up, source = layers(runner(), lag(0.4), [], NOW, ["d.t"])
     assert (keeping_up.headline, keeping_up.colour) == ("1 table stopped", "red")
+    assert keeping_up.details[0] == "the others continue", "the lag, which is small, is not the first thing said"
     assert (engine.colour, source.colour) == ("green", "green")
     away = layers(unreachable(), lag(0.4), [], NOW, ["d.t"])
     assert [one.colour for one in away] == ["orange"] * 3

@@ -38,6 +38,14 @@ def test_a_card_shows_rates_only_of_a_live_runner() -> None:
     assert card("lost", alive=False)["Lag"] == ("up to 1.0 s", "gray")
 
 
+def test_a_small_lag_is_not_red_beside_a_stopped_table() -> None:
+    """The table is what is red."""
+    stops = table(10, 10)._replace(state="stopped")
+    who, reading = runner("running"), lag(0.0)
+    one = card_of("p", who, layers(who, reading, [], NOW, ["d.t"]), reading, [stops], [], [], NOW)
+    assert next(fact.colour for fact in one.facts if fact.label == "Lag") == ""
+
+
 def test_a_table_with_unplanned_chunks_is_not_copied() -> None:
     """All known chunks are read, but more follow."""
     assert card(copied=growing(10, 10, 100))["Copied"] == ("10.0%", "")

@@ -115,6 +115,18 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
 
 
+def test_the_first_comparison_is_under_way() -> None:
+    """It has a colour of its own, and says how far it is; not if something else is the reason, or nothing compares."""
+    half = summary(at="", parts=5, compared=1)
+    found = layer(tables(a=half), NOW, continuous=True)
+    assert (found.headline, found.colour, found.details) == ("Verifying", "blue", ("1 of 5 parts compared so far",))
+    assert layer(tables(a=half, b=SUMMARY), NOW, continuous=True).details == ("1 of 2 tables compared so far",)
+    assert layer(tables(a=half), NOW).colour == "gray"
+    assert layer(tables(a=half), NOW, current=False, continuous=True).colour == "gray"
+    old = summary(at="2026-10-01T10:00:00Z", last="2026-10-01T10:00:00Z")
+    assert layer(tables(a=half, b=old), NOW, continuous=True).colour == "gray"
+
+
 def test_the_light_says_that_another_program_changed_a_mirror() -> None:
     """Also if more tables are stale for another reason, and if none was verified yet."""
     old = summary(at="2026-11-01T10:00:00Z")
