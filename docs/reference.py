@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
-from engine.settings import Alerts, Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
+from engine.alert_settings import Alerts, Route, TableAlerts
+from engine.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.sink_settings import Sink, SinkRules
 from engine.throttle_settings import Throttle
 from engine.verify_settings import Verify
@@ -32,6 +33,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "spark": Spark,
     "verify": Verify,
     "alerts": Alerts,
+    'alerts.tables."GLOB"': TableAlerts,
+    "alerts.routes.NAME": Route,
     "metrics": Metrics,
     "watch": Watch,
     'tables."GLOB"': ProjectionRules,

@@ -58,7 +58,7 @@ def acknowledge(directory: Directory, alert: Mapping[str, Any], *, actor: str = 
         return known
     value = alert.get("value")
     made = Acknowledgement(
-        actor.strip() or _user(),
+        actor.strip() or this_user(),
         clock.utc_text(),
         note.strip(),
         str(alert.get("kind")),
@@ -93,7 +93,8 @@ def _folder(directory: Directory) -> Path:
     return directory.root / "acknowledged"
 
 
-def _user() -> str:
+def this_user() -> str:
+    """The name of this process's user."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -10,6 +10,7 @@
                 runner.log             the runner's output, if the console or a service started it
                 alerts.json            the active alerts; exists only if there are any; outlives a run
                 acknowledged/          who acknowledged which alert (engine.acknowledgements)
+                silences/              which alerts are not sent for some time (engine.silences)
                 parked.json            the parked chunks; exists only if there are any; outlives a run
                 watchdog.json          what the watchdog knows of a runner that is gone (engine.watch.record)
                 verify/                the verification of each table, and mirrors that others changed (engine.verifications)

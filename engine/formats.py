@@ -9,6 +9,7 @@ If a file is newer:
     controls, parked, alerts    controls.json …      no run: their content would be lost
     command                     inbox/               the command is refused
     acknowledgement             acknowledged/        the alert counts as not acknowledged
+    silence                     silences/            it silences nothing: alerts are sent
     verification                verify/              shown as not verified yet
     watch                       watchdog.json        ignored: the watchdog leaves the pipeline alone
     runner                      runner.json          no status and no command; the lock decides who runs
@@ -29,9 +30,10 @@ VERSIONS: Mapping[str, int] = {
     "state": 4,
     "controls": 1,
     "parked": 1,
-    "alerts": 2,
+    "alerts": 3,
     "command": 1,
     "acknowledgement": 1,
+    "silence": 1,
     "runner": 1,
     "journal": 1,
     "draft": 1,

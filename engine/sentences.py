@@ -175,6 +175,13 @@ ALERTS: Mapping[str, AlertText] = {
         "all background threads work again",
         "Read the message: it says what does not work. The thread retries on its own.",
     ),
+    "route_unreachable": AlertText(
+        "Route unreachable",
+        "a webhook, Slack, PagerDuty or a mail server does not take an alert, at once",
+        "all routes have taken an alert again",
+        "The message names the route. Check the receiver, and the route in the spec; Send test on the console's page Alerts tries "
+        "it. Until then, look at the alerts here and in status.",
+    ),
     "runner_lost": AlertText(
         "Runner lost",
         "the heartbeat stops without an end of the run; the watchdog sees that, which is the console or `tidemark watch`",

@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import tomllib
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import Field, ValidationError, field_validator
 
 from engine import redaction
+from engine.alert_settings import Alerts, Route
 from engine.errors import SpecError
 from engine.globs import GLOB, including, matches
 from engine.journal.journal_settings import JournalSettings
@@ -215,29 +217,6 @@ class Spark(Section):
         return value
 
 
-class Alerts(Section):
-    """Thresholds of alerts. A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts))."""
-
-    lag_s: float | None = Field(None, gt=0)
-    """Lag behind the source, in seconds, above which an alert fires. Not set: no alert."""
-    lag_bytes: int | None = Field(None, gt=0)
-    """Lag behind the source, in bytes of binlog, above which an alert fires. Not set: no alert."""
-    runway_s: float = Field(6 * 3600.0, ge=0)
-    """An alert fires if the source will purge the committed position in less than this. 0: no alert."""
-    mirror_behind_s: float = Field(900.0, gt=0)
-    """An alert fires if a destination has lacked committed changes of a table for longer than this."""
-    disk_filling_s: float = Field(24 * 3600.0, ge=0)
-    """An alert fires if the destination's disk is full in less than this, at the growth of the last day. 0: no alert."""
-    for_s: float = Field(60.0, ge=0)
-    """Seconds above the threshold before an alert fires, and below it before it clears."""
-    repeat_s: float = Field(4 * 3600.0, ge=60)
-    """Time after which an alert that has not cleared is repeated."""
-    webhook_env: str | None = None
-    """The environment variable that contains the URL to post alerts to."""
-    webhook_file: Path | None = None
-    """The file that contains that URL."""
-
-
 class Metrics(Section):
     """Metrics over HTTP, in the OpenMetrics format."""
 
@@ -307,6 +286,7 @@ class Spec(Section):
             "snapshot.priority": self.snapshot.priority,
             "snapshot.chunk_key": tuple(self.snapshot.chunk_key),
             "sink.tables": tuple(self.sink.tables),
+            "alerts.tables": tuple(self.alerts.tables),
         }
 
     def first_server_id(self) -> int:
@@ -350,9 +330,8 @@ def parse(text: str, path: Path) -> Spec:
     )
     sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
-    webhook = root / spec.alerts.webhook_file if spec.alerts.webhook_file is not None else None
-    alerts = spec.alerts.model_copy(update={"webhook_file": webhook})
-    spec = spec.model_copy(update={"source": source, "sink": sink, "mask_salt_file": salt, "alerts": alerts})
+    paths = {"source": source, "sink": sink, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
+    spec = spec.model_copy(update=paths)
     learn_secrets(spec)
     return spec
 
@@ -392,7 +371,9 @@ def learn_secrets(spec: Spec) -> None:
     """Learn every secret that the spec refers to, so that none is shown (`engine.redaction`)."""
     redaction.learn_environment()
     redaction.learn_settings(spec.spark.conf)
-    for read in (partial(password, spec.source), partial(mask_salt, spec), partial(webhook, spec.alerts)):
+    reads: list[Callable[[], object]] = [partial(password, spec.source), partial(mask_salt, spec)]
+    reads += [partial(route_secret, name, route) for name, route in spec.alerts.all_routes().items()]
+    for read in reads:
         with suppress(SpecError):  # the reference is broken, so there is nothing to hide
             read()
 
@@ -412,14 +393,25 @@ def mask_salt(spec: Spec) -> str | None:
     return salt
 
 
-def webhook(alerts: Alerts) -> str | None:
-    """The referenced webhook URL; None if there is no reference. Raises SpecError if it is broken or no URL."""
-    url = (_secret("alerts.webhook", alerts.webhook_env, alerts.webhook_file) or "").strip()
-    if not url and alerts.webhook_env is None and alerts.webhook_file is None:
-        return None
+def route_secret(name: str, route: Route) -> str:
+    """The URL, key or password that a route refers to; empty if it needs none. Raises SpecError if the reference is broken."""
+    where = "alerts" if name == "webhook" else f"alerts.routes.{name}"
+    if route.type in ("webhook", "slack"):
+        key = "alerts.webhook" if name == "webhook" else f"{where}.url"
+        return _url(key, _secret(key, route.url_env, route.url_file) or "")
+    kind, variable, file = (
+        ("key", route.key_env, route.key_file)
+        if route.type == "pagerduty"
+        else ("password", route.password_env, route.password_file)
+    )
+    return (_secret(f"{where}.{kind}", variable, file) or "").strip()
+
+
+def _url(key: str, value: str) -> str:
+    url = value.strip()
     if not re.fullmatch(r"https?://[^\s/?#@]+([/?#]\S*)?", url) or not url.isascii():
         raise SpecError(
-            "The value of alerts.webhook_env or alerts.webhook_file is not a webhook URL.",
+            f"The value of {key}_env or {key}_file is not a webhook URL.",
             detail="It is not shown here, because it may contain a secret. Nothing was started.",
             hint="A URL begins with http:// or https:// and consists of ASCII characters without blanks.",
         )

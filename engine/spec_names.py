@@ -17,7 +17,9 @@ def spec_on(spec: Spec, rule: NameRule) -> Spec:
     source = spec.source.model_copy(update={"tables": rule.globs(spec.source.tables)})
     sink = spec.sink.model_copy(update={"tables": _sections("sink.tables", spec.sink.tables, rule)})
     tables = _sections("tables", spec.tables, rule)
+    alerts = spec.alerts.model_copy(update={"tables": _sections("alerts.tables", spec.alerts.tables, rule)})
     changed = {"source": source, "snapshot": _snapshot(spec.snapshot, rule), "sink": sink, "tables": tables}
+    changed["alerts"] = alerts
     return spec.model_copy(update=changed)
 
 

@@ -6,22 +6,22 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, appeared, columns, controls, home, meaning, messages, places, welcome
+from app.parts import access, appeared, columns, home, meaning, messages, places, route_test, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
 from app.view.hints import for_console
 from engine import clock, settings
 from engine.acknowledgements import acknowledge, occurrence
+from engine.alert_settings import Alerts
 from engine.directory import Directory
 from engine.errors import TidemarkError
 from engine.history import alert_queries, series
-from engine.posting import send_test
 
 _ALL = "All pipelines"
 _MOST = 40
 """Cards on the page; more would make it slow."""
-_CHOICE, _NAME, _ANSWER = "alerts of", "the operator's name", "answer to a test notification"
+_CHOICE, _NAME = "alerts of", "the operator's name"
 
 
 @autorefresh()
@@ -96,7 +96,7 @@ def _card(where: Directory, one: Firing) -> None:
 def _links(one: Firing) -> None:
     name = words.escape(one.pipeline)
     st.page_link(places.LIVE, label=f"**{name}**", query_params={"pipeline": one.pipeline}, width="content")
-    if one.table:
+    if one.table and not set("*?[") & set(one.table):
         query = {"pipeline": one.pipeline, "table": one.table}
         st.page_link(places.TABLE, label=words.escape(one.table), query_params=query, width="content")
 
@@ -157,16 +157,16 @@ def resolved(name: str | None) -> None:
 
 
 def rules(name: str | None) -> None:
-    """The thresholds and durations of the specs, all kinds of alerts, and the test of a webhook."""
+    """The thresholds and durations of the specs, all kinds of alerts, and the test of a route."""
     st.subheader("Rules", anchor=False)
-    found: dict[str, settings.Alerts] = {}
+    found: dict[str, Alerts] = {}
     for where in _chosen(name):
         with suppress(TidemarkError):  # the Live page shows the error
             found[where.root.name] = settings.load(where.spec).alerts
-    fields = settings.Alerts.model_fields
+    fields = Alerts.model_fields
     st.markdown(f"**Duration** {fields['for_s'].description} **Repeated every** {fields['repeat_s'].description}")
     st.dataframe(
-        pd.DataFrame([alert_list.threshold_row(pipeline, one) for pipeline, one in found.items()]),
+        pd.DataFrame([row for pipeline, one in found.items() for row in alert_list.threshold_rows(pipeline, one)]),
         hide_index=True,
         key="thresholds",
         column_config={label: columns.figure(text) for label, text in _rule_texts().items()},
@@ -176,59 +176,21 @@ def rules(name: str | None) -> None:
     with st.expander("When each alert fires and clears", icon=":material/rule:"):
         st.table(pd.DataFrame(alert_list.kind_rows()).set_index("Alert"))
     if access.operator():
-        _test({one: rule for one, rule in found.items() if rule.webhook_env or rule.webhook_file})
+        route_test.section(found, access.actor() or st.session_state.get(_NAME, ""))
 
 
 def _rule_texts() -> dict[str, str]:
     """What each threshold and duration means, by the heading of its column."""
-    texts = {name: field.description or "" for name, field in settings.Alerts.model_fields.items()}
+    texts = {name: field.description or "" for name, field in Alerts.model_fields.items()}
     return {
         "Lag above": meaning.of("lag", also=texts["lag_s"]),
         "Lag in bytes above": meaning.of("lag", also=texts["lag_bytes"]),
         "Retention left below": meaning.of("retention left", also=texts["runway_s"]),
+        "Mirror behind above": texts["mirror_behind_s"],
         "Disk full within": texts["disk_filling_s"],
         "Duration": texts["for_s"],
         "Repeated every": texts["repeat_s"],
     }
-
-
-def _test(rules_of: dict[str, settings.Alerts]) -> None:
-    """The button that posts a test notification, and the webhook's answer."""
-    st.subheader("Test notification", anchor=False)
-    if not rules_of:
-        st.caption("No webhook is configured. Set alerts.webhook_env or alerts.webhook_file in the spec.")
-        return
-    with st.container(horizontal=True, vertical_alignment="bottom"):
-        name = st.selectbox("Webhook of", list(rules_of), key="webhook-of", width=320)
-        click = controls.clicks(f"test of {name}")
-        st.button(
-            "Send test",
-            icon=":material/send:",
-            key=f"test-{name}-{click}",
-            on_click=_send_test,
-            args=(name, rules_of[name], click),
-        )
-    pipeline, colour, answer = st.session_state.get(_ANSWER, ("", "", ""))
-    if pipeline == name:
-        st.markdown(f":{colour}[{words.escape(answer)}]")
-    st.caption("The console posts it, with the address from its own environment or file. The address is never shown.")
-
-
-def _send_test(name: str, rule: settings.Alerts, click: int) -> None:
-    if not controls.first_time(f"test of {name}", click) or not access.operator():
-        return
-    colour, at = "red", words.time_of_day(clock.utc_now())
-    try:
-        url = settings.webhook(rule)
-    except TidemarkError as problem:
-        answer = f"{at}: not sent. {problem.message} {problem.hint}"
-    else:
-        got = send_test(url or "", name, clock.utc_text(), access.actor() or st.session_state.get(_NAME, ""))
-        if got.problem:
-            answer = f"{at}: not delivered: {got.problem}."
-        else:
-            colour, answer = "green", f"{at}: the webhook answered {got.status}."
-    st.session_state[_ANSWER] = (name, colour, answer)
 
 
 def _chosen(name: str | None) -> list[Directory]:

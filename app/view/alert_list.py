@@ -13,10 +13,10 @@ from app.view import words
 from app.view.health import EXIT_CODES, Runner
 from app.view.hints import for_console
 from engine.acknowledgements import Acknowledgement
+from engine.alert_settings import Alerts as Settings
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.sentences import ALERTS, alert_title, remedy
-from engine.settings import Alerts as Settings
 
 Standing = Mapping[str, Any]
 """A standing alert: the fields of `events.AlertRaised`."""
@@ -197,18 +197,31 @@ def resolved_rows(
     return rows
 
 
-def threshold_row(pipeline: str, rules: Settings) -> dict[str, str]:
-    """The thresholds and durations of a pipeline's spec."""
-    return {
+def threshold_rows(pipeline: str, rules: Settings) -> list[dict[str, str]]:
+    """The thresholds and durations of a pipeline's spec, then those of some of its tables."""
+    whole = {
         "Pipeline": pipeline,
+        "Tables": "all",
         "Lag above": "no alert" if rules.lag_s is None else words.duration(rules.lag_s),
         "Lag in bytes above": "no alert" if rules.lag_bytes is None else words.size(rules.lag_bytes),
         "Retention left below": words.duration(rules.runway_s) if rules.runway_s else "no alert",
+        "Mirror behind above": words.duration(rules.mirror_behind_s),
         "Disk full within": words.duration(rules.disk_filling_s) if rules.disk_filling_s else "no alert",
         "Duration": words.duration(rules.for_s),
         "Repeated every": words.duration(rules.repeat_s),
-        "Webhook": "configured" if rules.webhook_env or rules.webhook_file else "none",
+        "Routes": ", ".join(rules.all_routes()) or "none",
     }
+    own = [
+        {
+            **dict.fromkeys(whole, ""),
+            "Pipeline": pipeline,
+            "Tables": glob,
+            "Lag above": "" if rule.lag_s is None else words.duration(rule.lag_s),
+            "Mirror behind above": "" if rule.mirror_behind_s is None else words.duration(rule.mirror_behind_s),
+        }
+        for glob, rule in rules.tables.items()
+    ]
+    return [whole, *own]
 
 
 def kind_rows() -> list[dict[str, str]]:

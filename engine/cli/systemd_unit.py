@@ -66,7 +66,7 @@ def _command() -> list[str]:
 
 def _secrets(spec: Spec) -> str:
     """What the file with the environment must have."""
-    names = [spec.source.password_env, spec.mask_salt_env, spec.alerts.webhook_env]
+    names = [spec.source.password_env, spec.mask_salt_env, *spec.alerts.variables()]
     lines = ", ".join(f"{name}=…" for name in names if name)
     return (
         f"Secrets, readable by root only (chmod 600): {lines}"

@@ -1,6 +1,6 @@
 """Helper threads beside the coordinator: their errors are reported, and end neither the helper nor the run.
 
-A helper is anything that can fail without the pipeline: the inbox thread, the lag monitor, the health check, the webhook, the
+A helper is anything that can fail without the pipeline: the inbox thread, the lag monitor, the health check, the
 metrics server, the journal file and its listeners. Each catches everything, calls `failed` with its name, and continues. The first
 failure writes an `error` event of kind HelperError, raises an alert (`helper_failed`) and adds a line to `status`; later ones are
 counted. A helper has recovered after `CALM_S` without an error, so that one that fails every other time reports it once.
@@ -27,7 +27,6 @@ _MEANINGS = {
     "hidden changes": "Other settings of the source, new cascades, binlog filters and tables are not noticed until it works again.",
     "mirrors": "Changes of mirrors by other programs are not noticed until it works again.",
     "audit": "Change logs are not audited until it works again.",
-    "webhook": "Alerts may not be posted until it works again; they are in the journal and on stderr.",
     "metrics": "Metrics cannot be scraped until it works again.",
     "journal": "Events are kept in memory until the file can be written.",
 }

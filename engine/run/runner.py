@@ -153,7 +153,7 @@ class _Run:
             chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
-        self._notifier = Notifier(spec, directory, journal, self._control.helpers)
+        self._notifier = Notifier(spec, directory, journal)
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
         self._beginning = Beginning(spec, self._control, journal, self._possession)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
@@ -360,7 +360,6 @@ class _Run:
             return self._control.state == "running" and state().copied and not self._away.now
 
         helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
-        behind_s = self._spec.alerts.mirror_behind_s
         verified = self._spec, self._directory, self._journal, helpers, may_read
         with (
             closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns)),
@@ -368,7 +367,7 @@ class _Run:
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
-            closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, behind_s)),
+            closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, self._spec.alerts)),
         ):
             return coordinator.run(self._until)
 

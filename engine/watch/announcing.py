@@ -1,4 +1,4 @@
-"""Posts the watchdog's alerts: stderr gets them as lines of JSON, and the pipeline's webhook from a thread of its own."""
+"""Posts the watchdog's alerts: stderr gets them as lines of JSON, and the pipeline's routes from a thread of its own."""
 
 import json
 import sys
@@ -12,18 +12,18 @@ from typing import Any
 
 from engine import clock
 from engine.directory import Directory
-from engine.errors import TidemarkError
 from engine.events import AlertRaised
-from engine.posting import Poster, message
-from engine.settings import Spec, webhook
+from engine.notify.channels import deliver
+from engine.notify.notice import Answer, message
+from engine.settings import Spec
 from engine.watch.record import alone, read_record, write_record
 
 _PATIENCE_S, _RETRY_S = 5.0, 30.0
-_MOST = 20
+_MOST = 100
 
 
 class Announcer:
-    """Announces alerts for pipelines without a runner. Each message is posted until the webhook has accepted or rejected it."""
+    """Announces alerts for pipelines without a runner. Each message is sent until its route has accepted or rejected it."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="watchdog-post")
@@ -32,15 +32,24 @@ class Announcer:
         self._lock = threading.Lock()
 
     def queued(
-        self, waiting: tuple[Mapping[str, Any], ...], spec: Spec, event: AlertRaised, ts: str, run: str
+        self,
+        waiting: tuple[Mapping[str, Any], ...],
+        spec: Spec,
+        event: AlertRaised,
+        ts: str,
+        run: str,
+        *,
+        silenced: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
-        """The messages that wait, with one more; announces it on stderr."""
-        posted = message(event.NAME, ts, spec.name, run, event.to_json())
+        """The messages that wait, with one more for each route, unless it is silenced; announces it on stderr anyway."""
+        notice = message(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
         with suppress(OSError, ValueError):  # stderr may be closed
-            print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
-        if spec.alerts.webhook_env is None and spec.alerts.webhook_file is None:
+            print(json.dumps(notice, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+        if silenced:
             return waiting
-        return (*waiting, posted)[-_MOST:]
+        routes = spec.alerts.all_routes().items()
+        new = tuple({"route": name, "notice": notice} for name, one in routes if notice["severity"] in one.severities)
+        return (*waiting, *new)[-_MOST:]
 
     def post(self, where: Directory, spec: Spec) -> None:
         """Post what waits, from another thread, unless that thread is busy or the last failure is recent."""
@@ -57,16 +66,16 @@ class Announcer:
 
     def _deliver(self, where: Directory, spec: Spec) -> None:
         """Take the messages from the record, so that no other watchdog posts them, and put back those that did not arrive."""
-        taken = self._change(where, ())
+        routes, failing = spec.alerts.all_routes(), set()
         left: tuple[Mapping[str, Any], ...] = ()
-        try:
-            poster = Poster(webhook(spec.alerts) or "")
-            for one in taken:
-                answer = poster.post(json.dumps(one, ensure_ascii=False).encode())
-                if answer.problem and answer.retry:
-                    left = (*left, one)
-        except TidemarkError:  # the address is not known here
-            left = taken
+        for one in self._change(where, ()):
+            name = one["route"]
+            if name not in routes:
+                continue
+            answer = Answer("it failed before", retry=True) if name in failing else deliver(name, routes[name], one["notice"])
+            if answer.problem and answer.retry:
+                failing.add(name)
+                left = (*left, one)
         if left:
             self._next_s[where.root] = clock.monotonic_s() + _RETRY_S
             self._change(where, left)

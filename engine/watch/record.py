@@ -51,9 +51,10 @@ class Record:
     run: str = ""
     """The run that was lost or has failed."""
     alerts: tuple[Mapping[str, Any], ...] = ()
-    """The standing alerts about it: the fields of `alert.raised`, and when each was last `announced`."""
+    """The standing alerts about it: the fields of `alert.raised`, when each was last `announced`, and whether
+    it is `held` by a silence."""
     unposted: tuple[Mapping[str, Any], ...] = ()
-    """Messages that the webhook has not accepted yet."""
+    """Messages that have not been accepted yet: `route` and `notice`."""
     due: str = ""
     """When the runner will be started again: UTC text; empty if it will not."""
     down: str = ""

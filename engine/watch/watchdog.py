@@ -8,7 +8,7 @@ ends with exit code 5.
 import json
 import socket
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -25,6 +25,7 @@ from engine.journal.parts import parts_in
 from engine.redaction import redact
 from engine.sentences import remedy
 from engine.settings import Spec, load
+from engine.silences import silence_of
 from engine.watch.announcing import Announcer
 from engine.watch.record import Record, Restart, alone, read_record, write_record
 from engine.watch.restarts import (
@@ -132,22 +133,20 @@ class Watchdog:
     def _raised(self, case: _Case, record: Record, kind: str, message: str, since: str) -> Record:
         """With an alert, which is announced now unless it stands already and needs no repetition."""
         standing = next((one for one in record.alerts if one["kind"] == kind), None)
-        now = clock.utc_now()
-        if standing is not None and now - clock.parse_utc(standing["announced"]) < timedelta(
-            seconds=case.spec.alerts.repeat_s
-        ):
+        silenced = silence_of(case.where, {"kind": kind, "table": None}) is not None
+        if standing is not None and (silenced or not _must_send(standing, case.spec.alerts.repeat_s)):
             return record
         event = AlertRaised(
             kind=kind,
             message=redact(message),
             hint=remedy(kind),
             since=standing["since"] if standing else since,
-            repeat=standing["repeat"] + 1 if standing else 0,
+            repeat=0 if standing is None else standing["repeat"] + (not standing.get("held")),
         )
         ts = self._journalled(case, event)
-        alert = {**event.to_json(), "announced": ts}
+        alert = {**event.to_json(), "announced": ts, "held": silenced}
         alerts = tuple(one for one in record.alerts if one["kind"] != kind)
-        unposted = self._announcer.queued(record.unposted, case.spec, event, ts, case.death.run)
+        unposted = self._announcer.queued(record.unposted, case.spec, event, ts, case.death.run, silenced=silenced)
         self._report(case.name, message)
         return replace(record, alerts=(*alerts, alert), unposted=unposted)
 
@@ -256,6 +255,12 @@ def _until(case: _Case) -> str | None:
             found = json.loads(file.readline()).get("until")
         return str(found) if found else None
     return None
+
+
+def _must_send(standing: Mapping[str, Any], repeat_s: float) -> bool:
+    """Whether an alert that no silence covers is announced again: a silence held it back, or it was long ago."""
+    age = clock.utc_now() - clock.parse_utc(standing["announced"])
+    return bool(standing.get("held")) or age >= timedelta(seconds=repeat_s)
 
 
 def _in(seconds: float) -> str:

@@ -97,34 +97,74 @@ def test_a_stopped_table_and_a_failed_run_raise_alerts_and_clear_them(
     assert pipeline.status()["alerts"] == []
 
 
+ROUTES = """
+[alerts]
+for_s = 1
+runway_s = 1e12
+webhook_env = "TIDEMARK_TEST_WEBHOOK"
+[alerts.routes.pager]
+type = "pagerduty"
+key_env = "TIDEMARK_TEST_KEY"
+endpoint = "{url}"
+severities = ["critical"]
+"""
+
+
 @on("mysql")
-def test_a_webhook_that_is_down_neither_delays_nor_ends_a_run(
-    server: Server, database: str, new_pipeline: PipelineFactory
+def test_a_route_that_is_down_neither_delays_nor_ends_a_run(
+    server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
 ) -> None:
-    """The journal reports the webhook once, and the run ends as usual."""
+    """The other route says so. A silence holds an alert back, also over a restart; what outlasts it is sent."""
     _fill(server, database)
-    server.execute(f"CREATE TABLE `{database}`.c (id INT PRIMARY KEY, d VARCHAR(10))")
+    for name in ("c", "d"):
+        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, d VARCHAR(10))")
     pipeline = new_pipeline(
         server,
         database,
         source='schema_changes = "stop"',
         poll=0.2,
-        more="[alerts]\nfor_s = 1\nrunway_s = 1e12\nwebhook_env = 'TIDEMARK_TEST_WEBHOOK'\n",
-        environment={"TIDEMARK_TEST_WEBHOOK": "http://127.0.0.1:9/s3cret"},
+        more=ROUTES.format(url=receiver.url),
+        environment={"TIDEMARK_TEST_WEBHOOK": "http://127.0.0.1:9/s3cret", "TIDEMARK_TEST_KEY": "canary-key"},
     )
+
+    def stop(table: str) -> None:
+        server.execute(f"ALTER TABLE `{database}`.{table} ADD COLUMN w INT NOT NULL DEFAULT 7")
+
+    def paged(kind: str, table: str | None = None) -> list[str]:
+        name = f"{database}.{table}" if table else None
+        key = "/".join(part for part in ("tidemark", pipeline.name, kind, name) if part)
+        return [event["event_action"] for event in receiver.got if event["dedup_key"] == key]
+
     runner = pipeline.start_streaming()
     for name in ("a", "b"):
-        server.execute(f"ALTER TABLE `{database}`.{name} ADD COLUMN w INT NOT NULL DEFAULT 7")
-    pipeline.wait_for(lambda: len(pipeline.status()["alerts"]) >= 2, runner)
+        stop(name)
+    pipeline.wait_for(lambda: paged("table_stopped", "a") and paged("table_stopped", "b"), runner)
+    pipeline.wait_for(lambda: paged("route_unreachable"), runner)
+    silence = ("--for", "1h", "--reason", "planned", "--table", f"{database}.d", "--json")
+    (made,) = json.loads(pipeline.command("silence", *silence).stdout)["silences"]
+    stop("d")
+    pipeline.wait_for(lambda: len(pipeline.events("alert.raised", table=f"{database}.d")) == 1, runner)
     server.execute(f"INSERT INTO `{database}`.c VALUES (1, 'x')")
     pipeline.wait_for(lambda: any(e["tables"].get(f"{database}.c") for e in pipeline.events("epoch.committed")), runner)
     runner.terminate()
     assert runner.wait(timeout=PATIENCE_S) == 1, pipeline.output[-3000:]
     assert_equal(source_table(server, database, "c"), pipeline.mirror("c"))
     (error,) = pipeline.events("error")
-    assert (error["error"], "s3cret" in json.dumps(error)) == ("WebhookError", False)
+    assert (error["error"], error["helper"], "s3cret" in json.dumps(error)) == ("RouteError", "route webhook", False)
     raised = [event["kind"] for event in pipeline.events("alert.raised")]
-    assert (raised.count("table_stopped"), raised.count("run_failed")) == (2, 0), "it ended as it was asked to"
+    assert (raised.count("table_stopped"), raised.count("run_failed")) == (3, 0), "it ended as it was asked to"
+
+    runner = pipeline.start_streaming()
+    (seen,) = [one for one in pipeline.status()["alerts"] if one["table"] == f"{database}.d"]
+    assert (seen["silenced"]["reason"], seen["silenced"]["id"]) == ("planned", made["id"])
+    assert "planned" in pipeline.command("status").stdout
+    assert paged("table_stopped", "d") == []
+    assert pipeline.command("silence", "--end", made["id"]).returncode == 0
+    pipeline.wait_for(lambda: paged("table_stopped", "d") == ["trigger"], runner)
+    assert pipeline.command("redump", "--table", f"{database}.d").returncode == 0
+    pipeline.wait_for(lambda: paged("table_stopped", "d") == ["trigger", "resolve"], runner)
+    runner.terminate()
+    assert runner.wait(timeout=PATIENCE_S) == 1, pipeline.output[-3000:]
 
 
 def _fill(server: Server, database: str) -> None:

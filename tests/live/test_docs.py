@@ -27,6 +27,7 @@ import pytest
 from engine import clock
 from engine.directory import Directory, send_command
 from engine.explore.queries import answer, published_tables
+from engine.silences import silences
 from engine.sink_settings import AUTO_BYTES
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
@@ -75,6 +76,7 @@ class Stand:
             "verified.html": str(self.folder / "verified.html"),
             "…": "shop.orders",
             "SHOP_PASSWORD=…": f"SHOP_PASSWORD={PASSWORD}",
+            "SILENCE_ID": next((one.id for one in silences(Directory(self.folder / "shop"))), ""),
         }.get(word, word)
 
     def sql(self, text: str) -> str:

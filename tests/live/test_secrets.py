@@ -27,6 +27,9 @@ from tests.support.patience import PATIENCE_S
 ENVIRONMENT = {
     "TIDEMARK_TEST_PASSWORD": "canary-password-1",
     "CANARY_WEBHOOK": "http://127.0.0.1:1/hooks/canary-webhook-2?t=canary-webhook-query-3",
+    "CANARY_SLACK": "http://127.0.0.1:1/services/canary-slack-21",
+    "CANARY_KEY": "canary-integration-key-22",
+    "CANARY_MAIL": "canary-mail-password-23",
     "SPARK_CONNECT_AUTHENTICATE_TOKEN": "canary-connect-token-4",
     "AWS_SECRET_ACCESS_KEY": "canary-aws-secret-5",
 }
@@ -42,7 +45,24 @@ CONF = {
     "spark.executor.extraJavaOptions": "-Djavax.net.ssl.trustStorePassword=canary-java-14",
 }
 SALT = "canary-salt-15"
-WITHIN = ("canary-webhook-2", "canary-webhook-query-3", "canary-userinfo-13", "canary-java-14")
+ROUTES = """
+[alerts.routes.chat]
+type = "slack"
+url_env = "CANARY_SLACK"
+[alerts.routes.pager]
+type = "pagerduty"
+key_env = "CANARY_KEY"
+endpoint = "http://127.0.0.1:1/enqueue"
+[alerts.routes.team]
+type = "email"
+host = "127.0.0.1"
+port = 1
+user = "mailer"
+password_env = "CANARY_MAIL"
+sender = "a@example.com"
+recipients = ["b@example.com"]
+"""
+WITHIN = ("canary-webhook-2", "canary-slack-21", "canary-webhook-query-3", "canary-userinfo-13", "canary-java-14")
 """Canaries within settings. All canaries begin alike, so that one search finds each of them."""
 SIGN = "canary-"
 ROLES = (OPERATOR, VIEWER)
@@ -64,7 +84,7 @@ def _pipeline(server: Server, database: str, new_pipeline: PipelineFactory, fold
         merge=1.0,
         environment=ENVIRONMENT,
         spark=f'master = "local[2]"\n[spark.conf]\n{conf}',
-        more=f'\n[alerts]\nwebhook_env = "CANARY_WEBHOOK"\n[tables."{database}.t"]\nmask = ["v"]\n',
+        more=f'\n[alerts]\nwebhook_env = "CANARY_WEBHOOK"\n{ROUTES}[tables."{database}.t"]\nmask = ["v"]\n',
     )
 
 
@@ -80,7 +100,7 @@ def test_no_canary_comes_out(
     runner = pipeline.start_streaming(killed=True)
     try:
         server.execute(f"DROP TABLE {database}.gone")
-        pipeline.wait_for(lambda: any(e["error"] == "WebhookError" for e in pipeline.events("error")), runner)
+        pipeline.wait_for(lambda: sum(e["error"] == "RouteError" for e in pipeline.events("error")) == 4, runner)
         found = read_runner(Directory(pipeline.home))
         assert found
         _check("processes", "\n".join(_commands(runner.pid)))

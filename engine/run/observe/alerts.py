@@ -2,7 +2,8 @@
 
 Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
 
-    lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it
+    lag, lag_bytes, runway    raised after `for_s` beyond the threshold; cleared after as long within it. A rule of
+                              `alerts.tables` has a `lag` of its own, with its glob as the table (`run.observe.lag_rules`)
     table_stopped             at once; cleared when the table streams again, or is removed
     chunk_parked              at once, for the first chunk of a table; cleared when none of its chunks is parked
     source_away               after `for_s`, at most 30 s; cleared when the source is back, or a later run has connected
@@ -11,6 +12,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     disk_full                 at once; cleared when there is room, or once a later run is running
     helper_failed             at once, for the first helper thread that met an error (`run.helpers`); cleared when all helpers work
                               again, or once a later run is running
+    route_unreachable         at once, for the first route that does not take an alert; cleared when all routes have taken one again
     diverged                  at once, when rows of a table differ from the source; cleared when they are verified
     mirror_unreadable         at once, when a verification cannot read a mirror; cleared when one has, or the table is resnapshotted
                               or removed
@@ -32,14 +34,18 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
 An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
 (`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
 alert.
+
+While a silence covers an alert (`engine.silences`), it is raised and cleared as ever, but *held*: no route gets it, and it is not
+repeated. If it still stands when the silence ends, it is announced then. The end of an alert that routes know is always sent.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from engine import clock
+from engine.alert_settings import Alerts as Settings
 from engine.events import (
     AlertCleared,
     AlertRaised,
@@ -60,41 +66,13 @@ from engine.events import (
     TableStateChanged,
 )
 from engine.journal import Entry
+from engine.run.observe.active_alert import Alert, Name
+from engine.run.observe.lag_rules import LagRules, behind_words
 from engine.sentences import behind, hidden, outage, parked, remedy, written
-from engine.settings import Alerts as Settings
 from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorBehind, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
 
-Name = tuple[str, str | None]
-"""An alert's kind and, if it concerns one, its table."""
-
-
-@dataclass(frozen=True)
-class Alert:
-    """An active alert."""
-
-    kind: str
-    table: str | None
-    value: float | None
-    threshold: float | None
-    message: str
-    hint: str
-    since: str
-    announced: str
-    """`since` is when its cause began, `announced` when it was last announced: UTC text."""
-    repeat: int = 0
-    """How often it was repeated."""
-
-    @property
-    def name(self) -> Name:
-        """The name that clears it."""
-        return self.kind, self.table
-
-    def fields(self) -> dict[str, Any]:
-        """Its fields for the journal and the webhook."""
-        return {name: value for name, value in asdict(self).items() if name != "announced"}
-
-
+_ROUTES = ("route_unreachable", None)
 _OUTAGES = ("source_away", "login_refused")
 """By whether the source answers and refuses the login."""
 _WORKS_S = 10.0
@@ -111,9 +89,22 @@ Notice = tuple[type[AlertRaised], Alert]
 class Alerts:
     """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
 
-    def __init__(self, settings: Settings, standing: Iterable[Alert] = (), most_resnapshots: int = 20) -> None:
-        """standing: alerts that an earlier run left active. most_resnapshots: of a table within an hour (`[source]`)."""
-        self._settings, self._most_resnapshots = settings, most_resnapshots
+    def __init__(
+        self,
+        settings: Settings,
+        standing: Iterable[Alert] = (),
+        most_resnapshots: int = 20,
+        silenced: Callable[[Alert], bool] = lambda _: False,
+    ) -> None:
+        """Create the alerts of one run.
+
+        standing: alerts that an earlier run left active.
+        most_resnapshots: of a table within an hour (`[source]`).
+        silenced: whether a silence covers an alert now.
+        """
+        self._settings, self._most_resnapshots, self._silenced = settings, most_resnapshots, silenced
+        self._lag_rules = LagRules(settings)
+        self._routes: dict[str, str] = {}  # failing, by name, and why
         self._resnapshotted_s: dict[
             str, float
         ] = {}  # when a table was last resnapshotted in this run, without a request
@@ -161,11 +152,43 @@ class Alerts:
         yield from self._clear_disk_full("There is room on the disk again.")
 
     def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
+        if event.helper in self._routes:
+            del self._routes[event.helper]
+            yield from self._route_news(event.helper)
+            return
         self._helpers.discard(event.helper)
         yield from self._clear_helper_failed("All helper threads work again.")
 
+    def begin_routes(self, names: Iterable[str], at: str) -> list[Notice]:
+        """Take the routes of this run. Those of them that an earlier run found unreachable count as that until they work.
+
+        names: as in `ErrorReported.helper`.
+        """
+        self._at = at
+        known = self.standing.get(_ROUTES)
+        if known is None:
+            return []
+        self._routes = {name: known.message for name in names if name in known.routes}
+        return [] if self._routes else list(self._clear(_ROUTES, "The route was removed from the spec.", None))
+
+    def _route_news(self, route: str) -> Iterator[Notice]:
+        """Raise, update or clear the alert on routes that fail."""
+        known, texts = self.standing.get(_ROUTES), dict.fromkeys(self._routes.values())
+        if not self._routes:
+            yield from self._clear(_ROUTES, "All routes of alerts work again.", None)
+        elif known is None:
+            message, hint = " ".join(texts), remedy("route_unreachable")
+            yield self._raise(Alert(*_ROUTES, None, None, message, hint, self._at, self._at, routes=(route,)))
+        else:  # another one fails or works, which is no other alert
+            changed = replace(known, message=" ".join(texts), routes=tuple(self._routes))
+            self.standing[_ROUTES], self.unsaved = changed, True
+
     def _error(self, event: ErrorReported) -> Iterator[Notice]:
-        """Handle a full disk or a failed helper; other errors have their own events."""
+        """Handle a full disk, a failed helper or a failed route; other errors have their own events."""
+        if event.error == "RouteError":
+            self._routes[event.helper or ""] = event.message
+            yield from self._route_news(event.helper or "")
+            return
         if event.error not in ("DiskFullError", "HelperError"):
             return
         if event.error == "DiskFullError":
@@ -188,8 +211,10 @@ class Alerts:
     def _measured(self, event: LagMeasured) -> Iterator[Notice]:
         at, limits = self._at, self._settings
         lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
+        yield from self._lag_of_tables(lag_s)
+        whole_s = limits.lag_s if self._lag_rules.whole_pipeline() else None
         for kind, value, limit, form in (
-            ("lag", lag_s, limits.lag_s, "{:,.0f} s"),
+            ("lag", lag_s, whole_s, "{:,.0f} s"),
             ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
         ):
             if value is None:
@@ -202,6 +227,20 @@ class Alerts:
         message = f"The source {held} the binlog at the committed position."
         short = runway_s is not None and runway_s < limits.runway_s
         yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
+
+    def _lag_of_tables(self, lag_s: float | None) -> Iterator[Notice]:
+        """Compare the lag with the rules of some tables."""
+        rules = self._lag_rules.rules()
+        for name in [
+            name for name in self.standing if name[0] == "lag" and name[1] is not None and name[1] not in rules
+        ]:
+            yield from self._clear(name, f"{name[1]} has no threshold of its own any more.", None)
+        for glob, (limit_s, tables) in rules.items():
+            if lag_s is None:
+                continue  # unknown: keep the current state
+            over = lag_s > limit_s
+            text = (behind_words(glob, tables, lag_s, limit_s if over else None), remedy("lag"))
+            yield from self._level("lag", lag_s, limit_s, self._at, over=over, text=text, table=glob)
 
     def _space(self, event: SpaceMeasured) -> Iterator[Notice]:
         free, full_in_s, limit_s = event.free_bytes / 1e9, event.full_in_s, self._settings.disk_filling_s
@@ -217,10 +256,18 @@ class Alerts:
         )
 
     def _level(
-        self, kind: str, value: float | None, limit: float | None, at: str, *, over: bool, text: tuple[str, str]
+        self,
+        kind: str,
+        value: float | None,
+        limit: float | None,
+        at: str,
+        *,
+        over: bool,
+        text: tuple[str, str],
+        table: str | None = None,
     ) -> Iterator[Notice]:
         """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
-        name = (kind, None)
+        name = (kind, table)
         if over == (name in self.standing):
             self._crossed.pop(name, None)
             return
@@ -228,11 +275,12 @@ class Alerts:
         if self._now_s - since_s < self._settings.for_s:
             return
         if over:
-            yield self._raise(Alert(kind, None, value, limit, *text, since, at))
+            yield self._raise(Alert(kind, table, value, limit, *text, since, at))
         else:
             yield from self._clear(name, text[0], value)
 
     def _table(self, event: TableStateChanged) -> Iterator[Notice]:
+        self._lag_rules.hear(event)
         name = ("table_stopped", event.table)
         if event.state == "streaming":
             yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
@@ -312,7 +360,7 @@ class Alerts:
             yield from self._clear(name, message, 0.0)
         elif name not in self.standing:
             age_s = round(_seconds(event.since, self._at), 1)
-            limit_s = self._settings.mirror_behind_s
+            limit_s = self._settings.mirror_behind_of(event.table)
             yield self._raise(Alert(*name, age_s, limit_s, message, remedy(*name), event.since, self._at))
 
     def _changed(self, event: TableChanged) -> Iterator[Notice]:
@@ -380,8 +428,16 @@ class Alerts:
         chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if name not in self._crossed and self._silent_s(alert, at) >= self._settings.repeat_s:
+            if alert.held:
+                if not self._silenced(alert):
+                    yield self._raise(replace(alert, announced=at))
+            elif self._must_repeat(alert, at):
                 yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
+
+    def _must_repeat(self, alert: Alert, at: str) -> bool:
+        if alert.name in self._crossed or self._silent_s(alert, at) < self._settings.repeat_s:
+            return False
+        return not self._silenced(alert)
 
     def _silent_s(self, alert: Alert, at: str) -> float:
         """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
@@ -390,9 +446,12 @@ class Alerts:
         return self._now_s - self._announced_s[alert.name]
 
     def _raise(self, alert: Alert) -> Notice:
-        self.standing[alert.name], self._announced_s[alert.name], self.unsaved = alert, self._now_s, True
+        known, silent = self.standing.get(alert.name), self._silenced(alert)
+        held = silent and (known is None or known.held)  # routes that know it get its end
+        self.standing[alert.name] = replace(alert, held=held)
+        self._announced_s[alert.name], self.unsaved = self._now_s, True
         self._crossed.pop(alert.name, None)
-        return AlertRaised, alert
+        return AlertRaised, replace(alert, held=silent)
 
     def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
         self._crossed.pop(name, None)

@@ -1,7 +1,7 @@
-"""Announces alerts: in the journal, as JSON lines on stderr, in a file that outlives the run, and through a webhook.
+"""Announces alerts: in the journal, as JSON lines on stderr, in a file that outlives the run, and through the routes of the spec.
 
 It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for a file of a
-few hundred bytes when an alert is raised or cleared.
+few hundred bytes when an alert is raised or cleared. Routes have threads of their own (`engine.notify`).
 """
 
 import json
@@ -11,26 +11,30 @@ from contextlib import suppress
 
 from engine import clock
 from engine.directory import Directory, list_text, read_alerts, write_atomically
-from engine.events import ErrorReported
+from engine.events import AlertRaised, ErrorReported, HelperRecovered
 from engine.journal import Entry, Journal
-from engine.posting import message
-from engine.run.helpers import Helpers
-from engine.run.observe.alerts import Alert, Alerts, Name, Notice
-from engine.run.observe.webhook import Webhook
-from engine.settings import Spec, webhook
+from engine.notify.notice import RAISED, message
+from engine.notify.routes import Routes
+from engine.run.observe.active_alert import Alert, Name
+from engine.run.observe.alerts import Alerts, Notice
+from engine.settings import Spec
+from engine.silences import silence_of
 
 PATIENCE_S = 5.0
 """Seconds that an ending run waits for undelivered alerts."""
+_ROUTE = "route "
+"""Begins the names of routes in events, where names of helper threads stand too."""
 
 
 class Notifier:
     """The alerts of one run."""
 
-    def __init__(self, spec: Spec, directory: Directory, journal: Journal, helpers: Helpers) -> None:
-        self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
-        self._alerts = Alerts(spec.alerts, _standing(directory), spec.source.max_resnapshots_per_hour)
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal) -> None:
+        self._spec, self._directory, self._journal = spec, directory, journal
+        standing, most = _standing(directory), spec.source.max_resnapshots_per_hour
+        self._alerts = Alerts(spec.alerts, standing, most, self._silenced)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
-        self._webhook: Webhook | None = None
+        self._routes: Routes | None = None
         journal.listeners.append(self.hear)
 
     def standing(self) -> list[Name]:
@@ -38,10 +42,22 @@ class Notifier:
         return list(self._alerts.standing)
 
     def connect(self) -> None:
-        """Post to the webhook from now on, if there is one. Raises SpecError when its address is unknown."""
-        url = webhook(self._spec.alerts)
-        if url is not None:
-            self._webhook = Webhook(url, self._undelivered, self._helpers)
+        """Use the routes from now on. Raises SpecError when a secret of one is unknown.
+
+        Routes that an earlier run found unreachable get that alert again: whether they work now is shown by nothing else.
+        """
+        names = [f"{_ROUTE}{name}" for name in self._spec.alerts.all_routes()]
+        with self._lock:
+            notices, at = self._alerts.begin_routes(names, clock.utc_text()), clock.utc_text()
+            known = self._alerts.standing.get(("route_unreachable", None))
+            failing = [name.removeprefix(_ROUTE) for name in known.routes] if known else []
+            self._routes = Routes(self._spec.alerts, self._undelivered, self._recovered, doubtful=failing)
+            for notice in notices:
+                self._announce(notice)
+            if known:
+                fields = self._message(RAISED, at, known)
+                self._routes.probe(failing, fields)
+            self._save_changes()
 
     def hear(self, entry: Entry) -> None:
         """Handle a line of the journal."""
@@ -49,24 +65,36 @@ class Notifier:
             notices = self._alerts.hear(entry, clock.monotonic_s())
             for notice in notices:
                 self._announce(notice)
-            if self._alerts.unsaved:
-                self._save()
+            self._save_changes()
 
     def close(self) -> None:
         """Wait up to `PATIENCE_S` for undelivered alerts."""
-        if self._webhook is not None:
-            self._webhook.close(PATIENCE_S)
+        if self._routes is not None:
+            self._routes.close(PATIENCE_S)
+
+    def _silenced(self, alert: Alert) -> bool:
+        with suppress(OSError):
+            return silence_of(self._directory, alert.fields()) is not None
+        return False
+
+    def _message(self, event: str, at: str, alert: Alert) -> dict[str, object]:
+        return message(self._spec.alerts, event, at, self._spec.name, self._journal.run, alert.fields())
 
     def _announce(self, notice: Notice) -> None:
         kind, alert = notice
         entry = self._journal.write(kind(**alert.fields()))
-        posted = message(kind.NAME, entry.ts, self._spec.name, self._journal.run, alert.fields())
+        posted = self._message(kind.NAME, entry.ts, alert)
         with suppress(OSError, ValueError):  # stderr may be closed
             print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
-        if self._webhook is not None:
-            self._webhook.post(posted)
+        if self._routes is None or alert.held:
+            return
+        self._routes.post(posted)
+        if kind is AlertRaised and alert.repeat:  # a route may not take the severity of its own failure
+            self._routes.probe([name.removeprefix(_ROUTE) for name in alert.routes], posted)
 
-    def _save(self) -> None:
+    def _save_changes(self) -> None:
+        if not self._alerts.unsaved:
+            return
         with suppress(OSError):  # a full disk: the alert is announced anyway, and saved when there is room
             if standing := self._alerts.as_list():
                 write_atomically(self._directory.alerts, list_text("alerts", standing))
@@ -74,16 +102,22 @@ class Notifier:
                 self._directory.alerts.unlink(missing_ok=True)
             self._alerts.unsaved = False
 
-    def _undelivered(self, problem: str, retry_s: float | None) -> None:
+    def _undelivered(self, route: str, problem: str, retry_s: float | None) -> None:
         self._journal.write(
             ErrorReported(
-                error="WebhookError",
-                message=f"An alert could not be posted to the webhook: {problem}.",
+                error="RouteError",
+                message=f"An alert could not be sent through the route {route}: {problem}.",
                 detail="The run continues; alerts are in the journal and on stderr too. This is reported once until it works.",
-                hint="Check the webhook, and the address in alerts.webhook_env or alerts.webhook_file.",
+                hint=f"Check the receiver, and the route {route} in [alerts] of the spec.",
                 attempt=1,
                 retry_in_s=retry_s,
+                helper=f"{_ROUTE}{route}",
             )
+        )
+
+    def _recovered(self, route: str, failures: int, seconds: float) -> None:
+        self._journal.write(
+            HelperRecovered(helper=f"{_ROUTE}{route}", errors=failures, duration_s=round(seconds, 3)),
         )
 
 

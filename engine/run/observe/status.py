@@ -5,6 +5,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -21,6 +22,7 @@ from engine.journal import entry_from
 from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
+from engine.silences import silence_of, silences
 from engine.sink.unpublished import Lacking, lacking
 from engine.sink_settings import Merging
 from engine.verifications import (
@@ -161,6 +163,9 @@ class Status(TypedDict):
     controls: Mapping[str, Any] | None
     commands: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
+    """Each with `acknowledged` and `silenced`: who and why; null if nobody."""
+    silences: list[dict[str, Any]]
+    """Those in force (`engine.silences`)."""
     disk: DiskStatus | None
     watch: Mapping[str, Any] | None
     """What the watchdog does about a runner that is gone: `due`, `down` and `restarts_within_hour`; None if nothing."""
@@ -211,7 +216,8 @@ def status(
         "away": runner.get("away") if runner and runner["alive"] else None,
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
-        "alerts": [{**alert, "acknowledged": _acknowledged(directory, alert)} for alert in read_alerts(directory)],
+        "alerts": [_alert(directory, alert) for alert in read_alerts(directory)],
+        "silences": [asdict(one) for one in silences(directory)],
         "disk": _disk(directory),
         "watch": as_status(directory, runner),
         "term": state.term if state else None,
@@ -221,6 +227,18 @@ def status(
         "sizes": _sizes(directory),
         "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s, lacks),
     }
+
+
+def _alert(directory: Directory, alert: Mapping[str, Any]) -> dict[str, Any]:
+    """An active alert, with who takes care of it and who has silenced it."""
+    silence = silence_of(directory, alert)
+    silenced = (
+        {"id": silence.id, "actor": silence.actor, "reason": silence.reason, "until": silence.until}
+        if silence
+        else None
+    )
+    own = {name: value for name, value in alert.items() if name not in ("held", "routes")}
+    return {**own, "acknowledged": _acknowledged(directory, alert), "silenced": silenced}
 
 
 def _acknowledged(directory: Directory, alert: Mapping[str, Any]) -> dict[str, str] | None:

@@ -43,18 +43,29 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"{t['table']} stopped: {t['error']} {t['hint']}{leaves}", markup=False)
     _print_lacks(out, now["tables"])
     _print_chunks(out, now["tables"])
-    for alert in now["alerts"]:
-        seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
-        style = "yellow" if seen else "red"
-        out.print(
-            f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}{seen}", style=style, markup=False
-        )
+    _print_alerts(out, now)
     if now["error"]:
         out.print(f"last error: {now['error']['message']}", markup=False)
     if now["watch"]:
         due, down = now["watch"]["due"], now["watch"]["down"]
         what = f"does not restart the runner: {down}" if down else f"restarts the runner at {due[:19]}Z"
         out.print(f"The watchdog {what}.", markup=False)
+
+
+def _print_alerts(out: Console, now: Status) -> None:
+    """Print the active alerts and the silences."""
+    for alert in now["alerts"]:
+        seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+        if by := alert["silenced"]:
+            seen += f" Silenced by {by['actor']} until {by['until'][:19]}Z: {by['reason']}."
+        style = "yellow" if alert["acknowledged"] else "red"
+        out.print(
+            f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}{seen}", style=style, markup=False
+        )
+    for one in now["silences"]:
+        which = " of ".join(part for part in (one["kind"] or "all alerts", one["table"]) if part)
+        text = f"silenced until {one['until'][:19]}Z by {one['actor']}: {which}: {one['reason']} (silence {one['id']})"
+        out.print(text, style="yellow", markup=False)
 
 
 def _print_lacks(out: Console, tables: list[TableStatus]) -> None:

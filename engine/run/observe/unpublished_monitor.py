@@ -2,10 +2,11 @@
 
 import threading
 from collections.abc import Iterator, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from engine import clock
+from engine.alert_settings import Alerts
 from engine.directory import Directory, read_alerts
 from engine.journal import Journal
 from engine.ledger.store import Ledger
@@ -17,12 +18,12 @@ INTERVAL_S = 15.0
 
 
 class UnpublishedMonitor:
-    """Looks until it is closed. root: of the destination. limit_s: the age of a change that a mirror may lack."""
+    """Looks until it is closed. root: of the destination. settings: the age of a change that the mirror of a table may lack."""
 
-    def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, limit_s: float) -> None:
+    def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, settings: Alerts) -> None:
         self._root, self._directory, self._journal, self._helpers = root, directory, journal, helpers
-        self._limit = timedelta(seconds=limit_s)
-        self._interval_s = min(INTERVAL_S, max(limit_s / 2, 1.0))
+        self._settings = settings
+        self._interval_s = min(INTERVAL_S, max(settings.shortest_mirror_behind_s() / 2, 1.0))
         self._shown = dict.fromkeys(_alerted(directory), "")
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="unpublished", daemon=True)
@@ -46,9 +47,20 @@ class UnpublishedMonitor:
         ledger = Ledger(self._directory.ledger)
         if ledger.state is None:
             return
-        before = clock.utc_text(clock.utc_now() - self._limit)
-        for event in news(self._shown, lacking(self._root, ledger.state, list(ledger.kept_epochs()), before)):
+        now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
+        before = clock.utc_text(now - timedelta(seconds=shortest_s))
+        found = lacking(self._root, ledger.state, list(ledger.kept_epochs()), before)
+        for event in news(self._shown, too_old(found, self._settings, now)):
             self._journal.write(event)
+
+
+def too_old(found: Mapping[str, Lacking], settings: Alerts, now: datetime) -> dict[str, Lacking]:
+    """Those that lack a change that is older than the threshold of their table."""
+    return {
+        name: one
+        for name, one in found.items()
+        if one.since < clock.utc_text(now - timedelta(seconds=settings.mirror_behind_of(name)))
+    }
 
 
 def news(shown: dict[str, str], found: Mapping[str, Lacking]) -> Iterator[MirrorBehind]:

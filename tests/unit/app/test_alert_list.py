@@ -8,9 +8,10 @@ from app.view import alert_list
 from app.view.alert_list import Standing
 from app.view.health import Away, Runner
 from engine.acknowledgements import Acknowledgement
+from engine.alert_settings import Alerts as Settings
+from engine.alert_settings import TableAlerts
 from engine.history.alert_queries import Cleared
 from engine.sentences import ALERTS
-from engine.settings import Alerts as Settings
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
 LAG: Standing = {
@@ -142,16 +143,20 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_who_took_it() -> None:
 
 def test_the_rules_are_in_plain_words() -> None:
     """A threshold that is not set raises no alert."""
-    row = alert_list.threshold_row("shop", Settings(lag_s=90, webhook_env="X"))
+    settings = Settings(lag_s=90, webhook_env="X", tables={"shop.pay_*": TableAlerts(lag_s=5)})
+    row, own = alert_list.threshold_rows("shop", settings)
+    assert own == {**dict.fromkeys(row, ""), "Pipeline": "shop", "Tables": "shop.pay_*", "Lag above": "5.0 s"}
     assert row == {
         "Pipeline": "shop",
+        "Tables": "all",
         "Lag above": "1 min 30 s",
         "Lag in bytes above": "no alert",
         "Retention left below": "6 h",
+        "Mirror behind above": "15 min",
         "Disk full within": "1 d",
         "Duration": "1 min",
         "Repeated every": "4 h",
-        "Webhook": "configured",
+        "Routes": "webhook",
     }
     rows = alert_list.kind_rows()
     assert len(rows) == len(ALERTS)

@@ -23,15 +23,17 @@ BASE = {
 }
 BASE |= {
     "acknowledgements",
+    "alert_settings",
     "connection_events",
     "durable",
     "event_fields",
     "globs",
     "log_rotation",
     "periods",
-    "posting",
+    "notify",
     "section",
     "sentences",
+    "silences",
     "sink_settings",
     "spec_names",
     "throttle_settings",

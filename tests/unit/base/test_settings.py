@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine.errors import SpecError
 from engine.globs import select_tables
-from engine.settings import Source, load, parse, password, webhook
+from engine.settings import Source, load, parse, password
 
 GOOD = """
 name = "shop"
@@ -37,11 +37,11 @@ def test_a_spec_is_read_with_its_defaults() -> None:
     )
     assert (spec.sink.path, spec.sink.mirror, spec.spark.master) == (Path("/specs/lake"), "auto", "local[*]")
     assert parse(GOOD.replace('"lake"', '"/lake"'), SPEC).sink.path == Path("/lake")
-    assert (spec.alerts.lag_s, spec.alerts.lag_bytes, spec.alerts.runway_s, webhook(spec.alerts)) == (
+    assert (spec.alerts.lag_s, spec.alerts.lag_bytes, spec.alerts.runway_s, spec.alerts.all_routes()) == (
         None,
         None,
         21600,
-        None,
+        {},
     )
     assert (spec.metrics.port, spec.metrics.host) == (None, "127.0.0.1")
 

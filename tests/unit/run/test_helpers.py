@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine.alert_settings import Alerts as Settings
 from engine.directory import Directory, read_runner, send_command
 from engine.errors import TidemarkError
 from engine.events import RunState
@@ -24,7 +25,6 @@ from engine.run.observe.lag import LagMonitor
 from engine.run.outage import OutageTracker
 from engine.run.snapshot.throttle import Health, Pace
 from engine.run.table_commands import to_add
-from engine.settings import Alerts as Settings
 from engine.source.connect import Endpoint
 from engine.throttle_settings import Throttle
 from tests.support.entries import entry

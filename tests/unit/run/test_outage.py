@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from engine.alert_settings import Alerts as Settings
 from engine.clock import parse_utc
 from engine.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
 from engine.events import LagMeasured, RunState
@@ -20,7 +21,6 @@ from engine.run.observe.alerts import Alerts
 from engine.run.observe.terminal import line
 from engine.run.outage import EPOCHS, MEASURE_PATIENCE_S, MONITOR, OutageTracker
 from engine.run.spark_sessions import PATIENCE_S, SparkSessions
-from engine.settings import Alerts as Settings
 from tests.support.entries import entry_of
 
 BEGIN = parse_utc("2026-01-31T06:00:00.000000Z")

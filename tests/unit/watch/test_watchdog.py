@@ -15,9 +15,11 @@ from engine import clock, processes
 from engine.directory import Directory, read_alerts, write_atomically
 from engine.events import AlertCleared, RunState
 from engine.journal import Entry, Journal, entry_from
-from engine.run.observe.alerts import Alert, Alerts
+from engine.run.observe.active_alert import Alert
+from engine.run.observe.alerts import Alerts
 from engine.run.observe.status import status
-from engine.settings import Alerts as Settings
+from engine.alert_settings import Alerts as Settings
+from engine.silences import add_silence, end_silence
 from engine.watch import watchdog
 from engine.watch.background import pipelines_in
 from engine.watch.watchdog import Watchdog
@@ -153,6 +155,22 @@ def test_a_webhook_that_fails_gets_the_alert_later(
     _until(lambda: receiver.got, dog.look)
     dog.close()
     assert len(receiver.got) == 1
+
+
+def test_a_silenced_loss_is_shown_and_posted_when_the_silence_ends(home: Home, receiver: Receiver) -> None:
+    """It stands and is in the journal meanwhile."""
+    home.gone()
+    made = add_silence(home.where, "1h", "moving house", kind="runner_lost")
+    dog = home.watchdog()
+    dog.look()
+    dog.look()
+    assert [(alert["kind"], alert["held"]) for alert in read_alerts(home.where)] == [("runner_lost", True)]
+    assert len(home.events()) == 1
+    assert receiver.got == []
+    end_silence(home.where, made.id)
+    _until(lambda: receiver.got, dog.look)
+    dog.close()
+    assert [(one["kind"], one["repeat"]) for one in receiver.got] == [("runner_lost", 0)]
 
 
 def test_the_next_run_clears_the_alert(home: Home) -> None:

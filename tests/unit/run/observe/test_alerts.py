@@ -7,11 +7,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.alert_settings import Alerts as Settings
 from engine.clock import parse_utc, utc_text
 from engine.events import AlertCleared, AlertRaised
 from engine.journal import Entry
-from engine.run.observe.alerts import Alert, Alerts, Name
-from engine.settings import Alerts as Settings
+from engine.run.observe.active_alert import Alert, Name
+from engine.run.observe.alerts import Alerts
 from tests.support.entries import entry
 
 BEGIN = parse_utc("2026-01-31T00:00:00.000000Z")

@@ -11,7 +11,6 @@ from engine.errors import Failure, SpecError
 from engine.event_fields import ForeignCommit
 from engine.events import LagMeasured, RunEnded, TableStateChanged
 from engine.journal import Journal
-from engine.run.helpers import Helpers
 from engine.run.observe.notifier import Notifier
 from engine.run.observe.terminal import line as shown
 from engine.settings import Spec, parse
@@ -43,7 +42,7 @@ def open_notifier(folder: Path, spec: Spec) -> tuple[Journal, Notifier]:
     """The notifier of one run."""
     directory = Directory(folder)
     journal = Journal(directory.journal("r"), "r")
-    return journal, Notifier(spec, directory, journal, Helpers(journal))
+    return journal, Notifier(spec, directory, journal)
 
 
 def test_a_mirror_that_is_written_again_is_one_alert_whose_value_is_saved(tmp_path: Path) -> None:
@@ -89,6 +88,7 @@ def test_an_alert_goes_everywhere(
     for message, event in zip(lines, alerts, strict=True):
         assert (message["pipeline"], message["run"], bool(message["host"])) == ("shop", "r", True)
         assert message == {
+            "severity": "critical",
             **{k: v for k, v in event.items() if k != "seq"},
             "pipeline": "shop",
             "host": message["host"],
@@ -108,7 +108,7 @@ def test_a_webhook_that_is_down_is_said_once(
     made.close()
     journal.close()
     (error,) = [e for e in events(tmp_path) if e["event"] == "error"]
-    assert error["error"] == "WebhookError"
+    assert error["error"] == "RouteError"
     assert "s3cret" not in json.dumps(error) + capsys.readouterr().err
     assert str(shown(entry_of(error))).endswith(" – attempt 1, next in 1.0 s")
     assert str(shown(entry_of({**error, "retry_in_s": None}))).endswith("refused.")

@@ -1,0 +1,52 @@
+"""`tidemark silence`: send no alerts for some time, with a reason."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.errors import SpecError
+from engine.silences import Silence, add_silence, end_silence, silences
+
+
+@app.command()
+@guarded
+def silence(
+    spec_file: SpecFile,
+    *,
+    period: Annotated[str, typer.Option("--for", help="For how long from now, such as 2h or 30m.")] = "",
+    kind: Annotated[str, typer.Option("--kind", help="Only alerts of this kind, such as lag. By default, all.")] = "",
+    table: Annotated[
+        str, typer.Option("--table", help="Only alerts of the tables of this glob, such as 'shop.*'.")
+    ] = "",
+    end: Annotated[str, typer.Option("--end", metavar="ID", help="End this silence now.")] = "",
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Send no alerts to any route for some time, with a reason; without options, list the silences in force.
+
+    Alerts stay visible everywhere. The silence ends by itself; what still stands then is sent. Works without a runner too.
+    """
+    _, directory = opened(spec_file)
+    if end and (period or kind or table):
+        raise SpecError("--end takes no other options.", detail="Nothing was changed.", hint="Give only its ID.")
+    if not period and (kind or table or reason) and not end:
+        raise SpecError("Say for how long.", detail="Nothing was changed.", hint="For example --for 2h.")
+    if end:
+        _show([end_silence(directory, end)], "Ended", as_json=as_json)
+    elif period:
+        _show([add_silence(directory, period, reason, kind=kind, table=table)], "Silenced", as_json=as_json)
+    else:
+        found = silences(directory)
+        _show(found, "Silenced", as_json=as_json)
+        if not found and not as_json:
+            out.print("No silence is in force.")
+
+
+def _show(found: list[Silence], verb: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"silences": [asdict(one) for one in found]})
+    for one in () if as_json else found:
+        text = f"{verb}: {one.what} until {one.until[:19]}Z, by {one.actor}: {one.reason} (silence {one.id})"
+        out.print(text, markup=False, soft_wrap=True)

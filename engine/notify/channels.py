@@ -1,0 +1,33 @@
+"""Delivers one notice through one route, once: the four types of receivers."""
+
+from engine.alert_settings import Route
+from engine.errors import SpecError
+from engine.notify.http_post import post_json
+from engine.notify.mail import send_mail
+from engine.notify.notice import Answer, Notice
+from engine.notify.pagerduty import pagerduty_events
+from engine.notify.slack import slack_message
+from engine.settings import route_secret
+
+
+def deliver(name: str, route: Route, notice: Notice) -> Answer:
+    """Deliver a notice. Takes tens of seconds if the receiver does not answer; no error is raised.
+
+    The secret is read each time, so a new key in a file needs no restart.
+    """
+    try:
+        secret = route_secret(name, route)
+    except SpecError as error:
+        return Answer(error.message.removesuffix("."), retry=True)
+    if route.type == "email":
+        return send_mail(route, secret, notice)
+    if route.type == "slack":
+        return post_json(secret, slack_message(notice))
+    if route.type == "webhook":
+        return post_json(secret, notice)
+    answer = Answer()
+    for event in pagerduty_events(notice, secret):
+        answer = post_json(route.endpoint, event)
+        if answer.problem:
+            break
+    return answer
