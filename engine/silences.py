@@ -27,6 +27,10 @@ from engine.periods import period_s
 
 _KEPT = 200
 """The newest silences that are kept."""
+_SETTLED_S = 2.0
+"""Two changes of a folder that are closer than its time stamps tell apart may look like one."""
+_SEEN: "dict[Path, tuple[int, tuple[Silence, ...]]]" = {}
+"""By folder, when it was changed, and what was in it then."""
 _LONGEST_S = 366 * 86_400.0
 
 
@@ -101,8 +105,7 @@ def end_silence(directory: Directory, identity: str, *, actor: str = "") -> Sile
 def silences(directory: Directory) -> list[Silence]:
     """The silences in force, the one that ends first first."""
     now = clock.utc_text()
-    found = (_read(path) for path in _folder(directory).glob("*.json"))
-    return sorted((one for one in found if one is not None and one.since <= now < one.until), key=lambda one: one.until)
+    return sorted((one for one in _all(directory) if one.since <= now < one.until), key=lambda one: one.until)
 
 
 def silence_of(directory: Directory, alert: Mapping[str, Any]) -> Silence | None:
@@ -116,6 +119,21 @@ def _checked_s(period: str) -> float:
     if not 0 < seconds <= _LONGEST_S:
         raise ValueError("a silence lasts between a second and 366 days")
     return seconds
+
+
+def _all(directory: Directory) -> tuple[Silence, ...]:
+    """All silences. They are read again when the folder has changed: hundreds of alerts may ask within a second."""
+    folder = _folder(directory)
+    try:
+        changed_ns = folder.stat().st_mtime_ns
+    except OSError:
+        return ()
+    known = _SEEN.get(folder)
+    settled = clock.utc_now().timestamp() - changed_ns / 1e9 > _SETTLED_S
+    if known is None or known[0] != changed_ns or not settled:
+        found = (_read(path) for path in folder.glob("*.json"))
+        _SEEN[folder] = known = (changed_ns, tuple(one for one in found if one is not None))
+    return known[1]
 
 
 def _write(directory: Directory, silence: Silence) -> None:

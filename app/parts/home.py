@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -24,6 +24,7 @@ from engine.history.fetch import Cursor
 from engine.history.runs import Run, latest_run, spec_of
 from engine.history.series import Lag
 from engine.redaction import Scrubber, clean_toml
+from engine.silences import silence_of
 from engine.tail import tail
 
 T = TypeVar("T")
@@ -188,7 +189,8 @@ def firing(where: Directory, found: Runner | None = None, lag: Lag | None = None
     """The alerts of a pipeline that have not cleared. found: its runner, if known. lag: the latest measurement."""
     found = found or glance(where)
     standing = standing_alerts(found, alerts_of(where))
-    return firing_alerts(where.root.name, found, standing, lambda alert: acknowledgement(where, alert), lag)
+    seen, silenced = partial(acknowledgement, where), partial(silence_of, where)
+    return firing_alerts(where.root.name, found, standing, seen, lag, silenced)
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, appeared, columns, home, meaning, messages, places, route_test, welcome
+from app.parts import access, appeared, columns, home, meaning, messages, places, route_test, silence_section, welcome
 from app.parts.autorefresh import autorefresh
 from app.view import alert_list, words
 from app.view.alert_list import Firing
@@ -91,6 +91,9 @@ def _card(where: Directory, one: Firing) -> None:
             st.markdown(
                 f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"
             )
+        if one.silence is not None:
+            text = words.escape(alert_list.silenced_words(one.silence))
+            st.markdown(f":small[:orange[:material/notifications_off: {text}]]")
 
 
 def _links(one: Firing) -> None:
@@ -129,6 +132,12 @@ def _confirmed(where: Directory, one: Firing, key: str) -> None:
         acknowledge(where, one.standing, actor=access.actor() or name, note=st.session_state.get(f"note-{key}") or "")
     except (OSError, TidemarkError) as problem:
         st.toast(words.escape(f"The acknowledgement could not be saved: {problem}"), icon=":material/error:")
+
+
+@autorefresh()
+def silenced(name: str | None) -> None:
+    """The silences in force, and the form for a new one."""
+    silence_section.section(_chosen(name))
 
 
 @autorefresh()
@@ -224,6 +233,7 @@ def page() -> None:
             f"There is no pipeline {asked}", "It may have been removed. These are the alerts of all pipelines."
         )
     firing(name)
+    silenced(name)
     resolved(name)
     rules(name)
 

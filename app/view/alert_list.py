@@ -5,7 +5,7 @@ pipeline without a runner is shown with the time at which it was last known, nev
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +17,7 @@ from engine.alert_settings import Alerts as Settings
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.sentences import ALERTS, alert_title, remedy
+from engine.silences import Silence
 
 Standing = Mapping[str, Any]
 """A standing alert: the fields of `events.AlertRaised`."""
@@ -44,6 +45,8 @@ class Firing:
     acknowledged: Acknowledgement | None
     known_at: datetime | None
     """If nobody can clear it now: when it was last known."""
+    silence: Silence | None = None
+    """The silence that keeps it from being sent."""
 
     @property
     def kind(self) -> str:
@@ -90,9 +93,11 @@ def firing_alerts(
     standing: Iterable[Standing],
     acknowledged: Callable[[Standing], Acknowledgement | None],
     lag: Lag | None = None,
+    silenced: Callable[[Standing], Silence | None] = lambda _: None,
 ) -> list[Firing]:
     """The alerts of one pipeline, as the page shows them. standing: `standing_alerts`. lag: the latest measurement."""
-    return [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
+    found = [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
+    return [replace(one, silence=silenced(one.standing)) for one in found]
 
 
 def _firing(pipeline: str, runner: Runner, one: Standing, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
@@ -154,12 +159,18 @@ def acknowledged_words(seen: Acknowledgement) -> str:
     return f"Acknowledged by {seen.actor} at {words.date_time(_time(seen.at))}{note}"
 
 
+def silenced_words(one: Silence) -> str:
+    """Who silenced an alert, until when, and why."""
+    return f"Silenced by {one.actor} until {words.date_time(_time(one.until))}: {one.reason}"
+
+
 def alert_lines(found: Iterable[Firing]) -> list[tuple[str, str]]:
     """One line per alert, and its colour: gray if somebody takes care of it, orange if it is only the last known state."""
     lines = []
     for one in found:
         known = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
         seen = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
+        seen += "" if one.silence is None else f" {silenced_words(one.silence)}"
         colour = "gray" if not one.waits else "red" if one.known_at is None else "orange"
         lines.append((colour, f"{known}{one.title} since {words.date_time(one.since)}: {one.message}{seen}"))
     return lines

@@ -72,7 +72,11 @@ class Announcer:
             name = one["route"]
             if name not in routes:
                 continue
-            answer = Answer("it failed before", retry=True) if name in failing else deliver(name, routes[name], one["notice"])
+            answer = (
+                Answer("it failed before", retry=True)
+                if name in failing
+                else deliver(name, routes[name], one["notice"])
+            )
             if answer.problem and answer.retry:
                 failing.add(name)
                 left = (*left, one)

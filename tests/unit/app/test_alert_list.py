@@ -12,6 +12,7 @@ from engine.alert_settings import Alerts as Settings
 from engine.alert_settings import TableAlerts
 from engine.history.alert_queries import Cleared
 from engine.sentences import ALERTS
+from engine.silences import Silence
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
 LAG: Standing = {
@@ -172,3 +173,15 @@ def test_a_full_disk_is_an_alert_although_the_alert_cannot_be_saved() -> None:
     assert one.do == ALERTS["disk_full"].do
     saved: Standing = {"kind": "disk_full", "table": None, "message": "A disk is full.", "since": AT}
     assert [one.message for one in listed(full, saved)] == ["A disk is full."]
+
+
+def test_a_silenced_alert_is_listed_and_counts_as_ever() -> None:
+    """With who silenced it, until when and why; a silence hides nothing."""
+    silence = Silence("x", "ada", "index rebuild", AT, "2026-01-31T17:00:00.000000Z", "lag")
+    found = listed(runner("running"), LAG, STOPPED, silenced=lambda one: silence if one["kind"] == "lag" else None)
+    lag, stopped = found
+    assert (lag.waits, stopped.silence) == (True, None)
+    (colour, text), (_, other) = alert_list.alert_lines(found)
+    assert colour == "red"
+    assert text.endswith("Silenced by ada until 2026-01-31 17:00:00 UTC: index rebuild")
+    assert "Silenced" not in other

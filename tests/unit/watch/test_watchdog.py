@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from engine import clock, processes
+from engine.alert_settings import Alerts as Settings
 from engine.directory import Directory, read_alerts, write_atomically
 from engine.events import AlertCleared, RunState
 from engine.journal import Entry, Journal, entry_from
 from engine.run.observe.active_alert import Alert
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.status import status
-from engine.alert_settings import Alerts as Settings
 from engine.silences import add_silence, end_silence
 from engine.watch import watchdog
 from engine.watch.background import pipelines_in
