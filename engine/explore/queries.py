@@ -28,6 +28,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta_rows import Rows, rows_of
 from engine.directory import Directory
 from engine.explore.one_select import QueryError, one_select
+from engine.explore.query_advice import advice
 from engine.explore.read_only_files import ReadOnlyFiles
 from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
@@ -106,7 +107,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
             connection.execute("BEGIN TRANSACTION READ ONLY")
             rows, more = _first(connection.sql(statement))
         except duckdb.Error as error:
-            raise _failed(str(error), sql, tables, timeout_s if timed_out.is_set() else None) from error
+            raise _failed(error, sql, tables, timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
     return Answer(rows.slice(0, MOST_ROWS), more, clock.monotonic_s() - began)
@@ -124,16 +125,18 @@ def _first(result: duckdb.DuckDBPyRelation) -> tuple[pa.Table, bool]:
     return pa.concat_tables(parts), next(iter(reader), None) is not None or rows > MOST_ROWS
 
 
-def _failed(message: str, sql: str, tables: Sequence[Table], timeout_s: float | None) -> QueryError:
+def _failed(error: duckdb.Error, sql: str, tables: Sequence[Table], timeout_s: float | None) -> QueryError:
     if timeout_s is not None:
         return QueryError(
             f"The query took longer than {timeout_s:g} s and was cancelled.",
             hint="Narrow it down by the key or by _tm_ts, or query the destination with your own tool.",
         )
     detail = "Nothing was changed: queries here can only read."
+    message = str(error).strip()
     if missing := _MISSING.match(message):
         return QueryError(f"There is no table {missing[1]} here.", detail=detail, hint=_instead(missing[1], tables))
-    return QueryError(_LINE.sub(lambda found: _own_line(found[1], sql), message.strip()), detail=detail)
+    text = _LINE.sub(lambda found: _own_line(found[1], sql), message)
+    return QueryError(text, detail=detail, hint=advice(error, sql, tables))
 
 
 def _own_line(text: str, sql: str) -> str:

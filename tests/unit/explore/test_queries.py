@@ -89,7 +89,17 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
             "There is no table zzz here.",
             "Tables: log.keyless__changes, shop.orders, shop.orders__changes.",
         ),
-        ("SELECT id\nFROM shop.orders\nWHERE id = 'x'", "LINE 3: WHERE id = 'x'", ""),
+        ("SELECT id\nFROM shop.orders\nWHERE id = 'x'", "LINE 3: WHERE id = 'x'", "TRY_CAST"),
+        ("SELEC 1", "syntax error", "in single quotes, and"),
+        ("SELECT ide FROM shop.orders", "ide", "Columns: id."),
+        ('SELECT id FROM shop.orders WHERE id = "x"', "x", "A text stands in single quotes: 'x'. Columns: id."),
+        ("SELECT date_format(id, 1) FROM shop.orders", "date_format", "strftime"),
+        ("SELECT id, count(*) FROM shop.orders", "GROUP BY", "any_value"),
+        ("SELECT id FROM shop.orders a, shop.orders b", "Ambiguous", "a.column"),
+        ("SELECT sum(id::VARCHAR) FROM shop.orders", "No function matches", "::BIGINT"),
+        ("SELECT id + 9223372036854775807 FROM shop.orders", "Overflow", "HUGEINT"),
+        ("SELECT id", "FROM clause is missing", "Name the table"),
+        ("SELECT (SELECT range FROM range(3))", "More than one row", "whose documentation explains"),
     ],
 )
 def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, message: str, hint: str) -> None:
@@ -101,7 +111,7 @@ def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, messag
     with pytest.raises(QueryError) as raised:
         answer(tmp_path, [orders, keyless], sql)
     assert message in raised.value.message
-    assert raised.value.hint == hint
+    assert hint in raised.value.hint
 
 
 def test_values_stay_values() -> None:
