@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Console
 
 from engine.cli.command import (
     Chunks,
@@ -126,6 +127,8 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
+    from engine.directory import directory_of
+    from engine.run.observe.own_terminal import own_terminal
     from engine.run.observe.terminal import Lines, Screen
     from engine.run.runner import UNTIL, run_pipeline
 
@@ -140,7 +143,7 @@ def run(
 
     def start(listener: "Listener") -> None:
         try:
-            run_pipeline(spec, spec_file, until, listener, standby=waits if standby else None)
+            run_pipeline(spec, spec_file, until, listener, standby=waits if standby else None, as_json=as_json)
         except TablesStoppedError:
             if not service or until is not None:
                 raise
@@ -148,7 +151,8 @@ def run(
     if as_json:
         start(print_json)
     elif out.is_terminal and not standby:
-        with Screen(out, spec.name) as screen:
+        log = directory_of(spec_file, spec.name).log
+        with own_terminal(log) as terminal, Screen(Console(file=terminal, highlight=False), spec.name) as screen:
             start(screen.hear)
     else:
         start(Lines(out).hear)

@@ -89,9 +89,11 @@ def run_pipeline(
     listener: Listener | None = None,
     *,
     standby: Callable[[str], None] | None = None,
+    as_json: bool = False,
 ) -> None:
     """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
+    as_json: print alerts as lines of JSON on stderr.
     standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
     """
     directory = directory_of(spec_file, spec.name)
@@ -103,7 +105,7 @@ def run_pipeline(
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
-        _Run(spec, rule, directory, journal, until).execute()
+        _Run(spec, rule, directory, journal, until, as_json=as_json).execute()
 
 
 def _name_rule(spec: Spec) -> NameRule | None:
@@ -132,7 +134,14 @@ class _Run:
     """One run; the caller holds the lock."""
 
     def __init__(
-        self, spec: Spec, rule: NameRule | None, directory: Directory, journal: Journal, until: str | None
+        self,
+        spec: Spec,
+        rule: NameRule | None,
+        directory: Directory,
+        journal: Journal,
+        until: str | None,
+        *,
+        as_json: bool,
     ) -> None:
         """spec: its globs match the names of a server with this rule."""
         self._spec, self._directory, self._journal = spec, directory, journal
@@ -153,7 +162,7 @@ class _Run:
             chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
-        self._notifier = Notifier(spec, directory, journal)
+        self._notifier = Notifier(spec, directory, journal, stderr=as_json)
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
         self._beginning = Beginning(spec, self._control, journal, self._possession)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))

@@ -1,11 +1,8 @@
-"""Posts the watchdog's alerts: stderr gets them as lines of JSON, and the pipeline's routes from a thread of its own."""
+"""Posts the watchdog's alerts through the pipeline's routes, from threads of its own."""
 
-import json
-import sys
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +38,10 @@ class Announcer:
         *,
         silenced: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
-        """The messages that wait, with one more for each route, unless it is silenced; announces it on stderr anyway."""
-        notice = message(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
-        with suppress(OSError, ValueError):  # stderr may be closed
-            print(json.dumps(notice, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+        """The messages that wait, with one more for each route, unless it is silenced."""
         if silenced:
             return waiting
+        notice = message(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
         routes = spec.alerts.all_routes().items()
         new = tuple({"route": name, "notice": notice} for name, one in routes if notice["severity"] in one.severities)
         return (*waiting, *new)[-_MOST:]

@@ -1,4 +1,4 @@
-"""Announces alerts: in the journal, as JSON lines on stderr, in a file that outlives the run, and through the routes of the spec.
+"""Announces alerts: in the journal, in a file that outlives the run, through the spec's routes, and as JSON on stderr if asked to.
 
 It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for a file of a
 few hundred bytes when an alert is raised or cleared. Routes have threads of their own (`engine.notify`).
@@ -29,12 +29,14 @@ _ROUTE = "route "
 class Notifier:
     """The alerts of one run."""
 
-    def __init__(self, spec: Spec, directory: Directory, journal: Journal) -> None:
+    def __init__(self, spec: Spec, directory: Directory, journal: Journal, *, stderr: bool = True) -> None:
+        """stderr: whether alerts are announced there, as lines of JSON."""
         self._spec, self._directory, self._journal = spec, directory, journal
         standing, most = _standing(directory), spec.source.max_resnapshots_per_hour
         self._alerts = Alerts(spec.alerts, standing, most, self._silenced)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._routes: Routes | None = None
+        self._stderr = stderr
         journal.listeners.append(self.hear)
 
     def standing(self) -> list[Name]:
@@ -85,7 +87,8 @@ class Notifier:
         entry = self._journal.write(kind(**alert.fields()))
         posted = self._message(kind.NAME, entry.ts, alert)
         with suppress(OSError, ValueError):  # stderr may be closed
-            print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+            if self._stderr:
+                print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
         if self._routes is None or alert.held:
             return
         self._routes.post(posted)

@@ -10,6 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 from engine.connection_events import ConnectionsLimited
 from engine.events import (
+    AlertCleared,
+    AlertRaised,
     ChunkFailed,
     ChunkFinished,
     ChunkParked,
@@ -67,6 +69,11 @@ def _applied(e: SinkApplied) -> str | None:
     return f"{e.table}: merged {e.rows:,} keys in {e.duration_s:.1f} s" if e.kind == "merge" else None
 
 
+def _alert(e: AlertRaised) -> str | None:
+    """The alert; None for that of a failed run, whose error is printed at the end."""
+    return None if e.kind == "run_failed" else f"alert: {e.message} {e.hint}".strip()
+
+
 def _sentence(e: Event) -> str:
     return describe(e.NAME, e.to_json())
 
@@ -85,6 +92,8 @@ _LINES: dict[type[Event], Callable[[Any], str | None]] = {
     ChunkFinished: _chunk,
     EpochCommitted: _epoch,
     SinkApplied: _applied,
+    AlertRaised: _alert,
+    AlertCleared: lambda e: f"alert cleared: {e.message}",
     **dict.fromkeys((ChunkFailed, ChunkParked, ChunkUnparked), _of_table),
     **dict.fromkeys(
         (

@@ -50,6 +50,7 @@ class Home:
         self.said: list[str] = []
         self.launched: list[subprocess.Popen[bytes]] = []
         self.program = ["sleep", "600"]
+        self._dogs: list[Watchdog] = []
         self._lock = threading.Lock()
         monkeypatch.setattr(watchdog, "launch", self._launch)
 
@@ -76,13 +77,18 @@ class Home:
 
     def watchdog(self) -> Watchdog:
         """A watchdog."""
-        return Watchdog(lambda: pipelines_in(self.folder), lambda name, what: self.said.append(f"{name}: {what}"))
+        self._dogs.append(
+            Watchdog(lambda: pipelines_in(self.folder), lambda name, what: self.said.append(f"{name}: {what}"))
+        )
+        return self._dogs[-1]
 
     def events(self, run: str = "r1") -> list[dict[str, Any]]:
         """The journal of a run without its first line."""
         return [json.loads(line) for line in self.where.journal(run).read_text().splitlines()[1:]]
 
     def close(self) -> None:
+        for dog in self._dogs:
+            dog.close()  # what it posts would reach the webhook of the next test
         for one in self.launched:
             one.kill()
             one.wait()
@@ -141,7 +147,6 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
     assert status(home.where, "shop")["watch"] is None
     assert home.launched == []
     assert len(home.said) == 1
-    one.close()
 
 
 def test_a_webhook_that_fails_gets_the_alert_later(
@@ -153,7 +158,7 @@ def test_a_webhook_that_fails_gets_the_alert_later(
     home.gone()
     dog = home.watchdog()
     _until(lambda: receiver.got, dog.look)
-    dog.close()
+    home.close()
     assert len(receiver.got) == 1
 
 
