@@ -131,6 +131,12 @@ ALERTS: Mapping[str, AlertText] = {
         'Capture them: tidemark add-table SPEC --table …, or source.new_tables = "add". Otherwise exclude them in source.tables. '
         'With new_tables = "refuse", the next run does not start until then.',
     ),
+    "read_blocked": AlertText(
+        "Read blocked",
+        "a read of a table has waited for a lock on the source for the duration of the rules, at most 30 s; one alert per table",
+        "no read of the table waits any more",
+        "Find the session that holds the lock, and finish or end what it does. Nothing is lost; the table's copy waits.",
+    ),
     "change_log_differs": AlertText(
         "Change log differs",
         "an audit of the runner finds that a change log differs from the binlog, at once; one alert per table",
@@ -277,6 +283,31 @@ def _left_out(names: list[str]) -> str:
     return f"New tables match source.tables and are not captured (source.new_tables): {', '.join(names[:_MOST_NAMES])}{more}"
 
 
+def blocked(event: Event, table: str | None = None) -> str:
+    """The sentence for reads that wait for a lock, and who holds it. table: if given, it is named too."""
+    of = f" of {table}" if table else ""
+    if not event.get("since"):
+        return f"No read{of} waits for a lock on the source any more"
+    what = f"Reads{of} have waited for a {event.get('lock')} on the source since {str(event['since'])[11:19]}Z"
+    parts = [what, str(event.get("unseen") or ""), *map(_holder, event.get("sessions") or ())]
+    return ". ".join(part for part in parts if part)
+
+
+def _holder(session: Mapping[str, Any]) -> str:
+    who = f"Connection {session.get('connection')} ({session.get('user')}@{session.get('host')})"
+    lock = f" ({session['lock']})" if session.get("lock") else ""
+    does = {"holds": f"holds it{lock}", "waits": f"waits for it too{lock}, before them"}.get(
+        str(session.get("role")), "may hold it"
+    )
+    state = "idle" if session.get("idle") else "busy"
+    text = (
+        f"; {'last' if session.get('idle') else 'its'} statement: {session['statement']}"
+        if session.get("statement")
+        else ""
+    )
+    return f"{who} {does}, {state} since {str(session.get('since'))[11:19]}Z{text}"
+
+
 def written(event: Event, table: str | None = None) -> str:
     """The sentence for a mirror that another program changed. table: if given, it is named too."""
     of, commits, newest = f" of {table}" if table else "", event.get("commits") or 0, event.get("newest")
@@ -416,6 +447,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
         f"The change log began again; the one until {str(e.get('until'))[:19]}Z is in {e.get('folder')}"
     ),
     "source.hidden": hidden,
+    "source.blocked": blocked,
     "audit.done": lambda e: f"Audit: {audited(e)}",
     "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
     "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",

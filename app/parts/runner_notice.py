@@ -4,7 +4,7 @@ import streamlit as st
 
 from app.parts import controls, home, messages, places
 from app.parts.autorefresh import autorefresh
-from app.view import words
+from app.view import blocked, words
 from app.view.health import Runner, away_line, startup_line, troubles
 from app.view.hints import for_console
 from app.view.restart_line import restart_line
@@ -35,6 +35,13 @@ def problems(where: Directory, runner: Runner) -> None:
     if runner.alive:
         for what, meaning, do in troubles(home.record_of(where) or {}):
             messages.three_parts(what, meaning, do)
+    blocked_reads(where)
+
+
+def blocked_reads(where: Directory, table: str | None = None) -> None:
+    """A panel for each table whose reads wait for a lock on the source. table: only this one."""
+    for what, meaning, do in blocked.panels(home.record_of(where) or {}, table):
+        messages.three_parts(what, meaning, do)
 
 
 def alerts_said(where: Directory, runner: Runner) -> set[str]:
@@ -46,6 +53,8 @@ def alerts_said(where: Directory, runner: Runner) -> set[str]:
         found.add("disk_full")
     if runner.alive and (home.record_of(where) or {}).get("helpers"):
         found.add("helper_failed")
+    if blocked.panels(home.record_of(where) or {}):
+        found.add(blocked.KIND)
     return found
 
 

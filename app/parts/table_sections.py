@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, data_light, health_strip, home, meaning, messages, pacing
+from app.parts import columns, data_light, health_strip, home, meaning, messages, pacing, runner_notice
 from app.parts.autorefresh import INTERVAL_S, autorefresh
 from app.view import table_events, table_page, words
 from app.view.health import Runner
@@ -61,6 +61,7 @@ def top(where: Directory, table: str, drawn: tuple[str, str | None, bool]) -> No
     health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=current)))
     if parts := table_page.stopped(facts):
         messages.three_parts(*parts)
+    runner_notice.blocked_reads(where, table)
     messages.freshness(now)
 
 

@@ -39,7 +39,15 @@ KINDS: dict[str, tuple[str, ...]] = {
     "Epochs": ("epoch.committed", "sink.applied"),
     "Maintenance": ("sink.maintained",),
     "Verification": ("table.verified", "audit.done"),
-    "Source": ("source.event", "source.hidden", "source.failover", "source.connections", "source.away", "source.back"),
+    "Source": (
+        "source.event",
+        "source.hidden",
+        "source.blocked",
+        "source.failover",
+        "source.connections",
+        "source.away",
+        "source.back",
+    ),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}

@@ -46,6 +46,9 @@ from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
 from engine.run.destination_check import require_destination
 from engine.run.final_checks import require_all_tables, require_published
+from engine.run.observe import blocked_monitor
+from engine.run.observe.alerts import patience_s
+from engine.run.observe.blocked_monitor import Blocked, BlockedMonitor, StartupLook
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.mirror_monitor import MirrorMonitor
@@ -171,6 +174,9 @@ class _Run:
         self._startup = Startup(self._control.activity)
         self._through = partial(self._retry_disk_full, "ledger")
         self._hidden = Known(self._notifier.standing())
+        alerted = [table for kind, table in self._notifier.standing() if kind == blocked_monitor.KIND]
+        known = Blocked(patience_s(spec.alerts), alerted)
+        self._blocked = BlockedMonitor(journal, self._control.activity, self._control.helpers, known)
 
     def execute(self) -> None:
         """Run, and write the outcome to the journal whatever happens."""
@@ -217,6 +223,8 @@ class _Run:
             exporter = self._exporter(stack)
             require_destination(self._spec.sink.path)
             ledger = Ledger(self._directory.ledger)
+            looking = stack.enter_context(ExitStack())
+            looking.enter_context(closing(StartupLook(endpoint, self._blocked)))
             # What can be refused is refused before Spark starts: its start cannot be ended for seconds.
             preflight = self._startup.run("preflight", partial(self._preflight, endpoint, ledger.state))
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
@@ -229,6 +237,7 @@ class _Run:
                 exporter.state = lambda: ledger.state
             begin = partial(self._beginning.begin, ledger, endpoint, preflight)
             source = self._startup.run("plan", partial(self._retry_disk_full, "ledger", begin))
+            looking.close()
             # A killed runner may have left tables to delete.
             drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
             state = committed(ledger)
@@ -370,8 +379,9 @@ class _Run:
 
         helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
         verified = self._spec, self._directory, self._journal, helpers, may_read
+        lag = source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns
         with (
-            closing(LagMonitor(source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns)),
+            closing(LagMonitor(*lag, self._blocked.look)),
             closing(ContinuousVerifier(*verified, few_connections=source.turns.few)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),

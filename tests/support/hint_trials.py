@@ -248,6 +248,14 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "source/ancestry.py::check_same": (2, OUTSIDE),
     "source/ancestry.py::_lost": (1, OUTSIDE),
+    "source/blocked_reads.py::": (
+        4,
+        (
+            "test_blocked_reads.py::test_the_session_that_blocks_a_read_is_named_exactly",
+            "test_blocked_reads.py::test_an_account_that_sees_no_holder_is_given_the_grant",
+            "test_blocked_reads.py::test_the_plugin_of_mariadb_names_the_holder",
+        ),
+    ),
     "source/catalog.py::captured_tables": (2, INPUT),
     "source/column_grants.py::": (
         1,

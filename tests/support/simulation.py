@@ -126,6 +126,7 @@ class Simulation:
         self.finished = self.ticks = 0
         self.startup: list[dict[str, Any]] = []
         self.away: dict[str, Any] | None = None
+        self.blocked: list[dict[str, Any]] = []
         self._opening(starting)
 
     def write(self, event: str, **fields: Any) -> None:
@@ -454,6 +455,7 @@ class Simulation:
             "phase": self.phase,
             "startup": self.startup,
             "away": self.away,
+            "blocked": self.blocked,
             "heartbeat": clock.utc_text(heartbeat or real_now()),
             "started": clock.utc_text(self.started),
             "spark_ui": "http://127.0.0.1:4040",

@@ -3,7 +3,7 @@
 import json
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
@@ -46,6 +46,8 @@ class Activity:
     """The fields of `outage.Outage` while the source is away."""
     reading: Mapping[str, Reading] = field(default_factory=dict)
     """The longest-running reads, by table."""
+    blocked: Sequence[Mapping[str, Any]] = ()
+    """The reads that wait for a lock on the source: the fields of `connection_events.ReadsBlocked`, by table."""
     spark_ui: str | None = None
     """The address of Spark's web UI."""
     loads: Mapping[str, float] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class Heartbeat:
             "waiting_for": more["disk_full"] or activity.waiting_for,
             "away": activity.away,
             "reading": activity.reading,
+            "blocked": list(activity.blocked),
             "loads": activity.loads,
             **more,
         }

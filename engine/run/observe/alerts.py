@@ -25,6 +25,8 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
     source_settings           likewise, when a setting of the source is no longer what the preflight requires
     new_tables                likewise, when tables appear that match the spec and are not captured
+    read_blocked              after `for_s`, at most 30 s, of a read that waits for a lock on the source; cleared when none of the
+                              table's reads waits (`run.observe.blocked_monitor`)
     change_log_differs        at once, when an audit finds that the table's change log differs from the binlog; cleared when an
                               audit of the same part finds no difference, or the table is resnapshotted or removed
     runner_lost, not_restarted    the watchdog raises them (`engine.watch`); cleared by the next run, when it runs or ends
@@ -46,6 +48,7 @@ from typing import Any
 
 from engine import clock
 from engine.alert_settings import Alerts as Settings
+from engine.connection_events import ReadsBlocked
 from engine.events import (
     AlertCleared,
     AlertRaised,
@@ -68,7 +71,7 @@ from engine.events import (
 from engine.journal import Entry
 from engine.run.observe.active_alert import Alert, Name
 from engine.run.observe.lag_rules import LagRules, behind_words
-from engine.sentences import behind, hidden, outage, parked, remedy, written
+from engine.sentences import behind, blocked, hidden, outage, parked, remedy, written
 from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorBehind, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
 
@@ -80,10 +83,23 @@ _WORKS_S = 10.0
 _WATCHDOGS = ("runner_lost", "not_restarted")
 """Alerts about an earlier run."""
 _AWAY_S, _HOUR_S = 30.0, 3600.0
-_OF_TABLES = ("diverged", "mirror_unreadable", "cascade", "mirror_written", "mirror_behind", "resnapshots")
+_OF_TABLES = (
+    "diverged",
+    "mirror_unreadable",
+    "cascade",
+    "mirror_written",
+    "mirror_behind",
+    "resnapshots",
+    "read_blocked",
+)
 
 Notice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
+
+
+def patience_s(settings: Settings) -> float:
+    """How long the source may be away, or block a read, before that is an alert."""
+    return min(settings.for_s, _AWAY_S)
 
 
 class Alerts:
@@ -342,6 +358,16 @@ class Alerts:
         elif name not in self.standing or self.standing[name].message != message:
             yield self._raise(Alert(*name, None, None, message, event.hint or remedy(*name), self._at, self._at))
 
+    def _blocked(self, event: ReadsBlocked) -> Iterator[Notice]:
+        name, message = ("read_blocked", event.table), f"{blocked(event.to_json(), event.table)}."
+        if event.since is None:
+            yield from self._clear(name, message, None)
+        elif event.seconds >= patience_s(self._settings) and (
+            name not in self.standing or self.standing[name].message != message
+        ):
+            limit_s, hint = patience_s(self._settings), event.hint or remedy(*name)
+            yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
+
     def _written(self, event: MirrorWritten) -> Iterator[Notice]:
         name, message = ("mirror_written", event.table), f"{written(event.to_json(), event.table)}."
         if not event.commits:
@@ -389,7 +415,7 @@ class Alerts:
         name, seconds = (_OUTAGES[event.refused], None), _seconds(event.since, self._at)
         other = "The source refuses the login now." if event.refused else "The source does not answer any more."
         yield from self._clear((_OUTAGES[not event.refused], None), other, None)
-        if name not in self.standing and seconds >= min(self._settings.for_s, _AWAY_S):
+        if name not in self.standing and seconds >= patience_s(self._settings):
             yield self._unreachable(name, seconds, event)
         yield from self._repeat(self._at)
 
@@ -480,6 +506,7 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     MirrorBehind: Alerts._behind,  # noqa: SLF001
     TableChanged: Alerts._changed,  # noqa: SLF001
     HiddenChanges: Alerts._hidden,  # noqa: SLF001
+    ReadsBlocked: Alerts._blocked,  # noqa: SLF001
     ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }
 

@@ -107,6 +107,7 @@ class LagMonitor:
     """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
 
     oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table (`Targets.oldest_mirror`).
+    look: called with its connection after each measurement (`run.observe.blocked_monitor`).
     """
 
     def __init__(
@@ -119,11 +120,12 @@ class LagMonitor:
         helpers: Helpers,
         oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
         turns: Turns | None = None,
+        look: Callable[[Connection], object] = lambda _: None,
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
         self._first_server_id, self._helpers = first_server_id, helpers
         self._journal, self._committed, self._away = journal, committed, away
-        self._oldest_mirror, self._turns = oldest_mirror, turns or Turns()
+        self._oldest_mirror, self._turns, self._look = oldest_mirror, turns or Turns(), look
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
@@ -180,6 +182,8 @@ class LagMonitor:
         with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
             measured = self.measure(connection)
         self._journal.write(measured)
+        with self._question(MEASURE_PATIENCE_S):
+            self._look(connection)
         self._helpers.succeeded("monitor")
         if measured.lag_bytes != 0 and now_s < self._soon_until_s:
             self._due_s = now_s + _PING_S

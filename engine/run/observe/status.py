@@ -160,6 +160,8 @@ class Status(TypedDict):
     helpers: list[dict[str, Any]]
     waiting_for: str | None
     away: Mapping[str, Any] | None
+    blocked: list[dict[str, Any]]
+    """The reads that wait for a lock on the source, by table: the fields of the event `source.blocked`."""
     controls: Mapping[str, Any] | None
     commands: list[dict[str, Any]]
     alerts: list[dict[str, Any]]
@@ -214,6 +216,7 @@ def status(
         "helpers": runner.get("helpers", []) if runner and runner["alive"] else [],
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
         "away": runner.get("away") if runner and runner["alive"] else None,
+        "blocked": runner.get("blocked", []) if runner and runner["alive"] else [],
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],
         "alerts": [_alert(directory, alert) for alert in read_alerts(directory)],

@@ -5,7 +5,7 @@ from rich.table import Table as Grid
 
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus, TableVerification
-from engine.sentences import audited, outage, parked
+from engine.sentences import audited, blocked, outage, parked
 from engine.wording import duration, rows_differ
 
 
@@ -117,6 +117,8 @@ def _print_waits(out: Console, now: Status) -> None:
         out.print(text, style="red", markup=False)
     elif now["waiting_for"]:
         out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
+    for one in now["blocked"]:
+        out.print(f"{blocked(one, one['table'])}. {one['hint']}", style="red", markup=False)
     for helper in now["helpers"]:
         text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
         out.print(text, style="red", markup=False)

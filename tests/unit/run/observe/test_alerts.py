@@ -174,6 +174,30 @@ def test_a_setting_that_the_source_lost_raises_an_alert_with_its_statement() -> 
     assert "tidemark check SPEC" in alert.hint
 
 
+def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> None:
+    """After 30 s at most, again if another session holds the lock, and one per table. It clears when nothing waits."""
+
+    def found(at_s: float, seconds: float, *sessions: dict[str, object], over: bool = False) -> Entry:
+        since = None if over else "2026-01-31T00:00:00.000000Z"
+        lock = "table metadata lock"
+        return line("source.blocked", at_s, table="d.t", since=since, seconds=seconds, lock=lock, sessions=sessions)
+
+    holder = {"connection": 42, "user": "app", "host": "10.0.0.7", "role": "holds", "lock": "EXCLUSIVE"}
+    holder |= {"since": "2026-01-31T00:00:01.000000Z", "idle": True, "statement": "LOCK TABLES t WRITE"}
+    alerts = Alerts(Settings())
+    assert alerts.hear(found(2, 2.0, holder)) == []
+    ((_, alert),) = alerts.hear(found(30, 30.0, holder))
+    assert alert.message == (
+        "Reads of d.t have waited for a table metadata lock on the source since 00:00:00Z. Connection 42 (app@10.0.0.7) holds it "
+        "(EXCLUSIVE), idle since 00:00:01Z; last statement: LOCK TABLES t WRITE."
+    )
+    assert alerts.hear(found(31, 31.0, holder)) == []
+    assert notices(alerts, found(40, 40.0), found(50, 0.0, over=True), found(51, 0.0, over=True)) == [
+        ("raised", "read_blocked", "d.t", 0),
+        ("cleared", "read_blocked", "d.t", 0),
+    ]
+
+
 def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     """However often it writes again; the alert then has the new number of commits. It clears when its cause is gone."""
 
