@@ -12,6 +12,7 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
@@ -87,6 +88,13 @@ def _parts(value: str) -> list[str]:
     values = [value for _, value in parse_qsl(parts.query)]
     pieces = [part for part in (*parts.path.split("/"), *values) if len(part) >= _SHORTEST_PIECE]
     return [p for p in (parts.password, parts.path.strip("/"), parts.query, *pieces) if p and len(p) >= _SHORT]
+
+
+def secret_in(file: Path | str) -> str:
+    """The secret in a file, without the newlines at its end, from now on known as one. Raises OSError."""
+    value = Path(file).read_text(encoding="utf-8").rstrip("\n")
+    learn(value)
+    return value
 
 
 def learn_environment() -> None:

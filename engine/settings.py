@@ -51,9 +51,9 @@ class Source(Section):
     user: str
     """The user to log in as. `check` lists the privileges that it needs."""
     password_env: str | None = None
-    """The environment variable that contains the password."""
+    """The environment variable that contains the password. A process reads it when it starts."""
     password_file: Path | None = None
-    """The file that contains the password."""
+    """The file that contains the password. It is read again at each login, so a changed password needs no restart."""
     tables: tuple[str, ...]
     """The tables to capture, as globs. A glob that begins with `!` excludes. The last match wins."""
     startup: str = "initial"
@@ -430,9 +430,7 @@ def _secret(name: str, variable: str | None, file: Path | None) -> str | None:
         return value
     if file is not None:
         try:
-            value = file.read_text(encoding="utf-8").rstrip("\n")
-            redaction.learn(value)
+            return redaction.secret_in(file)
         except OSError as error:
             raise SpecError(f"The file {file} ({name}_file) cannot be read: {error.strerror}.") from None
-        return value
     return None

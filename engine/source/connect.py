@@ -8,11 +8,12 @@ import socket
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pymysql
 
+from engine import redaction
 from engine.errors import (
     BinlogOffError,
     ConnectionLimitError,
@@ -37,14 +38,22 @@ SILENCE_S = 30.0
 RESNAPSHOT_ALL = "To resnapshot the tables: tidemark redump SPEC --all"
 
 
+_passwords: dict[str, str] = {}
+"""By file, the password that this process read last."""
+
+
 @dataclass(frozen=True)
 class Endpoint:
-    """The address of a source and its login; `password` never appears in a repr. Sent to readers unchanged."""
+    """The address of a source and its login; `password` never appears in a repr.
+
+    Two endpoints with different passwords of one account are equal: an open session outlives a change of the password.
+    """
 
     host: str
     port: int
     user: str
-    password: str
+    password: str = field(compare=False)
+    """The password when the endpoint was made, or sent to a reader."""
     tls: str = "preferred"
     tls_ca: str | None = None
     connect_timeout_s: float = 10.0
@@ -55,6 +64,25 @@ class Endpoint:
     """The required `Server.identity`; None while unknown."""
     few_connections: bool = False
     """Whether the user may open only a few connections: readers keep none from task to task."""
+    password_file: str | None = None
+    """The file that `password` was read from; read again at each login, and when the endpoint is sent to a reader."""
+
+    def current_password(self) -> str:
+        """The password to log in with now.
+
+        A reader on another host may not have the file: there, the password with which its task was sent counts. A file that is
+        empty or gone is being replaced at this moment: the password that this process read last counts.
+        """
+        if self.password_file is None:
+            return self.password
+        with suppress(OSError, UnicodeDecodeError):
+            if found := redaction.secret_in(self.password_file):
+                _passwords[self.password_file] = found
+        return _passwords.get(self.password_file, self.password)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Readers get the current password."""
+        return {**vars(self), "password": self.current_password()}
 
     def __repr__(self) -> str:
         return f"Endpoint({self.user}@{self.host}:{self.port})"
@@ -264,7 +292,7 @@ def _login(endpoint: Endpoint) -> Connection:
         "host": endpoint.host,
         "port": endpoint.port,
         "user": endpoint.user,
-        "password": endpoint.password,
+        "password": endpoint.current_password(),
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": max(1, round(endpoint.connect_timeout_s)),

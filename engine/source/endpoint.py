@@ -19,6 +19,7 @@ def endpoint_of(source: Source) -> Endpoint:
         str(source.tls_ca) if source.tls_ca else None,
         source.connect_timeout_s,
         silence_s=source.silence_s,
+        password_file=str(source.password_file) if source.password_file and not source.password_env else None,
     )
 
 

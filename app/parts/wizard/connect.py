@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import streamlit as st
 
@@ -131,19 +132,39 @@ def _password(draft: Draft) -> None:
         mode = st.segmented_control("Password from", _MODES, default=now or "Variable", key=key, required=True)
     with value:
         if mode == "File":
-            frame.text(
-                "Path of the file",
-                draft,
-                "source",
-                "password_file",
-                placeholder="/run/secrets/shop",
-                help="Its content is the password; a newline at the end is ignored",
-            )
+            _file(draft)
         elif mode == "Variable":
             _variable(draft)
         else:
             st.text_input("Password", "none: the account has no password", disabled=True, key=f"{draft.id} none")
     _only(draft, mode or "Variable")
+
+
+def _file(draft: Draft) -> None:
+    path = frame.text(
+        "Path of the file",
+        draft,
+        "source",
+        "password_file",
+        placeholder="/run/secrets/shop",
+        help="Its content is the password; a newline at the end is ignored. It is read again at each login, so a changed password "
+        "needs no restart.",
+    )
+    if not path:
+        return
+    if fault := file_fault(Path(path)):
+        st.markdown(f":small[:orange[:material/warning: {words.escape(fault)}]]")
+    else:
+        st.caption(":green[:material/check:] this console can read it")
+
+
+def file_fault(path: Path) -> str:
+    """Why a password may not be read from this file; empty if it can be. Its content is not looked at."""
+    if not path.is_absolute():
+        return "Enter the whole path, from /: the pipeline looks for another one in its own folder."
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return f"{path} is not a file that this console can read. Create it, or enter another path."
+    return ""
 
 
 def _variable(draft: Draft) -> None:
