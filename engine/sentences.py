@@ -124,6 +124,14 @@ ALERTS: Mapping[str, AlertText] = {
         "Set it on the source so that it survives a restart: tidemark check SPEC shows the statement. Sessions that are connected "
         "keep the old value until they connect again.",
     ),
+    "source_changed": AlertText(
+        "Source changed",
+        "settings, grants, the TLS certificate or the version of the source are not those of the run's beginning; a run compares "
+        "them every minute and after each outage",
+        "they are as they were, or a later run begins",
+        "Find out who changed that, and why. If it is meant, acknowledge the alert: the next run begins with the new values. Live, "
+        "Source has both.",
+    ),
     "new_tables": AlertText(
         "New tables",
         "tables have appeared that match `source.tables`, and `source.new_tables` is `ignore` or `refuse`",
@@ -267,6 +275,8 @@ def hidden(event: Event, table: str | None = None) -> str:
     names, of = ", ".join(map(str, event.get("names") or ())), f" of {table}" if table else ""
     if event.get("kind") == "new_tables":
         return _left_out([str(name) for name in event.get("names") or ()])
+    if event.get("kind") == "source_changed":
+        return _changed([str(name) for name in event.get("names") or ()])
     if event.get("kind") == "source_settings":
         return f"The source's settings changed: {names}" if names else "The source has all required settings again"
     if event.get("kind") == "binlog_filter":
@@ -274,6 +284,13 @@ def hidden(event: Event, table: str | None = None) -> str:
     if names:
         return f"Foreign keys change rows{of} without an event in the binlog: {names}"
     return f"No foreign key changes rows{of} without an event in the binlog any more"
+
+
+def _changed(names: list[str]) -> str:
+    if not names:
+        return "The source is as it was when the run began"
+    more = f"; and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"The source changed since the run began: {'; '.join(names[:_MOST_NAMES])}{more}"
 
 
 def _left_out(names: list[str]) -> str:

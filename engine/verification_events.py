@@ -21,17 +21,19 @@ class TableVerified(Event, name="table.verified"):
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenChanges(Event, name="source.hidden"):
-    """Since the run began, the source can change rows that the pipeline does not see, or lacks a setting; or that is over."""
+    """Since the run began, the source can change rows unseen, lacks a setting, or differs otherwise; or that is over."""
 
     kind: str
-    """cascade, binlog_filter, new_tables or source_settings."""
+    """cascade, binlog_filter, new_tables, source_settings or source_changed."""
     table: str | None = None
     """The table whose rows a cascade changes; null for the other kinds."""
     names: Sequence[str] = ()
     """The foreign keys, the databases that the server leaves out, the tables that match but are not captured, or the settings with
-    their values. Empty: they are gone."""
+    their values, or what changed. Empty: they are gone."""
     hint: str = ""
     """What to do, if it depends on the server."""
+    changes: Sequence[Mapping[str, str]] = ()
+    """Of source_changed: what, name, before, after, and when it was seen; required settings too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from app.parts import (
     runner_notice,
     sections,
     selection,
+    source_section,
     spec_section,
     spoken,
     watermark_section,
@@ -35,7 +36,19 @@ from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, event_queries, runs, series, table_queries
 
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
+SECTIONS = (
+    "Overview",
+    "Chunks",
+    "Readers",
+    "Watermarks",
+    "Plan",
+    "Pace",
+    "Tables",
+    "Destination",
+    "Events",
+    "Source",
+    "Spec",
+)
 OPERATOR_SECTIONS = ("Pace", "Tables")
 
 
@@ -109,6 +122,7 @@ def body(where: Directory) -> None:
         "Tables": lambda: membership.section(where),
         "Destination": lambda: destination_section.section(where),
         "Events": lambda: event_section.show(name),
+        "Source": lambda: source_section.section(where),
         "Spec": lambda: spec_section.section(where),
     }
     for title, tab in tabs.items():

@@ -46,13 +46,14 @@ from engine.run.commands.possession import Possession
 from engine.run.coordinator import Coordinator
 from engine.run.destination_check import require_destination
 from engine.run.final_checks import require_all_tables, require_published
-from engine.run.observe import blocked_monitor
-from engine.run.observe.alerts import patience_s
+from engine.run.observe import blocked_monitor, source_drift
+from engine.run.observe.alert_words import patience_s
 from engine.run.observe.blocked_monitor import Blocked, BlockedMonitor, StartupLook
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
 from engine.run.observe.lag import LagMonitor
 from engine.run.observe.mirror_monitor import MirrorMonitor
 from engine.run.observe.notifier import Notifier
+from engine.run.observe.source_drift import SourceDrift
 from engine.run.observe.space import SpaceMonitor
 from engine.run.observe.unpublished_monitor import UnpublishedMonitor
 from engine.run.outage import EPOCHS, OutageTracker
@@ -174,6 +175,9 @@ class _Run:
         self._startup = Startup(self._control.activity)
         self._through = partial(self._retry_disk_full, "ledger")
         self._hidden = Known(self._notifier.standing())
+        self._drift = SourceDrift(
+            self._control.activity, alerted=(source_drift.KIND, None) in self._notifier.standing()
+        )
         alerted = [table for kind, table in self._notifier.standing() if kind == blocked_monitor.KIND]
         known = Blocked(patience_s(spec.alerts), alerted)
         self._blocked = BlockedMonitor(journal, self._control.activity, self._control.helpers, known)
@@ -232,6 +236,7 @@ class _Run:
             stack.callback(self._stop_spark, session_future)
             binlog_gap.require(preflight, ledger, self._journal.run, self._through)
             self._hidden.begin(preflight.cascades)
+            self._drift.begin(preflight.facts)
             endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
             if exporter is not None:
                 exporter.state = lambda: ledger.state
@@ -384,7 +389,7 @@ class _Run:
             closing(LagMonitor(*lag, self._blocked.look)),
             closing(ContinuousVerifier(*verified, few_connections=source.turns.few)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
-            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source)),
+            closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source, self._drift)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
             closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, self._spec.alerts)),
         ):

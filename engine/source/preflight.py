@@ -29,6 +29,7 @@ from engine.source.hidden_changes import filtered_databases, is_unlogged_replica
 from engine.source.named_tables import unmatched_exclusions, unmatched_inclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
+from engine.source.source_facts import Facts, source_facts
 from engine.source.watermarks import replica_wait_s, watermark_class
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -81,6 +82,8 @@ class Preflight:
     """By table, the foreign keys that change its rows without an event in the binlog."""
     few_connections: int | None = None
     """The connections that a run has to make do with; None if it has enough."""
+    facts: Facts = field(default_factory=dict)
+    """Of the source, to compare later ones with."""
 
     @property
     def passed(self) -> bool:
@@ -170,9 +173,10 @@ def run_preflight(
         shown = [(table.database, table.name) for table in tables if not table.remedy]
         cascades = unlogged_cascades(connection, context.server, shown)
         checks += _hidden_changes(context, tables, cascades)
+        facts = source_facts(connection, context.variables)
     finally:
         connection.close()
-    return Preflight(checks, context.server, tables, cascades, few(limits.own, readers))
+    return Preflight(checks, context.server, tables, cascades, few(limits.own, readers), facts)
 
 
 def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:
@@ -185,13 +189,22 @@ def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -
         connection.close()
 
 
-def unmet(connection: Connection, endpoint: Endpoint, source: Source) -> list[Check]:
-    """The failed checks of what a server must have while a pipeline runs. Raises TransientError if it does not answer.
+@dataclass(frozen=True)
+class Running:
+    """The source while a pipeline runs. unmet: the failed checks of what it must have then."""
 
-    Without those that a run makes all the time: that there is a binlog, that the user may read it, and the server ids.
+    unmet: list[Check]
+    facts: Facts
+
+
+def running(connection: Connection, endpoint: Endpoint, source: Source) -> Running:
+    """The source now. Raises TransientError if it does not answer.
+
+    Without the checks that a run makes all the time: that there is a binlog, that the user may read it, and the server ids.
     """
     context = _context(connection, endpoint, source, first_server_id=0)
-    return [found for check in _RUNNING_CHECKS if (found := check(context)).outcome == "fail"]
+    unmet = [found for check in _RUNNING_CHECKS if (found := check(context)).outcome == "fail"]
+    return Running(unmet, source_facts(connection, context.variables))
 
 
 def _context(connection: Connection, endpoint: Endpoint, source: Source, first_server_id: int) -> Context:

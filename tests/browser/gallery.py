@@ -19,7 +19,7 @@ from tests.browser.conftest import CHROMIUM, FLAGS, alerting, every_state
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Source")
 BUSY = [
     "",
     *(f"live?pipeline=shop&section={name}" for name in (*SECTIONS, "Spec")),

@@ -20,7 +20,7 @@ LATE_CLICK = """button => {
     button.click()
     window.setTimeout = setTimeout
 }"""
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Spec")
+SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Events", "Source", "Spec")
 
 
 def status_line(page: Page) -> str:

@@ -13,9 +13,11 @@ import pytest
 
 from engine.journal import Journal
 from engine.ledger.state import State
+from engine.run.commands.heartbeat import Activity
 from engine.run.helpers import Helpers
 from engine.run.observe import hidden_monitor
 from engine.run.observe.hidden_monitor import HiddenMonitor, Known
+from engine.run.observe.source_drift import SourceDrift
 from engine.run.tables.bootstrap import Source
 from engine.settings import Source as Settings
 from engine.source.connect import Endpoint, describe, open_connection, query
@@ -218,7 +220,8 @@ def test_a_look_that_hangs_does_not_hold_up_the_end(
     journal = Journal(tmp_path / "j.jsonl", "r")
     helpers = Helpers(journal)
     settings = Settings(host=server.host, user=USER, tables=(f"{database}.*",))
-    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]), settings)
+    drift = SourceDrift(Activity(), alerted=False)
+    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]), settings, drift)
     while not server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = %s", (sleep,)):
         time.sleep(0.1)
     began = time.monotonic()

@@ -127,6 +127,7 @@ class Simulation:
         self.startup: list[dict[str, Any]] = []
         self.away: dict[str, Any] | None = None
         self.blocked: list[dict[str, Any]] = []
+        self.source: dict[str, Any] | None = None
         self._opening(starting)
 
     def write(self, event: str, **fields: Any) -> None:
@@ -456,6 +457,7 @@ class Simulation:
             "startup": self.startup,
             "away": self.away,
             "blocked": self.blocked,
+            "source": self.source,
             "heartbeat": clock.utc_text(heartbeat or real_now()),
             "started": clock.utc_text(self.started),
             "spark_ui": "http://127.0.0.1:4040",

@@ -46,6 +46,8 @@ class Activity:
     """The fields of `outage.Outage` while the source is away."""
     reading: Mapping[str, Reading] = field(default_factory=dict)
     """The longest-running reads, by table."""
+    source: Mapping[str, Any] | None = None
+    """When the source was last compared with the run's beginning, and what has changed (`run.observe.source_drift`)."""
     blocked: Sequence[Mapping[str, Any]] = ()
     """The reads that wait for a lock on the source: the fields of `connection_events.ReadsBlocked`, by table."""
     spark_ui: str | None = None
@@ -84,6 +86,7 @@ class Heartbeat:
             "away": activity.away,
             "reading": activity.reading,
             "blocked": list(activity.blocked),
+            "source": activity.source,
             "loads": activity.loads,
             **more,
         }

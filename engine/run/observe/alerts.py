@@ -24,6 +24,7 @@ Timestamps in events are for people to read. Decisions use monotonic seconds, so
     cascade, binlog_filter    at once, when the source begins to change rows without an event in its binlog, and again with other
                               names; cleared when they are gone (`run.observe.hidden_monitor`)
     source_settings           likewise, when a setting of the source is no longer what the preflight requires
+    source_changed            likewise, when settings, grants, certificate or version are not those of the run's beginning
     new_tables                likewise, when tables appear that match the spec and are not captured
     read_blocked              after `for_s`, at most 30 s, of a read that waits for a lock on the source; cleared when none of the
                               table's reads waits (`run.observe.blocked_monitor`)
@@ -41,7 +42,6 @@ While a silence covers an alert (`engine.silences`), it is raised and cleared as
 repeated. If it still stands when the silence ends, it is announced then. The end of an alert that routes know is always sent.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from typing import Any
@@ -70,8 +70,9 @@ from engine.events import (
 )
 from engine.journal import Entry
 from engine.run.observe.active_alert import Alert, Name
+from engine.run.observe.alert_words import away_words, failure_kind, patience_s, seconds_between, space_words
 from engine.run.observe.lag_rules import LagRules, behind_words
-from engine.sentences import behind, blocked, hidden, outage, parked, remedy, written
+from engine.sentences import behind, blocked, hidden, parked, remedy, written
 from engine.verification_events import ChangeLogsAudited, HiddenChanges, MirrorBehind, MirrorWritten, TableVerified
 from engine.wording import plural, rows_differ
 
@@ -82,7 +83,7 @@ _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
 _WATCHDOGS = ("runner_lost", "not_restarted")
 """Alerts about an earlier run."""
-_AWAY_S, _HOUR_S = 30.0, 3600.0
+_HOUR_S = 3600.0
 _OF_TABLES = (
     "diverged",
     "mirror_unreadable",
@@ -95,11 +96,6 @@ _OF_TABLES = (
 
 Notice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
-
-
-def patience_s(settings: Settings) -> float:
-    """How long the source may be away, or block a read, before that is an alert."""
-    return min(settings.for_s, _AWAY_S)
 
 
 class Alerts:
@@ -259,13 +255,7 @@ class Alerts:
             yield from self._level("lag", lag_s, limit_s, self._at, over=over, text=text, table=glob)
 
     def _space(self, event: SpaceMeasured) -> Iterator[Notice]:
-        free, full_in_s, limit_s = event.free_bytes / 1e9, event.full_in_s, self._settings.disk_filling_s
-        when = (
-            "does not fill up"
-            if full_in_s is None
-            else f"is full in {full_in_s / 3600:,.1f} h at the growth of the last day"
-        )
-        message = f"The disk of {event.folder} has {free:,.1f} GB free, and {when}."
+        full_in_s, limit_s, message = event.full_in_s, self._settings.disk_filling_s, space_words(event)
         over = full_in_s is not None and full_in_s < limit_s
         yield from self._level(
             "disk_filling", full_in_s, limit_s, self._at, over=over, text=(message, remedy("disk_filling"))
@@ -385,7 +375,7 @@ class Alerts:
         if event.since is None:
             yield from self._clear(name, message, 0.0)
         elif name not in self.standing:
-            age_s = round(_seconds(event.since, self._at), 1)
+            age_s = round(seconds_between(event.since, self._at), 1)
             limit_s = self._settings.mirror_behind_of(event.table)
             yield self._raise(Alert(*name, age_s, limit_s, message, remedy(*name), event.since, self._at))
 
@@ -412,7 +402,7 @@ class Alerts:
             yield from self._clear((kind, None), "The source can be reached again.", None)
 
     def _away(self, event: SourceAway) -> Iterator[Notice]:
-        name, seconds = (_OUTAGES[event.refused], None), _seconds(event.since, self._at)
+        name, seconds = (_OUTAGES[event.refused], None), seconds_between(event.since, self._at)
         other = "The source refuses the login now." if event.refused else "The source does not answer any more."
         yield from self._clear((_OUTAGES[not event.refused], None), other, None)
         if name not in self.standing and seconds >= patience_s(self._settings):
@@ -420,10 +410,8 @@ class Alerts:
         yield from self._repeat(self._at)
 
     def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
-        until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
-        message = f"{outage(refused=event.refused)}: {event.message} The run waits for it, and {until}."
         hint = event.hint or remedy(*name)
-        return self._raise(Alert(*name, round(seconds, 1), None, message, hint, event.since, self._at))
+        return self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
 
     def _ended(self, event: RunEnded) -> Iterator[Notice]:
         name, error = ("run_failed", None), event.error
@@ -433,7 +421,7 @@ class Alerts:
             return
         known, at = self.standing.get(name), self._at
         message = f"The run failed: {error['message']}"
-        if known is not None and (known.value, _kind_of(known.message)) == (event.exit_code, _kind_of(message)):
+        if known is not None and (known.value, failure_kind(known.message)) == (event.exit_code, failure_kind(message)):
             yield from self._repeat(at, [name])
             return
         yield from self._clear(name, "A later run failed for another reason.", None)
@@ -468,7 +456,7 @@ class Alerts:
     def _silent_s(self, alert: Alert, at: str) -> float:
         """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
         if alert.name not in self._announced_s:
-            self._announced_s[alert.name] = self._now_s - max(_seconds(alert.announced, at), 0.0)
+            self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]
 
     def _raise(self, alert: Alert) -> Notice:
@@ -509,12 +497,3 @@ _HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
     ReadsBlocked: Alerts._blocked,  # noqa: SLF001
     ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
 }
-
-
-def _kind_of(message: str) -> str:
-    """A failure's message without its numbers: positions, ports and times differ each time."""
-    return re.sub(r"\d+", "#", message)
-
-
-def _seconds(since: str, until: str) -> float:
-    return (clock.parse_utc(until) - clock.parse_utc(since)).total_seconds()

@@ -1,5 +1,7 @@
 """Looks at the source while a pipeline runs: what the preflight requires, cascades that are not logged, binlog filters, new tables.
 
+It also compares settings, grants, certificate and version with those of the run's beginning (`run.observe.source_drift`).
+
 Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered, added or
 resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a setting, it looks every few
 seconds, so that a correction shows. A look is one statement per database, and on MariaDB one more per table with a foreign key:
@@ -20,13 +22,15 @@ from engine.globs import new_matches
 from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.run.helpers import Helpers
+from engine.run.observe.source_drift import SourceDrift
 from engine.run.tables.bootstrap import Source
 from engine.run.tables.membership_commands import members_of
 from engine.settings import Source as Settings
 from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection
 from engine.source.hidden_changes import filtered_databases, unlogged_cascades
-from engine.source.preflight import Check, unmet
+from engine.source.preflight import Check, running
+from engine.source.source_facts import Facts
 from engine.verification_events import HiddenChanges
 
 INTERVAL_S = 60.0
@@ -87,9 +91,11 @@ class HiddenMonitor:
         state: Callable[[], State],
         known: Known,
         settings: Settings,
+        drift: SourceDrift,
     ) -> None:
         self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
-        self._settings = settings
+        self._settings, self._drift = settings, drift
+        self._facts: Facts = {}
         self._asked, self._closing = threading.Event(), threading.Event()
         self._asked.set()
         self._connection: Connection | None = None
@@ -137,7 +143,8 @@ class HiddenMonitor:
         if self._closing.is_set():  # this may be another server than the run's by now
             return
         hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
-        for event in self._known.news(found, hint):
+        required = [check.name for check in self._unmet]
+        for event in (*self._known.news(found, hint), *self._drift.news(self._facts, required)):
             self._journal.write(event)
 
     def _found(self, tables: Sequence[tuple[str, str]]) -> dict[Name, tuple[str, ...]]:
@@ -146,10 +153,11 @@ class HiddenMonitor:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
             cascades = unlogged_cascades(connection, self._source.server, tables)
             new = self._left_out(connection)
-            self._unmet = unmet(connection, self._source.endpoint, self._settings)
+            now = running(connection, self._source.endpoint, self._settings)
         finally:
             self._connection = None
             connection.close()
+        self._unmet, self._facts = now.unmet, now.facts
         found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
             found["binlog_filter", None] = tuple(filtered)

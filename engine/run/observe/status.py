@@ -160,6 +160,8 @@ class Status(TypedDict):
     helpers: list[dict[str, Any]]
     waiting_for: str | None
     away: Mapping[str, Any] | None
+    source: Mapping[str, Any] | None
+    """When the source was last compared with the run's beginning, and what has changed since: `compared`, `facts`, `changes`."""
     blocked: list[dict[str, Any]]
     """The reads that wait for a lock on the source, by table: the fields of the event `source.blocked`."""
     controls: Mapping[str, Any] | None
@@ -216,6 +218,7 @@ def status(
         "helpers": runner.get("helpers", []) if runner and runner["alive"] else [],
         "waiting_for": (runner.get("waiting_for") or None) if runner and runner["alive"] else None,
         "away": runner.get("away") if runner and runner["alive"] else None,
+        "source": runner.get("source") if runner and runner["alive"] else None,
         "blocked": runner.get("blocked", []) if runner and runner["alive"] else [],
         "controls": runner.get("controls") if runner else None,
         "commands": runner.get("commands", []) if runner and runner["alive"] else [],

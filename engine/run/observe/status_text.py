@@ -95,6 +95,10 @@ def _print_files(out: Console, now: Status) -> None:
         out.print(f"last audit of the change logs, {last['at'][:16]}Z: {audited(last)}", markup=False)
     sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
+    for one in (now["source"] or {}).get("changes", ()):
+        what = f"{one['what']} {one['name']}" if one["what"] in ("setting", "grant") else one["what"]
+        text = f"the source's {what} changed, seen {one['seen'][:19]}Z: {one['before']} became {one['after']}"
+        out.print(text, style="yellow", markup=False)
     if disk := now["disk"]:
         when = (
             ""

@@ -52,7 +52,19 @@ GARBAGE = (
 NUMBERS = ("0", "2", "5", "6", "99", "-1", "1.5", "1e9", "nan", "inf", "9" * 30, "0x1", "two", "")
 RUNS = ("east/20261121-053000-a1b2", "west/20261121-053000-a1b2")
 PAGES = ("live", "table", "verify", "redump", "explore", "history", "alerts", "diagnostics", "new")
-SECTIONS = ("Overview", "Chunks", "Readers", "Watermarks", "Plan", "Pace", "Tables", "Destination", "Events", "Spec")
+SECTIONS = (
+    "Overview",
+    "Chunks",
+    "Readers",
+    "Watermarks",
+    "Plan",
+    "Pace",
+    "Tables",
+    "Destination",
+    "Events",
+    "Source",
+    "Spec",
+)
 Address = dict[str, list[str]]
 
 

@@ -1,0 +1,160 @@
+"""Facts of a source that someone may change while a pipeline runs: settings, grants, the TLS certificate, the version.
+
+Settings come from the global variables, which a run reads anyway; the certificate from the connection itself. So the facts cost one
+more statement, SHOW GRANTS.
+"""
+
+import hashlib
+import re
+import ssl
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from cryptography import x509
+
+from engine.source.connect import Connection, query
+
+Kind = Literal["version", "setting", "grant", "certificate"]
+Fact = tuple[Kind, str]
+"""What it is, and its name: a variable, or the object that privileges are on."""
+Facts = Mapping[Fact, str]
+NONE = "none"
+_NAMES = frozenset(
+    [
+        "binlog_checksum",
+        "binlog_direct_non_transactional_updates",
+        "binlog_encryption",
+        "binlog_error_action",
+        "binlog_expire_logs_seconds",
+        "binlog_format",
+        "binlog_order_commits",
+        "binlog_row_image",
+        "binlog_row_metadata",
+        "binlog_row_value_options",
+        "binlog_space_limit",
+        "binlog_transaction_compression",
+        "character_set_server",
+        "collation_server",
+        "default_storage_engine",
+        "encrypt_binlog",
+        "enforce_gtid_consistency",
+        "event_scheduler",
+        "expire_logs_days",
+        "explicit_defaults_for_timestamp",
+        "foreign_key_checks",
+        "gtid_domain_id",
+        "gtid_mode",
+        "gtid_strict_mode",
+        "init_connect",
+        "innodb_flush_log_at_trx_commit",
+        "innodb_snapshot_isolation",
+        "lock_wait_timeout",
+        "log_bin",
+        "log_bin_compress",
+        "log_replica_updates",
+        "log_slave_updates",
+        "lower_case_table_names",
+        "max_allowed_packet",
+        "max_binlog_size",
+        "max_binlog_total_size",
+        "max_connections",
+        "max_execution_time",
+        "max_statement_time",
+        "max_user_connections",
+        "net_read_timeout",
+        "net_write_timeout",
+        "performance_schema",
+        "read_only",
+        "replica_preserve_commit_order",
+        "require_secure_transport",
+        "rpl_semi_sync_master_enabled",
+        "rpl_semi_sync_master_timeout",
+        "rpl_semi_sync_master_wait_point",
+        "rpl_semi_sync_source_enabled",
+        "rpl_semi_sync_source_timeout",
+        "rpl_semi_sync_source_wait_point",
+        "server_id",
+        "server_uuid",
+        "session_track_gtids",
+        "skip_networking",
+        "slave_parallel_mode",
+        "sql_log_bin",
+        "sql_mode",
+        "ssl_ca",
+        "ssl_cert",
+        "ssl_key",
+        "super_read_only",
+        "sync_binlog",
+        "system_time_zone",
+        "time_zone",
+        "tls_version",
+        "transaction_isolation",
+        "tx_isolation",
+        "wait_timeout",
+    ]
+)
+"""The global variables that bear on reading, on the binlog, on values or on connections. Others change all the time."""
+_GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE )?(.+?) TO ")
+_ROLE = re.compile(r"GRANT (.+?) TO ")
+
+
+@dataclass(frozen=True)
+class Change:
+    """A fact that is another one now."""
+
+    what: Kind
+    name: str
+    before: str
+    after: str
+
+
+def source_facts(connection: Connection, variables: Mapping[str, str]) -> Facts:
+    """The facts of the source that this connection reaches. variables: its global ones. Raises TransientError."""
+    found: dict[Fact, str] = {("setting", name): value for name, value in variables.items() if name in _NAMES}
+    found["version", "version"] = variables.get("version", "")
+    found["certificate", "certificate"] = _certificate(connection)
+    rows = query(connection, "SHOW GRANTS")
+    found |= {
+        ("grant", on): privileges for on, privileges in grants([str(next(iter(row.values()))) for row in rows]).items()
+    }
+    return found
+
+
+def grants(lines: Sequence[str]) -> dict[str, str]:
+    """The privileges by what they are on, from SHOW GRANTS; pure. Roles are under `roles`. Hashes of passwords are left out."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for line in lines:
+        privileges = _GRANT.match(line)
+        role = _ROLE.match(line)
+        if privileges:
+            found[privileges[2]].append(
+                privileges[1] + (", GRANT OPTION" if line.endswith("WITH GRANT OPTION") else "")
+            )
+        elif role:
+            found["roles"].append(role[1])
+    return {on: ", ".join(parts) for on, parts in found.items()}
+
+
+def changes(before: Facts, after: Facts) -> tuple[Change, ...]:
+    """The facts that differ, by kind and name; pure. What is missing on one side is `none` there."""
+    names = sorted(before.keys() | after.keys())
+    pairs = [(name, before.get(name, NONE), after.get(name, NONE)) for name in names]
+    return tuple(Change(*name, old or "''", new or "''") for name, old, new in pairs if old != new)
+
+
+def _certificate(connection: Connection) -> str:
+    """The server's certificate: its fingerprint, whose it is, and until when it is valid; `none` without TLS."""
+    socket = connection._sock  # noqa: SLF001 - PyMySQL has no such call
+    content = socket.getpeercert(binary_form=True) if isinstance(socket, ssl.SSLSocket) else None
+    if not content:
+        return NONE
+    fingerprint = hashlib.sha256(content).hexdigest()[:16]
+    try:
+        read = x509.load_der_x509_certificate(content)
+        return (
+            f"{read.subject.rfc4514_string()}, valid until {read.not_valid_after_utc:%Y-%m-%d}, SHA-256 {fingerprint}…"
+        )
+    except ValueError:  # one that the library refuses; the fingerprint tells it from others
+        return f"SHA-256 {fingerprint}…"
