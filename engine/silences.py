@@ -3,7 +3,7 @@
     <directory>/silences/<id>.json    who, why, since when and until when, which alerts
 
 A silence is a file, like an acknowledgement: it works without a runner, lasts across restarts, and ends by itself. It hides
-nothing: alerts stand in the journal, in `status`, on stderr and in the console as ever. An alert that still stands when its
+nothing: alerts stand in the journal, in `status`, in the output and in the console as ever. An alert that still stands when its
 silence ends is sent then (`run.observe.alerts`). A silence that is damaged, or that a newer version wrote, silences nothing.
 """
 

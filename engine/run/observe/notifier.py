@@ -110,7 +110,7 @@ class Notifier:
             ErrorReported(
                 error="RouteError",
                 message=f"An alert could not be sent through the route {route}: {problem}.",
-                detail="The run continues; alerts are in the journal and on stderr too. This is reported once until it works.",
+                detail="The run continues; alerts are in the journal and in the output too. This is reported once until it works.",
                 hint=f"Check the receiver, and the route {route} in [alerts] of the spec.",
                 attempt=1,
                 retry_in_s=retry_s,
