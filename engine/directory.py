@@ -4,6 +4,7 @@
                 ledger/                committed state (engine.ledger)
                 journal/<run>.jsonl    events (engine.events), and further parts of them (engine.journal.parts)
                 inbox/<id>.json        pending commands; an event with the same id accepts or refuses each
+                inbox/withdrawn/       commands that were withdrawn before a run took them (engine.command_queue)
                 runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
                 controls.json          operators' settings: pauses of tables, limits
                 runner.lock            held by the runner while it lives

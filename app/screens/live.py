@@ -18,6 +18,7 @@ from app.parts import (
     merge_now,
     owned,
     pacing,
+    queue_section,
     runner_notice,
     sections,
     selection,
@@ -154,6 +155,7 @@ def page() -> None:
     top(where, runner.shown)
     status(where)
     runner_notice.show(where, runner)
+    queue_section.show(where)
     body(where)
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from engine.ledger.state import State
-from engine.run.commands.control import Parser, TableCommand
 from engine.run.commands.inbox import Command
+from engine.run.commands.table_command import Parser, TableCommand
 from engine.run.maintain import VERB as MAINTAIN
 from engine.run.maintain import command_from as publisher_command
 from engine.run.merge import VERB as MERGE

@@ -11,6 +11,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine import clock
+from engine.command_queue import claim_for_run
+from engine.directory import send_command
 from engine.sentences import remedy
 from tests.browser.conftest import OpenPage, healthy
 from tests.browser.hands import open_from_navigation, select
@@ -144,7 +146,7 @@ def test_a_test_notification_reaches_the_webhook(alerting: Alerting, open_page: 
     ).to_be_visible()
     send = page.get_by_role("button", name="Send test")
     send.click()
-    expect(page.get_by_text("the webhook answered 200")).to_be_visible()
+    expect(page.get_by_text("webhook answered 200")).to_be_visible()
     (got,) = alerting.webhook.got
     assert (got["event"], got["pipeline"]) == ("alert.test", "shop")
     alerting.webhook.answers = [503]
@@ -176,3 +178,46 @@ def test_the_address_chooses_the_pipeline(alerting: Alerting, open_page: OpenPag
     open_from_navigation(missing, "Live")
     expect(missing.get_by_text("Choose a pipeline")).to_have_count(1)
     healthy(missing)
+
+
+def test_a_silence_is_seen_by_everyone_and_hides_nothing(alerting: Alerting, open_page: OpenPage) -> None:
+    """It needs a reason. The alert still counts; a silence can be ended by hand."""
+    shop = alerting.shop
+    lagging(shop)
+    page = open_page(f"{alerting.url}/alerts?pipeline=shop")
+    page.get_by_role("button", name="Silence").click()
+    page.get_by_role("button", name="Silence alerts").click()
+    expect(page.get_by_text("A silence needs a reason.")).to_be_visible()
+    page.get_by_label("Reason for the silence").fill("index rebuild")
+    page.get_by_label("Reason for the silence").press("Tab")
+    page.get_by_role("button", name="Silence alerts").click()
+    card = page.locator("[class*='st-key-alert-shop-']")
+    said = re.compile(r"Silenced by .* until .*: index rebuild")
+    expect(card).to_contain_text(said)
+    counted(page, 1)
+    page.keyboard.press("Escape")
+    line = page.locator("[class*='st-key-silence-']").filter(has_text="all alerts")
+    expect(line).to_contain_text(said)
+    expect(open_page(f"{alerting.url}/live?pipeline=shop").get_by_text(said)).to_be_visible()
+    line.get_by_role("button", name="End").click()
+    expect(page.get_by_text("No silence is in force")).to_be_visible()
+    expect(card).not_to_contain_text("Silenced")
+    healthy(page)
+
+
+def test_commands_that_wait_for_a_runner_can_be_withdrawn(alerting: Alerting, open_page: OpenPage) -> None:
+    """They are on *Live*, with who sent them; one that a run has accepted cannot be withdrawn."""
+    where = alerting.crm.directory
+    kept = send_command(where, "redump", reason="wrong rows", actor="ada", arguments={"tables": ["crm.orders"]})
+    gone = send_command(where, "throttle", actor="bob", arguments={"readers": 1})
+    assert claim_for_run(where.inbox / f"{kept}.json") == ""
+    page = open_page(f"{alerting.url}/live?pipeline=crm")
+    queue = page.locator(".st-key-queue")
+    expect(queue).to_contain_text("2 commands waiting for a runner")
+    expect(queue).to_contain_text(re.compile(r"Redump crm\.orders · sent by ada at .* UTC: wrong rows"))
+    taken, free = (page.locator(f".st-key-queued-{one}") for one in (kept, gone))
+    expect(taken.get_by_role("button", name="Withdraw")).to_be_disabled()
+    free.get_by_role("button", name="Withdraw").click()
+    expect(queue).to_contain_text("1 command waiting for a runner")
+    assert (where.inbox / "withdrawn" / f"{gone}.json").exists()
+    healthy(page)

@@ -44,6 +44,8 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "cli/silencing.py::silence": (2, INPUT),
     "cli/verification.py::verify": (1, INPUT),
     "cli/watching.py::watch": (1, INPUT),
+    "command_queue.py::withdraw": (3, INPUT),
+    "command_queue.py::_withdraw": (1, INPUT),
     "decode/binary_json_text.py::malformed": (1, REPORT),
     "decode/binlog_events.py::refuse_unknown": (
         2,

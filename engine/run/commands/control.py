@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from engine import clock
+from engine.command_queue import GONE, claim_for_run
 from engine.directory import HEARTBEAT_S, Directory
 from engine.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
 from engine.events import CommandDone, RunControls, RunEnded, RunState
@@ -25,6 +26,7 @@ from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unrea
 from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.commands.second_signal import LEAVE_S, leave
+from engine.run.commands.table_command import Parser, TableCommand
 from engine.run.disk import Disk
 from engine.run.helpers import Helpers
 from engine.run.outage import OutageTracker
@@ -33,25 +35,8 @@ from engine.throttle_settings import FOR, Throttle, end_of_throttle, throttled
 
 _INBOX_S = 0.2
 _EXPIRE_S = 3600.0
-_EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
-
-
-class TableCommand(Protocol):
-    """An accepted table command: a redump, or tables to add or remove. Its file stays in the inbox until it is answered."""
-
-    @property
-    def identity(self) -> str: ...
-    @property
-    def path(self) -> Path: ...
-    @property
-    def verb(self) -> str: ...
-    def describe(self) -> str:
-        """The request as text."""
-
-
 T = TypeVar("T", bound=TableCommand)
-Parser = Callable[[Command, State], TableCommand]
-"""Checks a command against the ledger. Raises SpecError."""
+_EVENT_OF = {"pause": "pause", "resume": "resume", "stop": "stop"}
 
 
 class Control:
@@ -403,7 +388,7 @@ class Control:
         except SpecError as error:
             self._refuse(command, f"{error.message} {error.hint}".strip())
             return
-        if controls is None:
+        if controls is None or not self._claimed(command):
             return
         self._save(controls)
         self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
@@ -469,6 +454,8 @@ class Control:
             return
         if verb in self._in_turn and any(known.verb in self._in_turn for known in self._accepted):
             return  # parse it after the other one is answered
+        if not self._claimed(command):
+            return
         try:
             parsed = parser(command, self.committed())
         except SpecError as error:
@@ -477,6 +464,13 @@ class Control:
         self._journal.write(command.accepted(parsed.describe()))
         self._open.append((identity, verb, clock.monotonic_s()))
         self._accepted.append(parsed)
+
+    def _claimed(self, command: Command) -> bool:
+        """Whether a command is this run's to carry out. Refuses one that was withdrawn at the last moment."""
+        why = claim_for_run(command.path)
+        if why and why != GONE:
+            self._refuse(command, why)
+        return not why
 
     def _refuse(self, command: Command, message: str) -> None:
         self._inbox.put_away(command.path, "refused", command.identity)

@@ -1,7 +1,8 @@
 """The inbox of a pipeline: command files, their order of arrival, and their place after the answer.
 
 The command line and the console write them (`directory.send_command`); `run.commands.control` handles them. An answered command is
-kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected.
+kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected. A command may be withdrawn before a
+run has claimed it (`engine.command_queue`).
 """
 
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engine import formats
+from engine.command_queue import release
 from engine.directory import VERBS
 from engine.errors import NewerFormatError, SpecError
 from engine.events import CommandAccepted, CommandRefused
@@ -134,6 +136,7 @@ class Inbox:
         kept = self.folder / answer
         kept.mkdir(exist_ok=True)
         path.replace(self._kept(answer, identity))
+        release(path)
         for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
             old.unlink(missing_ok=True)
 

@@ -13,6 +13,7 @@ from typing import Any, TypedDict, TypeVar
 
 from engine import clock, processes
 from engine.acknowledgements import acknowledgement_of
+from engine.command_queue import waiting_commands
 from engine.decode.images import KINDS
 from engine.directory import Directory, find_runner, read_alerts, read_parked, read_standbys
 from engine.errors import NewerFormatError
@@ -171,6 +172,8 @@ class Status(TypedDict):
     silences: list[dict[str, Any]]
     """Those in force (`engine.silences`)."""
     disk: DiskStatus | None
+    queue: list[dict[str, Any]]
+    """The commands that wait while no runner is alive (`engine.command_queue`)."""
     watch: Mapping[str, Any] | None
     """What the watchdog does about a runner that is gone: `due`, `down` and `restarts_within_hour`; None if nothing."""
     term: int | None
@@ -225,6 +228,7 @@ def status(
         "alerts": [_alert(directory, alert) for alert in read_alerts(directory)],
         "silences": [asdict(one) for one in silences(directory)],
         "disk": _disk(directory),
+        "queue": [] if runner and runner["alive"] else [asdict(one) for one in waiting_commands(directory)],
         "watch": as_status(directory, runner),
         "term": state.term if state else None,
         "standby": read_standbys(directory),

@@ -6,7 +6,7 @@ from rich.table import Table as Grid
 from engine.plan.mirrors import LABELS
 from engine.run.observe.status import Status, TableStatus, TableVerification
 from engine.sentences import audited, blocked, outage, parked
-from engine.wording import duration, rows_differ
+from engine.wording import duration, plural, rows_differ
 
 
 def print_status(out: Console, now: Status) -> None:
@@ -37,6 +37,11 @@ def print_status(out: Console, now: Status) -> None:
     for standby in now["standby"]:
         out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
     _print_waits(out, now)
+    if now["queue"]:
+        out.print(
+            f"{plural(len(now['queue']), 'command')} in the queue, no runner is alive: tidemark queue SPEC",
+            markup=False,
+        )
     for t in (t for t in now["tables"] if t["error"]):
         remove = f"tidemark remove-table SPEC --table {t['table']}"
         leaves = "" if remove in (t["hint"] or "") else f" Or take it out of the pipeline: {remove}"

@@ -20,6 +20,7 @@ NOT_RUN = {
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
     "tidemark watch": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
     "tidemark watch HOME": "runs until it is interrupted; tests/live/test_watchdog.py runs it",
+    "tidemark withdraw SPEC COMMAND_ID": "needs a command that waits while no runner is alive; test_queue.py has one",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "python: import polars as pl": "Polars is not installed",
     "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, which comes from the network",

@@ -24,6 +24,7 @@ BASE = {
 BASE |= {
     "acknowledgements",
     "alert_settings",
+    "command_queue",
     "connection_events",
     "durable",
     "event_fields",

@@ -1,0 +1,49 @@
+"""`tidemark queue` and `tidemark withdraw`: the commands that wait for a runner."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.command_queue import Waiting, waiting_commands, withdraw
+
+
+@app.command()
+@guarded
+def queue(spec_file: SpecFile, *, as_json: Json = False) -> None:
+    """List the commands that a run has not answered yet: who sent what, when and why. Works without a runner."""
+    _, directory = opened(spec_file)
+    found = waiting_commands(directory)
+    if as_json:
+        print_json({"commands": [asdict(one) for one in found]})
+    elif not found:
+        out.print("No command waits.")
+    for one in () if as_json else found:
+        out.print(_line(one), markup=False, soft_wrap=True)
+
+
+@app.command("withdraw")
+@guarded
+def withdraw_commands(
+    spec_file: SpecFile,
+    identities: Annotated[
+        list[str], typer.Argument(metavar="ID...", help="The commands, by the ids that `queue` lists.")
+    ],
+    *,
+    reason: Reason = "",
+    as_json: Json = False,
+) -> None:
+    """Withdraw commands that no run has accepted yet. A withdrawn command is never carried out, also if a run begins meanwhile."""
+    _, directory = opened(spec_file)
+    done = [withdraw(directory, identity, reason=reason) for identity in identities]
+    if as_json:
+        print_json({"withdrawn": [asdict(one) for one in done]})
+    for one in () if as_json else done:
+        out.print(f"Withdrawn: {_line(one)}", markup=False, soft_wrap=True)
+
+
+def _line(one: Waiting) -> str:
+    why = f": {one.reason}" if one.reason else ""
+    note = f" ({one.note})" if one.note else ""
+    return f"{one.id}  {one.verb} {one.what}, sent by {one.actor or 'unknown'} at {one.sent[:19]}Z{why}{note}"
