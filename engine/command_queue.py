@@ -6,9 +6,9 @@
 
 A withdrawn command is never carried out, also when a runner starts at that moment. Both sides must claim the command before they
 do anything: they give a file of their own the name `claims/<id>`, which `link` does for one of them only (`engine.durable`). A run
-links the command's file itself, so a later run knows the claim of an earlier one as its own kind, and goes on. A withdrawal links a
-file that says so, then removes the command's file, and moves the claim to `withdrawn/` last. If it is killed in between, the claim
-stands, and the next run refuses the command. A run removes its claim when it has answered the command.
+links the command's file itself, so a later run knows the claim of an earlier one as its own kind, and continues. A withdrawal links
+a file that says so, then removes the command's file, and moves the claim to `withdrawn/` last. If it is killed in between, the
+claim stands, and the next run refuses the command. A run removes its claim when it has answered the command.
 
 Commands for one run (stop, and pause and resume of the whole pipeline) need no claim: the next run refuses them.
 """

@@ -404,7 +404,10 @@ def route_secret(name: str, route: Route) -> str:
         if route.type == "pagerduty"
         else ("password", route.password_env, route.password_file)
     )
-    return (_secret(f"{where}.{kind}", variable, file) or "").strip()
+    value = (_secret(f"{where}.{kind}", variable, file) or "").strip()
+    if not value and (variable or file):
+        raise SpecError(f"The value of {where}.{kind}_env or {kind}_file is empty.", hint="Set it, or remove the key.")
+    return value
 
 
 def _url(key: str, value: str) -> str:

@@ -201,6 +201,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "settings.py::_refuse_password": (2, INPUT),
     "settings.py::mask_salt": (1, INPUT),
     "settings.py::_url": (1, INPUT),
+    "settings.py::route_secret": (1, INPUT),
     "settings.py::_secret": (1, INPUT),
     "silences.py::add_silence": (2, INPUT),
     "silences.py::end_silence": (1, INPUT),

@@ -56,7 +56,7 @@ def test_a_withdrawn_command_is_kept_with_who_withdrew_it(tmp_path: Path) -> Non
 
 
 def test_what_a_run_has_accepted_cannot_be_withdrawn(tmp_path: Path) -> None:
-    """Also if that run is gone: the next one goes on with it. An answered command has no claim."""
+    """Also if that run is gone: the next one continues it. An answered command has no claim."""
     where = Directory(tmp_path)
     identity = send_command(where, "redump", arguments={"tables": ["d.t"]})
     path = where.inbox / f"{identity}.json"

@@ -186,5 +186,9 @@ def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, settings: str,
 def test_a_secret_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is sent."""
     monkeypatch.delenv("TIDEMARK_TEST_KEY")
+    settings = spec_with(tmp_path, ALL.format(url="http://h/")).alerts
     with pytest.raises(SpecError, match=r"TIDEMARK_TEST_KEY \(alerts.routes.pager.key_env\) is not set"):
-        Routes(spec_with(tmp_path, ALL.format(url="http://h/")).alerts, _nothing, _nothing)
+        Routes(settings, _nothing, _nothing)
+    monkeypatch.setenv("TIDEMARK_TEST_KEY", " ")
+    with pytest.raises(SpecError, match=r"alerts.routes.pager.key_env or key_file is empty"):
+        Routes(settings, _nothing, _nothing)

@@ -1,6 +1,8 @@
 """The notifier writes alerts to the journal, stderr, a file and a webhook."""
 
 import json
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,58 @@ def test_an_alert_that_does_not_fit_on_the_disk_is_saved_later(small: Small) -> 
     small.free()
     journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=0.0, lag_bytes=0))
     assert [alert["table"] for alert in read_alerts(Directory(small.folder))] == ["d.t"]
+
+
+def _until(found: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 10
+    while not found() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert found()
+
+
+def _standing(folder: Path) -> list[str]:
+    return [alert["kind"] for alert in read_alerts(Directory(folder))]
+
+
+def test_a_route_that_fails_is_an_alert_until_it_works(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is a state of the route: the alert that was rejected is lost, the next one that is taken ends it."""
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", receiver.url)
+    receiver.answers = [404]
+    journal, made = open_notifier(tmp_path, parse(SPEC, tmp_path / "shop.toml"))
+    made.connect()
+    journal.write(TableStateChanged(table="d.t", state="stopped", reason="no date"))
+    _until(lambda: len(receiver.got) == 2)
+    made.close()
+    journal.close()
+    assert [(one["event"], one["kind"]) for one in receiver.got] == [
+        ("alert.raised", "route_unreachable"),
+        ("alert.cleared", "route_unreachable"),
+    ]
+    assert "it answered 404" in receiver.got[0]["message"]
+    assert _standing(tmp_path) == ["table_stopped"]
+
+
+def test_the_next_run_asks_a_route_that_failed(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other alert may come for days. A route that the spec has no more is not unreachable."""
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", receiver.url)
+    text = SPEC.replace("[alerts]", '[alerts]\nseverity = { route_unreachable = "warning" }')
+    for again in (False, True):
+        receiver.answers = [404, 404]
+        journal, made = open_notifier(tmp_path, parse(text, tmp_path / "shop.toml"))
+        made.connect()
+        table = f"d.{again}"
+        journal.write(TableStateChanged(table=table, state="stopped", reason="no date"))
+        made.close()
+        journal.close()
+        assert "route_unreachable" in _standing(tmp_path)
+        receiver.answers = []
+        without = text.partition("[alerts]")[0]
+        journal, made = open_notifier(tmp_path, parse(without if again else text, tmp_path / "shop.toml"))
+        made.connect()
+        made.close()
+        journal.close()
+        assert "route_unreachable" not in _standing(tmp_path)
