@@ -49,7 +49,7 @@ def overview(where: Directory) -> None:
     if not found:
         messages.nothing("No table planned yet", "A table can be verified when it has been copied.")
         return
-    shown = data_light.layer_of(where, now, current=runner.works)
+    shown = data_light.layer_of(where, now, current=runner.works and not home.lacking_settings(where))
     able = [one for one in found if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
     cells = st.columns(4)

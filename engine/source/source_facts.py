@@ -75,8 +75,6 @@ _NAMES = frozenset(
         "rpl_semi_sync_source_enabled",
         "rpl_semi_sync_source_timeout",
         "rpl_semi_sync_source_wait_point",
-        "server_id",
-        "server_uuid",
         "session_track_gtids",
         "skip_networking",
         "slave_parallel_mode",
@@ -95,7 +93,10 @@ _NAMES = frozenset(
         "wait_timeout",
     ]
 )
-"""The global variables that bear on reading, on the binlog, on values or on connections. Others change all the time."""
+"""The global variables that bear on reading, on the binlog, on values or on connections. Others change all the time.
+
+Not the server's own names: another server is a failover, which has an event of its own.
+"""
 _GRANT = re.compile(r"GRANT (.+?) ON (?:TABLE )?(.+?) TO ")
 _ROLE = re.compile(r"GRANT (.+?) TO ")
 
