@@ -1,5 +1,6 @@
 """The progress of commands that this browser sent."""
 
+import json
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,6 +41,9 @@ def _sentence(
     shown_s = (now - shown.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
     if refused:
         return ("orange", f"{verb} was refused: {refused.message}") if shown_s < SHOWN_S * 3 else None
+    if done and done.begun:
+        said = f"{verb}: {resnapshot_begun(done.begun)}"
+        return ("blue", said) if shown_s < SHOWN_S else None
     if done:
         return ("green", f"{verb} done in {words.duration(done.duration_s)}") if shown_s < SHOWN_S else None
     if "command.accepted" in by_event:
@@ -47,3 +51,12 @@ def _sentence(
     if age_s > SILENT_S:
         return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"
     return "blue", f"{verb} sent; waiting for the runner"
+
+
+def resnapshot_begun(tables: str) -> str:
+    """What an answer means that only began resnapshots. tables: their names, as JSON."""
+    names = [str(name) for name in json.loads(tables)]
+    which, its = (
+        (names[0], "its mirror stays") if len(names) == 1 else (words.plural(len(names), "table"), "their mirrors stay")
+    )
+    return f"the resnapshot of {which} has begun; {its} as before until it is complete"

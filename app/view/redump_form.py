@@ -8,6 +8,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from app.view import words
+from app.view.commands import resnapshot_begun
 from engine.history.chunk_queries import Read
 from engine.history.redumps import Redumped
 
@@ -243,6 +244,8 @@ def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float 
     if one.state == "refused":
         return colour, f"{what} was refused: {one.message}", None
     if one.state == "done":
+        if one.begun:
+            return "blue", f"{what}: {resnapshot_begun(one.begun)}" + (f"; {so_far}" if one.parts else ""), 1.0
         lost = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
         return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
     share = min(one.rows / expected_rows, 0.99) if expected_rows else None

@@ -33,6 +33,8 @@ class Answer:
     verb: str | None
     message: str | None
     duration_s: float | None
+    begun: str | None = None
+    """The tables whose resnapshot the command has begun, as JSON; they can be read as they were until it is complete."""
 
 
 # Names are joined, not `list_contains`: DuckDB then skips the text of all other lines.
@@ -77,7 +79,8 @@ ORDER BY ts DESC, seq DESC
 _EVENTS, _ONE = _lines(_MANY), _lines("run = $run AND seq = $seq")
 
 _ANSWERS = """
-SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE)
+SELECT ts, body->>'$.id', event, body->>'$.verb', body->>'$.message', TRY_CAST(body->>'$.duration_s' AS DOUBLE),
+       body->'$.result.begun'
 FROM event WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done')
       AND list_contains($ids, body->>'$.id')
 ORDER BY ts, seq

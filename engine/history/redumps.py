@@ -29,6 +29,8 @@ class Redumped:
     """The requested bounds, as JSON."""
     keys: str | None = None
     """The first requested keys, as JSON."""
+    begun: str | None = None
+    """The tables whose resnapshot it has begun, as JSON."""
 
 
 _REDUMPS = """
@@ -48,7 +50,8 @@ parts AS (
 SELECT id, asked, what, actor, nullif(reason, ''),
        CASE last.event WHEN 'command.done' THEN 'done' WHEN 'command.refused' THEN 'refused' ELSE 'under way' END,
        last.body->>'$.message', coalesce(parts, 0), coalesce(rows, 0)::BIGINT, coalesce(ghosts, 0)::BIGINT,
-       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range, keys
+       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range, keys,
+       last.body->'$.result.begun'
 FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY asked DESC LIMIT $limit
 """
 

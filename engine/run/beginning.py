@@ -11,7 +11,7 @@ from functools import partial
 
 from engine.decode.schema import Table
 from engine.errors import SourceLostError, stop_of
-from engine.events import TableChanged
+from engine.events import TableChanged, resnapshots_begun
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
@@ -126,7 +126,7 @@ class Beginning:
         record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
         self._commit(ledger, record, f"requested, because the position was lost: {lost.message}")
         for redump in asked:
-            self._control.carried_out(redump, {})
+            self._control.carried_out(redump, resnapshots_begun(state.tables))
 
     def _begin_lineage(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
@@ -143,7 +143,7 @@ class Beginning:
         self._control.poll_inbox()
         for redump in self._control.accepted(Redump):
             if redump.whole and not redump.tables:
-                self._control.carried_out(redump, {})
+                self._control.carried_out(redump, resnapshots_begun(ledger.state.tables))
 
     def _resnapshot_faulty(
         self, ledger: Ledger, connection: Connection, names: Collection[str], resume: Collection[str]
@@ -160,7 +160,7 @@ class Beginning:
         self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
         for redump in asked:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
-                self._control.carried_out(redump, {})
+                self._control.carried_out(redump, resnapshots_begun(redump.tables))
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
@@ -179,7 +179,7 @@ class Beginning:
         self._commit(ledger, record, "requested, because the spec publishes other columns or rows of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
-                self._control.carried_out(redump, {})
+                self._control.carried_out(redump, resnapshots_begun(redump.tables))
 
     def _commit(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
         """Commit an epoch that resnapshots tables, and journal it."""

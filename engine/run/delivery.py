@@ -14,7 +14,7 @@ from engine.capture.files import DataFile
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
-from engine.events import ErrorReported
+from engine.events import ErrorReported, resnapshots_begun
 from engine.journal import Journal
 from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
 from engine.ledger.state import State, following
@@ -92,8 +92,9 @@ class Delivery:
         state = self._ledger.state
         assert state is not None
         for command in self._control.accepted(Resumption):
-            if all(state.tables[name].due for name in to_resume(command.tables, state.tables)):
-                self._control.carried_out(command, {})
+            names = to_resume(command.tables, state.tables)
+            if all(state.tables[name].due for name in names):
+                self._control.carried_out(command, resnapshots_begun(names))
 
     def due_after(self, error: TidemarkError, table: Table) -> Due | None:
         """The resnapshot of a table that stops over doubtful rows; None for other errors."""

@@ -67,6 +67,9 @@ def test_a_lost_position_is_repaired_and_a_damaged_table_is_right_again(
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
     answers = [(e["event"], e["verb"]) for e in pipeline.events("command.accepted", "command.done")]
     assert answers == [("command.accepted", "redump"), ("command.done", "redump")] * 2
+    everything, damaged = (e["result"] for e in pipeline.events("command.done"))
+    assert everything == {"begun": ["d.a", "d.b"]}, "the mirrors have the rows only when the copy is complete"
+    assert "begun" not in damaged
     assert not list((pipeline.home / "inbox").glob("*.json"))
 
 
@@ -91,6 +94,8 @@ def test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_repaired(
     assert pipeline.command("redump", "--all").returncode == 0
     pipeline.wait_for(lambda: _copied(pipeline)["d.a"] == 2, runner)
     pipeline.finish(runner)
+    (answer,) = pipeline.events("command.done")
+    assert "d.a" in answer["result"]["begun"]
     for name in NAMES:
         assert_equal(source_table(server, "d", name), pipeline.mirror(name))
 

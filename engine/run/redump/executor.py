@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.errors import SpecError, TidemarkError
-from engine.events import ChunkRedumped
+from engine.events import ChunkRedumped, resnapshots_begun
 from engine.journal import Journal
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import TableState
@@ -42,19 +42,22 @@ class _Work:
     rows: int = 0
     ghosts: int = 0
     missing: list[list[str]] = field(default_factory=list)
+    begun: set[str] = field(default_factory=set)
+    """The tables whose resnapshot has begun."""
 
     def result(self) -> Description:
         """The result in the journal's `command.done`."""
         named = (
             {"missing": self.missing[:_REPORTED_KEYS], "missing_keys": len(self.missing)} if self.redump.keys else {}
         )
-        return {"rows": self.rows, "ghosts": self.ghosts, **named}
+        return {"rows": self.rows, "ghosts": self.ghosts, **named, **resnapshots_begun(self.begun)}
 
 
 class RedumpExecutor:
     """The redumps of one runner.
 
-    A command is done when the mirrors have its rows: its tables are merged at once.
+    A command is done when the mirrors have its rows: its tables are merged at once. A resnapshot takes as long as a copy, so the
+    command is done when it has begun, and its answer says that.
 
     make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
     snapshot. unmerged: the change log files that a mirror may not have yet. merge: merges tables at once, with all that is
@@ -208,8 +211,9 @@ class RedumpExecutor:
     def resnapshot_begun(self, names: Iterable[str]) -> None:
         """Record that a committed epoch resnapshots these tables."""
         for work in list(self._works.values()):
-            if work.to_resnapshot.intersection(names):
-                work.to_resnapshot.difference_update(names)
+            if begun := work.to_resnapshot.intersection(names):
+                work.begun.update(begun)
+                work.to_resnapshot.difference_update(begun)
                 self._end_if_done(work)
 
     def drop(self, table: str) -> None:

@@ -26,3 +26,14 @@ def test_a_command_is_shown_until_it_is_done() -> None:
     assert shown(3, "command.refused") == [("orange", "Pause was refused: not running")]
     since["1"] = ago(90)
     assert shown(90, "command.refused") == []
+
+
+def test_a_resnapshot_that_has_begun_is_not_called_done() -> None:
+    """Its rows can be read when the copy is complete."""
+    answer = Answer(NOW, "1", "command.done", "redump", None, 0.4, '["d.t"]')
+    assert sentences([Sent("1", "redump", ago(1))], [answer], {}, NOW) == [
+        ("blue", "Redump: the resnapshot of d.t has begun; its mirror stays as before until it is complete")
+    ]
+    two = Answer(NOW, "1", "command.done", "resume", None, 0.4, '["d.t", "d.u"]')
+    ((colour, text),) = sentences([Sent("1", "resume", ago(1))], [two], {}, NOW)
+    assert (colour, "the resnapshot of 2 tables has begun; their mirrors stay" in text) == ("blue", True)

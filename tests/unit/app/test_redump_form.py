@@ -79,6 +79,11 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     assert redump_form.progress(one, 10)[2] == 0.99, "the table has grown meanwhile"
     done = Redumped("c1", NOW, "3 keys of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
     assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not found")
+    begun = Redumped("c1", NOW, "table d.t", "me", None, "done", None, 0, 0, 0, None, 0.5, begun='["d.t"]')
+    assert redump_form.progress(begun, 100)[:2] == (
+        "blue",
+        "table d.t: the resnapshot of d.t has begun; its mirror stays as before until it is complete",
+    )
     refused = Redumped("c1", NOW, None, None, None, "refused", "It has no key.", 0, 0, 0, None, None)
     assert redump_form.progress(refused, None)[:2] == ("orange", "c1 was refused: It has no key.")
     assert [line["State"] for line in redump_form.past_rows([one, done, refused], lambda _: "verify")] == [
