@@ -4,6 +4,7 @@
 with what is checked in, so neither can go stale.
 """
 
+import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -92,7 +93,7 @@ def _default(value: Any) -> str:
     if isinstance(value, str):
         return f'`"{value}"`'
     if isinstance(value, tuple):
-        return "`[]`"
+        return f"`{json.dumps(list(value))}`"
     return f"`{int(value) if isinstance(value, float) and value.is_integer() else value}`"
 
 

@@ -101,8 +101,10 @@ def _withdraw(path: Path, by: Mapping[str, str]) -> None:
     try:
         path.unlink()
     except FileNotFoundError:
-        claim.unlink(missing_ok=True)
-        raise
+        if not (path.parent / "refused" / path.name).exists():
+            claim.unlink(missing_ok=True)
+            raise
+        # A run has seen this claim already, and has refused the command for it.
     _keep(path.parent / "withdrawn", claim, path.name)
 
 
@@ -114,7 +116,7 @@ def claim_for_run(path: Path) -> str:
     claim = _claim(path)
     try:
         claim.parent.mkdir(exist_ok=True)
-        if link(path, claim):
+        if _linked(path, claim):
             return ""
         by = json.loads(claim.read_text(encoding="utf-8"))["withdrawn"]
     except FileNotFoundError:
@@ -125,6 +127,21 @@ def claim_for_run(path: Path) -> str:
         raise
     why = f": {by['reason']}" if by["reason"] else ""
     return f"{by['actor']} withdrew it at {by['at'][:19]}Z{why}."
+
+
+def _linked(path: Path, claim: Path) -> bool:
+    """Link a command to its claim; False if another one has it."""
+    try:
+        return link(path, claim)
+    except (
+        PermissionError
+    ):  # Linux forbids a link to another user's file (`fs.protected_hardlinks`); a copy claims as well
+        mine = claim.with_name(f".{uuid.uuid4().hex}")
+        write_atomically(mine, path.read_text(encoding="utf-8"))
+        try:
+            return link(mine, claim)
+        finally:
+            mine.unlink(missing_ok=True)
 
 
 def release(path: Path) -> None:

@@ -26,6 +26,7 @@ import getpass
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import uuid
@@ -344,7 +345,9 @@ def read_standbys(directory: Directory) -> list[dict[str, Any]]:
     for path in sorted((directory.root / "standby").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
             record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-            if processes.lives(record["pid"], record.get("process") or {}) is not False:
+            written = record.get("process") or {}
+            rebooted = record["host"] == socket.gethostname() and written.get("boot") != processes.here()["boot"]
+            if not rebooted and processes.lives(record["pid"], written) is not False:
                 found.append({name: record[name] for name in ("host", "pid", "since")})
     return found
 

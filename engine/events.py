@@ -8,7 +8,7 @@ in seconds, sizes in bytes, times of day in UTC text. The console, `status` and 
 A field is added with a default, so that journals of earlier versions can still be read. Nobody may rename or remove one.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, ClassVar
@@ -437,14 +437,7 @@ class CommandDone(Event, name="command.done"):
     verb: str | None
     duration_s: float
     result: Mapping[str, Any] | None = None
-    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`. `begun`: tables whose resnapshot has begun,
-    which can be read as they were until it is complete (`resnapshots_begun`)."""
-
-
-def resnapshots_begun(tables: Iterable[str]) -> dict[str, Any]:
-    """The result of a command that has begun the resnapshot of these tables; empty without any."""
-    names = sorted(tables)
-    return {"begun": names} if names else {}
+    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`. `begun`: tables whose resnapshot has begun."""
 
 
 @dataclass(frozen=True, kw_only=True)

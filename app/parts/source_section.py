@@ -9,6 +9,7 @@ from app.parts import columns, home
 from app.parts.autorefresh import autorefresh
 from app.view import words
 from app.view.source_changes import Compared, compared, rows
+from engine import clock
 from engine.directory import Directory
 
 
@@ -25,7 +26,7 @@ def section(where: Directory) -> None:
     if found is None:
         st.markdown(":gray[:material/info: No runner has compared the source yet, or none is alive.]")
         return
-    _verdict(found, began)
+    _verdict(found, began, clock.utc_now())
     if found.changes:
         shown = rows(found)
         st.dataframe(
@@ -40,11 +41,15 @@ def section(where: Directory) -> None:
     st.caption(f"compared {words.date_time(found.at)}")
 
 
-def _verdict(found: Compared, began: datetime | None) -> None:
+def _verdict(found: Compared, began: datetime | None, now: datetime) -> None:
     since = f"since {words.date_time(began)}"
     if found.failing:
         st.markdown(f":orange[:material/warning: {words.escape(found.failing)}]")
     if found.changes:
         st.markdown(f":orange[:material/difference: **{words.plural(len(found.changes), 'change')}** {since}]")
+    elif not found.failing and found.is_old(now):
+        st.markdown(
+            f":gray[:material/history: None of {found.facts:,} facts had changed when they were last compared.]"
+        )
     elif not found.failing:
         st.markdown(f":green[:material/check_circle: None of {found.facts:,} facts has changed {since}.]")

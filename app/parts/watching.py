@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 
 from app.parts import home
 from engine.directory import Directory
@@ -18,4 +19,5 @@ def _pipelines() -> Iterable[Directory]:
 
 
 def _report(pipeline: str, what: str) -> None:
-    print(f"{pipeline}: {what}", file=sys.stderr, flush=True)
+    with suppress(OSError, ValueError):  # the terminal may be gone
+        print(f"{pipeline}: {what}", file=sys.stderr, flush=True)

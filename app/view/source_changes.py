@@ -7,6 +7,8 @@ from typing import Any
 
 _WHAT = {"setting": "Setting", "grant": "Grants on", "certificate": "TLS certificate", "version": "Version"}
 _HELPER = "hidden changes"
+_OLD_S = 200.0
+"""Three comparisons, which are a minute apart, and some time for them."""
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,10 @@ class Compared:
     facts: int
     changes: tuple[Mapping[str, Any], ...]
     failing: str
+
+    def is_old(self, now: datetime) -> bool:
+        """Whether later comparisons are missing, as while the source is away."""
+        return (now - self.at).total_seconds() > _OLD_S
 
 
 def compared(record: Mapping[str, Any]) -> Compared | None:

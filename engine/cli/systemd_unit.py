@@ -21,7 +21,8 @@ _FIRST_S, _MOST, _WITHIN_S = 5, 6, 3600
 
 def unit_of(spec: Spec, spec_file: Path, directory: Directory) -> str:
     """The text of the unit file."""
-    final = " ".join(map(str, sorted({kind.exit_code for kind in ERRORS.values()} - {1})))
+    # 130 and 143: it was asked to stop twice.
+    final = " ".join(map(str, [*sorted({kind.exit_code for kind in ERRORS.values()} - {1}), 130, 143]))
     command = " ".join(map(quoted, [*_command(), "run", str(spec_file.absolute()), "--service"]))
     secrets = f"/etc/tidemark/{spec.name}.env"
     java = os.environ.get("JAVA_HOME")

@@ -60,7 +60,7 @@ class Routes:
 
     def probe(self, names: Collection[str], notice: Notice) -> None:
         """Queue a notice for these routes, whatever its severity."""
-        for name in names:
+        for name in self._senders.keys() & set(names):
             self._senders[name].post(notice)
 
     def close(self, patience_s: float) -> None:

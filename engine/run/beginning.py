@@ -11,7 +11,7 @@ from functools import partial
 
 from engine.decode.schema import Table
 from engine.errors import SourceLostError, stop_of
-from engine.events import TableChanged, resnapshots_begun
+from engine.events import TableChanged
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
@@ -20,6 +20,7 @@ from engine.plan.chunks import plan_from_dict
 from engine.run import failover
 from engine.run.commands.control import Control
 from engine.run.commands.possession import Possession
+from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.redump.requests import Redump
 from engine.run.snapshot.table_copy import planned
 from engine.run.table_commands import everything, resumed, to_add, to_replace

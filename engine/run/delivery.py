@@ -14,12 +14,13 @@ from engine.capture.files import DataFile
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
-from engine.events import ErrorReported, resnapshots_begun
+from engine.events import ErrorReported
 from engine.journal import Journal
 from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.run.commands.control import Control
+from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.epoch import completed
 from engine.settings import Spec

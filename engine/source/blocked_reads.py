@@ -60,8 +60,10 @@ _EXCLUSIVE = ("EXCLUSIVE", "SHARED_NO_READ_WRITE")
 """The locks that no reader of a table gets past."""
 _TABLE = re.compile(r"(?:FROM|TABLE)\s+`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`")
 _LITERAL = re.compile(
-    r"(`[^`]*`)|'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$)|\b(?:0x[0-9a-f]+|\d[\d.]*)\b", re.IGNORECASE
+    r"(`[^`]*`)|(/\*.*?(?:\*/|$)|--\s[^\n]*|#[^\n]*)|'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$)|\b(?:0x[0-9a-f]+|\d[\d.]*)\b",
+    re.IGNORECASE | re.DOTALL,
 )
+"""A name (1), a comment (2), or a value."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +196,12 @@ def table_in(statement: str) -> str | None:
 
 def without_literals(statement: str) -> str:
     """A statement of another program for people: without its values, which may be those of rows, and shortened."""
-    text = " ".join(_LITERAL.sub(lambda found: found[1] or "?", redact(statement)).split())
+    text = redact(statement)
+    if (
+        "\\" in text
+    ):  # whether it escapes a quote depends on the session's sql_mode: nothing from the first quote on is shown
+        text = re.split("['\"]", text, maxsplit=1)[0] + " …"
+    text = " ".join(_LITERAL.sub(lambda found: found[1] or (" " if found[2] else "?"), text).split())
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 

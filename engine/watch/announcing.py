@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock
+from engine.alert_settings import Route
 from engine.directory import Directory
 from engine.events import AlertRaised
 from engine.notify.channels import deliver
@@ -70,7 +71,7 @@ class Announcer:
             answer = (
                 Answer("it failed before", retry=True)
                 if name in failing
-                else deliver(name, routes[name], one["notice"])
+                else _delivered(name, routes[name], one["notice"])
             )
             if answer.problem and answer.retry:
                 failing.add(name)
@@ -90,3 +91,11 @@ class Announcer:
                     return record.unposted
             clock.sleep(0.05)
         return ()
+
+
+def _delivered(name: str, route: Route, notice: Mapping[str, Any]) -> Answer:
+    """Deliver a notice. An error of one route, such as a password that cannot be encoded, is its own alone."""
+    try:
+        return deliver(name, route, notice)
+    except Exception as error:  # noqa: BLE001 - the notices of the other routes are in the same list
+        return Answer(f"{type(error).__name__}: {error}", retry=False)

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from engine.directory import Directory
@@ -21,7 +22,8 @@ def watch(pipelines: Callable[[], Iterable[Directory]], report: Report, ended: t
     """Look at the pipelines every second, until `ended` is set."""
     watchdog = Watchdog(pipelines, report)
     while not ended.wait(_EVERY_S):
-        watchdog.look()
+        with suppress(Exception):  # such as the folder of a network that does not answer: it looks again
+            watchdog.look()
     watchdog.close()
 
 

@@ -110,7 +110,11 @@ class Watchdog:
             known = read_record(where)
             record = known if known.run == death.run else Record(run=death.run, restarts=known.restarts)
             case = _Case(where, spec, runner, death, since_s)
-            after = self._act(case, self._announced(case, record))
+            after = self._announced(case, record)
+            if not self._elsewhere(
+                case
+            ):  # else a watchdog of that host acts; or this one, when no standby runner waits any more
+                after = self._act(case, after)
             if after != known:
                 write_record(where, after)
         self._announcer.post(where, spec)
@@ -155,7 +159,7 @@ class Watchdog:
         unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.runner)
         if unwanted or record.down:
             return replace(record, due="", down="" if unwanted else record.down)
-        if why := self._elsewhere(case) or not_mendable(case.death):
+        if why := not_mendable(case.death):
             return self._left_down(case, record, why)
         attempt = next((one for one in reversed(record.restarts) if one.run == case.death.run), None)
         if attempt is None:
@@ -177,11 +181,9 @@ class Watchdog:
             return record if record.due else replace(record, due=_in(left_s))
         return self._restarted(case, record, within_hour)
 
-    def _elsewhere(self, case: _Case) -> str:
-        """Why this watchdog is not the one to restart the runner; empty if it is."""
-        if read_standbys(case.where):
-            return "a standby runner takes over"
-        return "" if case.death.host == socket.gethostname() else f"it ran on {case.death.host}, not on this host"
+    def _elsewhere(self, case: _Case) -> bool:
+        """Whether this watchdog is not the one to restart the runner: it ran on another host, or a standby runner takes over."""
+        return case.death.host != socket.gethostname() or bool(read_standbys(case.where))
 
     def _looked_after(self, case: _Case, record: Record, attempt: Restart) -> tuple[Record, Restart]:
         """With the exit code of a launched runner that has ended before its first heartbeat."""

@@ -11,9 +11,9 @@ def replicate(replica: Server, source: Server) -> None:
     login = f"HOST = '{source.host}', {{}}_PORT = {source.port}, {{}}_USER = 'root'"
     if replica.flavor == "mysql":
         to = "SOURCE_" + login.replace("{}", "SOURCE")
-        replica.execute(
-            f"CHANGE REPLICATION SOURCE TO {to}, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 0, SOURCE_CONNECT_RETRY = 1"
-        )
+        # By default, a replica gives up after ten tries, which are ten seconds.
+        retry = "SOURCE_CONNECT_RETRY = 1, SOURCE_RETRY_COUNT = 86400"
+        replica.execute(f"CHANGE REPLICATION SOURCE TO {to}, SOURCE_AUTO_POSITION = 1, SOURCE_SSL = 0, {retry}")
         replica.execute("START REPLICA")
     else:
         to = "MASTER_" + login.replace("{}", "MASTER")

@@ -181,6 +181,7 @@ class Alerts:
         if known is None:
             return []
         self._routes = {name: known.message for name in names if name in known.routes}
+        self.standing[_ROUTES], self.unsaved = replace(known, routes=tuple(self._routes)), True
         return [] if self._routes else list(self._clear(_ROUTES, "The route was removed from the spec.", None))
 
     def _route_news(self, route: str) -> Iterator[Notice]:
@@ -352,10 +353,10 @@ class Alerts:
         name, message = ("read_blocked", event.table), f"{blocked(event.to_json(), event.table)}."
         if event.since is None:
             yield from self._clear(name, message, None)
-        elif event.seconds >= patience_s(self._settings) and (
-            name not in self.standing or self.standing[name].message != message
-        ):
-            limit_s, hint = patience_s(self._settings), event.hint or remedy(*name)
+        elif (known := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
+            self.standing[name], self.unsaved = replace(known, value=event.seconds, message=message), True
+        elif event.seconds >= (limit_s := patience_s(self._settings)):
+            hint = event.hint or remedy(*name)
             yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
     def _written(self, event: MirrorWritten) -> Iterator[Notice]:

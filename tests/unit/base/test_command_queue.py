@@ -9,6 +9,7 @@ import pytest
 
 from engine.command_queue import GONE, claim_for_run, release, waiting_commands, withdraw
 from engine.directory import Directory, send_command
+from engine.durable import link
 from engine.errors import SpecError
 from engine.journal import Journal
 from engine.run.commands.control import Control
@@ -67,6 +68,24 @@ def test_what_a_run_has_accepted_cannot_be_withdrawn(tmp_path: Path) -> None:
     assert [one.note for one in waiting_commands(where)] == ["a run has accepted it"]
     release(path)
     assert list((where.inbox / "claims").iterdir()) == []
+
+
+def test_a_command_of_another_user_is_claimed_by_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux forbids a link to a file of another user that may not be written. Its withdrawal is refused all the same."""
+    where, real = Directory(tmp_path), link
+    identity = send_command(where, "redump", arguments={"tables": ["d.t"]})
+    path = where.inbox / f"{identity}.json"
+
+    def guarded(source: Path, target: Path) -> bool:
+        if source == path:
+            raise PermissionError(1, "Operation not permitted")
+        return real(source, target)
+
+    monkeypatch.setattr("engine.command_queue.link", guarded)
+    assert claim_for_run(path) == ""
+    assert claim_for_run(path) == "", "of a later run"
+    with pytest.raises(SpecError, match="a run has accepted it"):
+        withdraw(where, identity)
 
 
 def test_a_withdrawal_that_was_killed_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,10 @@ def test_the_likeliest_session_comes_first() -> None:
 @pytest.mark.parametrize(
     ("statement", "shown"),
     [
-        ("UPDATE t SET a = 'it''s', b=\"x\\\"y\" WHERE id = 12.5", "UPDATE t SET a = ?, b=? WHERE id = ?"),
+        ("UPDATE t SET a = 'it''s', b=\"x\" WHERE id = 12.5", "UPDATE t SET a = ?, b=? WHERE id = ?"),
+        ("UPDATE t SET p='C:\\', card='secret'", "UPDATE t SET p= …"),  # NO_BACKSLASH_ESCAPES
+        ("/* don't */ UPDATE t SET card='secret' -- it's", "UPDATE t SET card=?"),
+        ("UPDATE t SET a='x -- y',\n b='secret'", "UPDATE t SET a=?, b=?"),
         ("SELECT `a'1`, t1.c2 FROM t1 WHERE h = 0xBEEF", "SELECT `a'1`, t1.c2 FROM t1 WHERE h = ?"),
         ("SELECT *\n  FROM t WHERE a = 'not closed", "SELECT * FROM t WHERE a = ?"),
         ("LOCK TABLES t WRITE", "LOCK TABLES t WRITE"),

@@ -22,6 +22,7 @@ from engine.run.observe.status import status
 from engine.silences import add_silence, end_silence
 from engine.watch import watchdog
 from engine.watch.background import pipelines_in
+from engine.watch.record import read_record
 from engine.watch.watchdog import Watchdog
 from tests.support.patience import PATIENCE_S
 from tests.support.receiver import Receiver
@@ -311,3 +312,17 @@ def test_the_afterword_goes_on_after_a_torn_line(home: Home) -> None:
     assert json.loads(last)["seq"] == 2
     journal = Journal(home.where.journal("r9"), "r9")
     assert journal.write(RunState(state="running")).seq == 1
+
+
+def test_a_watchdog_that_is_not_responsible_leaves_the_decision_to_another(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran on another host, whose own watchdog restarts it when the pause is over."""
+    home.spec('restart = "on-failure"\nfirst_delay_s = 0.1\n')
+    home.gone()
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr("engine.watch.watchdog.socket.gethostname", lambda: "another")
+        home.watchdog().look()
+    assert read_record(home.where).down == ""
+    dog = home.watchdog()
+    _until(lambda: bool(home.launched), dog.look)

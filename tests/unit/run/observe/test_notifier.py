@@ -230,3 +230,22 @@ def test_the_next_run_asks_a_route_that_failed(
         made.close()
         journal.close()
         assert "route_unreachable" not in _standing(tmp_path)
+
+
+def test_a_failing_route_that_was_removed_from_the_spec_is_asked_no_more(
+    tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one, which failed too, still is: each run begins."""
+    monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", receiver.url)
+    route = '[alerts.routes.{}]\ntype = "webhook"\nurl_env = "TIDEMARK_TEST_WEBHOOK"\n'
+    base = SPEC.partition("[alerts]")[0]
+    receiver.answers = [404] * 40
+    for names in (("a", "b"), ("a",)):
+        text = base + "".join(route.format(name) for name in names)
+        journal, made = open_notifier(tmp_path, parse(text, tmp_path / "shop.toml"))
+        made.connect()
+        journal.write(TableStateChanged(table=f"d.{len(names)}", state="stopped", reason="no date"))
+        made.close()
+        journal.close()
+        (alert,) = [one for one in read_alerts(Directory(tmp_path)) if one["kind"] == "route_unreachable"]
+        assert len(alert["routes"]) == len(names)
