@@ -19,7 +19,7 @@ HOLDER = {"connection": 42, "user": "app", "host": "10.0.0.7", "role": "holds", 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A console on a pipeline that copies two tables, one of which is locked."""
+    """A console on a pipeline that copies two tables. Another session has locked one."""
     home = tmp_path_factory.mktemp("home")
     tables = [SimulatedTable("shop.orders", 30_000_000, 900), SimulatedTable("shop.customers", 30_000_000, 900)]
     shop = Simulation(home / "shop", tables, start=real_now() - timedelta(seconds=60)).advance(55)
