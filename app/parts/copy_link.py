@@ -45,29 +45,32 @@ def draw() -> None:
 _ADDRESS = st.components.v2.component(
     "tidemark_address",
     html="<span hidden></span>\n",
-    js="""// As a page is left, Streamlit adds an entry with its path and without its values. Back would lead there, and not to
-// the section that was open. A page that keeps its pipeline in its address never loses it on purpose.
-const push = window.history.pushState
-if (!push.keepsAddress) {
-  const kept = function (state, title, to) {
-    const next = new URL(to ?? "", window.location.href)
-    const loses = kept.values && "pipeline" in kept.values && !next.searchParams.has("pipeline")
-    if (loses && next.pathname === window.location.pathname) return
-    push.call(window.history, state, title, to)
+    js="""// As a page is left, Streamlit writes an address with its path and without its values: as a new entry of the browser's
+// history, or, after *Back*, over the entry that is there. *Back* would lead to it, and not to the section that was open. A page
+// that keeps its pipeline in its address never loses it on purpose.
+const history = window.history
+if (!history.addressKept) {
+  const kept = history.addressKept = { values: {} }
+  for (const name of ["pushState", "replaceState"]) {
+    const write = history[name]
+    history[name] = function (state, title, to) {
+      const next = new URL(to ?? "", window.location.href)
+      const loses = "pipeline" in kept.values && !next.searchParams.has("pipeline")
+      if (loses && next.pathname === window.location.pathname) return
+      write.call(history, state, title, to)
+    }
   }
-  kept.keepsAddress = true
-  window.history.pushState = kept
 }
 export default function ({ data }) {
   const url = new URL(window.location.href)
   if (url.pathname.split("/").pop() !== data.page) return  // another page was opened meanwhile
-  window.history.pushState.values = data.values
+  history.addressKept.values = data.values
   for (const [name, values] of Object.entries(data.values)) {
     if (url.searchParams.getAll(name).join("\\n") === values.join("\\n") && url.searchParams.has(name)) continue
     url.searchParams.delete(name)
     for (const value of values) url.searchParams.append(name, value)
   }
-  if (url.href !== window.location.href) window.history.replaceState(window.history.state, "", url)
+  if (url.href !== window.location.href) history.replaceState(history.state, "", url)
 }
 """,
 )

@@ -65,6 +65,20 @@ def test_back_returns_to_the_section_that_was_open(simulated: Console, open_page
     healthy(page)
 
 
+def test_back_returns_to_the_section_that_was_left_at_once(simulated: Console, open_page: OpenPage) -> None:
+    """After *Back*, while the page is still being drawn: then Streamlit overwrites the entry of the browser's history."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks")
+    opened = re.compile(r"/live\?(?=.*pipeline=shop)(?=.*section=Chunks)")
+    expect(page).to_have_url(opened)
+    for other in ("Verify", "History") * 3:
+        page.get_by_role("link", name=other).first.click()
+        expect(page.get_by_role("heading", name=other, level=1)).to_be_visible()
+        page.go_back()
+        expect(page).to_have_url(opened)
+    expect(page.get_by_role("tab", name="Chunks")).to_have_attribute("aria-selected", "true")
+    healthy(page)
+
+
 def test_a_bar_of_a_window_opens_its_chunk(simulated: Console, open_page: OpenPage) -> None:
     """In the section with the map; the address names it."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Watermarks")
