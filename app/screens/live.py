@@ -32,7 +32,7 @@ from app.parts.autorefresh import autorefresh
 from app.view import commands, words
 from app.view.alert_list import alert_lines
 from app.view.health import lag_words, layers, stale_since, waits_to_merge
-from app.view.progress import copy_of, copying, current_reads, status_line
+from app.view.progress import copy_of, copying, current_reads, line_markup, status_line
 from engine import clock
 from engine.directory import Directory
 from engine.history import chunk_queries, event_queries, runs, series, table_queries
@@ -92,7 +92,7 @@ def status(where: Directory) -> None:
     copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
     stale_lag = "" if stale_since(runner, lag, now) is None else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label
-    st.code(status_line(copy, lag, label, runner.phase, stale_lag), language=None, wrap_lines=True)
+    st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag)))
     if is_copying:
         pacing.copy_line(where, run, copy, reads)
     sent = controls.sent(name)

@@ -87,7 +87,7 @@ class Story:
     @property
     def line(self) -> Locator:
         """The status line."""
-        return self.page.get_by_test_id("stCode").filter(has_text="Copy:")
+        return self.page.locator(".status-line")
 
     def sit_down(self, address: str) -> None:
         """Open another browser; the previous one is closed."""

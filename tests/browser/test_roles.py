@@ -93,7 +93,7 @@ def test_a_viewer_sees_and_an_operator_acts(guarded: tuple[str, Directory], open
     log_in(page, BOB)
     expect(page.get_by_text(f"{BOB} · viewer")).to_be_visible()
     expect(page).to_have_url(f"{url}/live?pipeline=shop")  # the login does not lose it
-    expect(page.get_by_test_id("stCode").filter(has_text="Copy:")).to_be_visible()
+    expect(page.locator(".status-line")).to_be_visible()
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
     for name in ("Pace", "Tables"):
         expect(page.get_by_role("tab", name=name)).to_have_count(0)
