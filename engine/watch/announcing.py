@@ -36,12 +36,8 @@ class Announcer:
         event: AlertRaised,
         ts: str,
         run: str,
-        *,
-        silenced: bool = False,
     ) -> tuple[Mapping[str, Any], ...]:
-        """The messages that wait, with one more for each route, unless it is silenced."""
-        if silenced:
-            return waiting
+        """The messages that wait, with one more for each route. event: also `AlertCleared`."""
         notice = message(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
         routes = spec.alerts.all_routes().items()
         new = tuple({"route": name, "notice": notice} for name, one in routes if notice["severity"] in one.severities)

@@ -6,7 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.directory import Directory
-from engine.watch.watchdog import Report, Watchdog
+from engine.watch.own_alerts import Report
+from engine.watch.watchdog import Watchdog
 
 _EVERY_S = 1.0
 _begun = threading.Event()

@@ -17,16 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from engine import clock, processes
-from engine.directory import HEARTBEAT_STALE_S, Directory, launch, read_runner, read_standbys
+from engine.directory import Directory, launch, read_runner, read_standbys
 from engine.errors import PipelineHeldError, TidemarkError
-from engine.events import AlertRaised, Event
-from engine.journal.afterword import append_to
 from engine.journal.parts import parts_in
 from engine.redaction import redact
-from engine.sentences import remedy
 from engine.settings import Spec, load
-from engine.silences import silence_of
 from engine.watch.announcing import Announcer
+from engine.watch.own_alerts import OwnAlerts, Report, Subject, journalled
 from engine.watch.record import Record, Restart, alone, read_record, write_record
 from engine.watch.restarts import (
     HOUR_S,
@@ -40,8 +37,9 @@ from engine.watch.restarts import (
 )
 from engine.watch_events import RunnerRestarted, RunnerStaysDown
 
-Report = Callable[[str, str], None]
-"""Called with a pipeline's name and what the watchdog did about it."""
+ALERTS = ("runner_lost", "not_restarted")
+"""The kinds of alerts that watchdogs raise."""
+_BACK, _ENDED = "The runner is alive: its heartbeat is back.", "The run was not lost: it has ended by itself."
 _UNSEEN_S = 60.0
 """A launched runner whose process cannot be seen from here counts as failed after this long without a heartbeat."""
 _HELD = PipelineHeldError.exit_code
@@ -53,16 +51,22 @@ _SURE_S = 2.5
 class _Case:
     """A run that needs the watchdog."""
 
-    where: Directory
-    spec: Spec
-    runner: dict[str, Any]
+    about: Subject
     death: Death
     since_s: float
     """When this watchdog first saw it, on the monotonic clock."""
 
     @property
+    def where(self) -> Directory:
+        return self.about.where
+
+    @property
+    def spec(self) -> Spec:
+        return self.about.spec
+
+    @property
     def name(self) -> str:
-        return self.spec.name
+        return self.about.name
 
 
 class Watchdog:
@@ -74,6 +78,7 @@ class Watchdog:
         self._launched: dict[Path, subprocess.Popen[bytes]] = {}
         self._problems: dict[Path, str] = {}
         self._announcer = Announcer()
+        self._alerts = OwnAlerts(self._announcer, report)
 
     def look(self) -> None:
         """Look at every pipeline once. A problem with one is reported once, and does not concern the others."""
@@ -98,6 +103,8 @@ class Watchdog:
         death = death_of(runner)
         if runner is None or death is None:
             self._forget(where)
+            if runner is not None:
+                self._not_lost(where, runner)
             return
         since_s = self._seen.setdefault((where.root, death.run), clock.monotonic_s())
         elsewhere = processes.age_s(runner.get("process") or {}) is None
@@ -109,7 +116,7 @@ class Watchdog:
                 return
             known = read_record(where)
             record = known if known.run == death.run else Record(run=death.run, restarts=known.restarts)
-            case = _Case(where, spec, runner, death, since_s)
+            case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
             if not self._elsewhere(
                 case
@@ -119,6 +126,21 @@ class Watchdog:
                 write_record(where, after)
         self._announcer.post(where, spec)
 
+    def _not_lost(self, where: Directory, runner: Mapping[str, Any]) -> None:
+        """Clear what stands about a run that is alive after all, or has ended as asked: its heartbeat was only late."""
+        known = read_record(where)
+        if known.run != runner["run"] or not (known.alerts or known.due or known.down):
+            return
+        about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
+        message = _BACK if runner["alive"] else _ENDED
+        with alone(where) as decides:
+            known = read_record(where)
+            if decides and known.run == runner["run"] == read_runner_id(where):
+                record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
+                if record != known:
+                    write_record(where, record)
+        self._announcer.post(where, about.spec)
+
     def _forget(self, where: Directory) -> None:
         for key in [key for key in self._seen if key[0] == where.root]:
             del self._seen[key]
@@ -127,36 +149,16 @@ class Watchdog:
             del self._launched[where.root]
 
     def _announced(self, case: _Case, record: Record) -> Record:
-        """With the alert about a lost runner."""
+        """With the alert about a lost runner, or without it if the run has sent its end after all."""
         if not case.death.lost:
-            return record
+            return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
         one, at = case.death, case.death.last_seen
         message = f"The runner has sent no heartbeat since {at[:19]}Z: it was process {one.pid} on {one.host}."
-        return self._raised(case, record, "runner_lost", message, at)
-
-    def _raised(self, case: _Case, record: Record, kind: str, message: str, since: str) -> Record:
-        """With an alert, which is announced now unless it stands already and needs no repetition."""
-        standing = next((one for one in record.alerts if one["kind"] == kind), None)
-        silenced = silence_of(case.where, {"kind": kind, "table": None}) is not None
-        if standing is not None and (silenced or not _must_send(standing, case.spec.alerts.repeat_s)):
-            return record
-        event = AlertRaised(
-            kind=kind,
-            message=redact(message),
-            hint=remedy(kind),
-            since=standing["since"] if standing else since,
-            repeat=0 if standing is None else standing["repeat"] + (not standing.get("held")),
-        )
-        ts = self._journalled(case, event)
-        alert = {**event.to_json(), "announced": ts, "held": silenced}
-        alerts = tuple(one for one in record.alerts if one["kind"] != kind)
-        unposted = self._announcer.queued(record.unposted, case.spec, event, ts, case.death.run, silenced=silenced)
-        self._report(case.name, message)
-        return replace(record, alerts=(*alerts, alert), unposted=unposted)
+        return self._alerts.raised(case.about, record, "runner_lost", message, at)
 
     def _act(self, case: _Case, record: Record) -> Record:
         """Restart the runner, or note when that will be, or why it stays down."""
-        unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.runner)
+        unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.about.runner)
         if unwanted or record.down:
             return replace(record, due="", down="" if unwanted else record.down)
         if why := not_mendable(case.death):
@@ -206,28 +208,21 @@ class Watchdog:
             pid=child.pid,
             host=socket.gethostname(),
         )
-        self._journalled(case, event)
+        journalled(case.about, event)
         self._report(
             case.name, f"restarted as process {child.pid} ({event.restart} of {event.most} within an hour): {event.why}"
         )
         return replace(record, due="", restarts=(*record.restarts, made))
 
     def _left_down(self, case: _Case, record: Record, why: str, *, alert: bool = False) -> Record:
-        self._journalled(case, RunnerStaysDown(why=redact(why)))
+        journalled(case.about, RunnerStaysDown(why=redact(why)))
         self._report(case.name, f"not restarted: {why}")
         record = replace(record, due="", down=redact(why))
         if not alert:
             return record
-        return self._raised(case, record, "not_restarted", f"The pipeline stays down: {why}.", clock.utc_text())
-
-    def _journalled(self, case: _Case, event: Event) -> str:
-        """Write an event into the journal of the run, if its process is surely gone. Returns the time."""
-        if gone(case.runner):
-            with suppress(OSError):  # a full disk: the record has it
-                entry = append_to(case.where.journals, case.death.run, event)
-                if entry is not None:
-                    return entry.ts
-        return clock.utc_text()
+        return self._alerts.raised(
+            case.about, record, "not_restarted", f"The pipeline stays down: {why}.", clock.utc_text()
+        )
 
 
 @lru_cache(maxsize=1024)
@@ -241,15 +236,6 @@ def read_runner_id(where: Directory) -> str:
     return str(found.get("run")) if found else ""
 
 
-def gone(runner: dict[str, Any]) -> bool:
-    """Whether the process of a run has surely ended, so that nobody else writes its journal."""
-    written = runner.get("process") or {}
-    if runner["state"] == "ended" or processes.lives(int(runner.get("pid") or 0), written) is False:
-        return True
-    rebooted = written.get("boot") not in (None, processes.here()["boot"])
-    return rebooted and runner.get("host") == socket.gethostname() and runner["heartbeat_age_s"] > HEARTBEAT_STALE_S
-
-
 def _until(case: _Case) -> str | None:
     """The goal of the run, as it was started: the first line of its journal has it."""
     with suppress(OSError, ValueError, IndexError):
@@ -257,12 +243,6 @@ def _until(case: _Case) -> str | None:
             found = json.loads(file.readline()).get("until")
         return str(found) if found else None
     return None
-
-
-def _must_send(standing: Mapping[str, Any], repeat_s: float) -> bool:
-    """Whether an alert that no silence covers is announced again: a silence held it back, or it was long ago."""
-    age = clock.utc_now() - clock.parse_utc(standing["announced"])
-    return bool(standing.get("held")) or age >= timedelta(seconds=repeat_s)
 
 
 def _in(seconds: float) -> str:

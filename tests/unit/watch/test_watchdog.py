@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,20 @@ class Home:
         with subprocess.Popen(["sleep", "600"]) as process:
             seen = processes.of(process.pid)
             process.kill()
-        record = {"format": 1, "run": run, "pid": process.pid, "process": seen, "state": state, "error": None, **more}
-        record |= {"host": socket.gethostname(), "heartbeat": clock.utc_text(), "phase": "streaming"}
-        write_atomically(self.where.runner, json.dumps(record))
+        self.runner(run, state, pid=process.pid, process=seen, **more)
         started = {"run": run, "seq": 1, "ts": clock.utc_text(), "event": "run.started", "until": until}
         self.where.journal(run).write_text(json.dumps(started) + "\n")
+
+    def elsewhere(self, run: str = "r1", state: str = "running", *, age_s: float = 0.0, **more: Any) -> None:
+        """Show the heartbeat of a run on another host, of this age."""
+        beat = clock.utc_text(clock.utc_now() - timedelta(seconds=age_s))
+        self.runner(run, state, host="another", heartbeat=beat, **more)
+
+    def runner(self, run: str, state: str, **more: Any) -> None:
+        """Write `runner.json`."""
+        record = {"format": 1, "run": run, "pid": 7, "process": {}, "state": state, "error": None, "phase": "streaming"}
+        record |= {"host": socket.gethostname(), "heartbeat": clock.utc_text(), **more}
+        write_atomically(self.where.runner, json.dumps(record))
 
     def watchdog(self) -> Watchdog:
         """A watchdog."""
@@ -188,6 +198,52 @@ def test_the_next_run_clears_the_alert(home: Home) -> None:
     assert (notice[0], notice[1].name) == (AlertCleared, ("runner_lost", None))
     home.gone("r2", "ended")
     assert read_alerts(home.where) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "more", "message"),
+    [
+        ("running", {}, "The runner is alive: its heartbeat is back."),
+        ("ended", {}, "The run was not lost: it has ended by itself."),
+        ("ended", {"error": {"error": "SpecError", "message": "No."}}, "The run was not lost: it has ended by itself."),
+    ],
+)
+def test_a_loss_that_was_none_is_cleared(
+    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, state: str, more: dict[str, Any], message: str
+) -> None:
+    """A heartbeat from another host stalled and came back. No run need begin for that, and a later stall is news."""
+    monkeypatch.setattr(watchdog, "_SURE_S", 0.0)
+    home.elsewhere(age_s=60)
+    dog = home.watchdog()
+    _until(lambda: receiver.got, dog.look)
+    assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
+    home.elsewhere(state=state, **more)
+    _until(lambda: len(receiver.got) == 2, dog.look)
+    for _ in range(3):
+        dog.look()
+    raised, cleared = receiver.got
+    assert (cleared["event"], cleared["kind"], cleared["message"]) == ("alert.cleared", "runner_lost", message)
+    assert cleared["since"] == raised["since"]
+    assert read_alerts(home.where) == []
+    assert home.said[1:] == [f"shop: {message}"]
+    home.elsewhere("r1", age_s=60)
+    _until(lambda: len(receiver.got) == 3, dog.look)
+    assert receiver.got[-1]["event"] == "alert.raised"
+
+
+def test_the_end_of_a_loss_that_a_silence_held_back_is_not_sent(
+    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No route knows of the loss."""
+    monkeypatch.setattr(watchdog, "_SURE_S", 0.0)
+    home.elsewhere(age_s=60)
+    add_silence(home.where, "1h", "moving house", kind="runner_lost")
+    dog = home.watchdog()
+    _until(lambda: read_alerts(home.where), dog.look)
+    home.elsewhere()
+    _until(lambda: not read_alerts(home.where), dog.look)
+    home.close()
+    assert receiver.got == []
 
 
 def test_watchdogs_that_look_at_once_start_one_runner(home: Home) -> None:

@@ -1,0 +1,109 @@
+"""Raises and clears the watchdog's alerts: in the record, in the journal of a run that is gone, and through the routes."""
+
+import socket
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from typing import Any
+
+from engine import clock, processes
+from engine.directory import HEARTBEAT_STALE_S, Directory
+from engine.events import AlertCleared, AlertRaised, Event
+from engine.journal.afterword import append_to
+from engine.redaction import redact
+from engine.sentences import remedy
+from engine.settings import Spec
+from engine.silences import silence_of
+from engine.watch.announcing import Announcer
+from engine.watch.record import Record
+
+Report = Callable[[str, str], None]
+"""Called with a pipeline's name and what the watchdog did about it."""
+_FIELDS = frozenset(one.name for one in fields(AlertRaised))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A pipeline and its newest run."""
+
+    where: Directory
+    spec: Spec
+    runner: Mapping[str, Any]
+    """`engine.directory.read_runner`."""
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def run(self) -> str:
+        return str(self.runner.get("run"))
+
+
+class OwnAlerts:
+    """Changes the alerts of a record; the caller saves it."""
+
+    def __init__(self, announcer: Announcer, report: Report) -> None:
+        self._announcer, self._report = announcer, report
+
+    def raised(self, about: Subject, record: Record, kind: str, message: str, since: str) -> Record:
+        """With an alert, which is announced now unless it stands already and needs no repetition."""
+        standing = next((one for one in record.alerts if one["kind"] == kind), None)
+        silenced = silence_of(about.where, {"kind": kind, "table": None}) is not None
+        if standing is not None and (silenced or not _must_send(standing, about.spec.alerts.repeat_s)):
+            return record
+        event = AlertRaised(
+            kind=kind,
+            message=redact(message),
+            hint=remedy(kind),
+            since=standing["since"] if standing else since,
+            repeat=0 if standing is None else standing["repeat"] + (not standing.get("held")),
+        )
+        ts = journalled(about, event)
+        alert = {**event.to_json(), "announced": ts, "held": silenced}
+        alerts = tuple(one for one in record.alerts if one["kind"] != kind)
+        unposted = record.unposted
+        if not silenced:
+            unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
+        self._report(about.name, message)
+        return replace(record, alerts=(*alerts, alert), unposted=unposted)
+
+    def cleared(self, about: Subject, record: Record, kinds: Collection[str], message: str) -> Record:
+        """Without the alerts of these kinds. The end of one that routes know is announced."""
+        over = [one for one in record.alerts if one["kind"] in kinds]
+        unposted = record.unposted
+        for one in over:
+            known = {name: value for name, value in one.items() if name in _FIELDS}
+            event = AlertCleared(**{**known, "message": redact(message), "hint": ""})
+            ts = journalled(about, event)
+            if not one.get("held"):
+                unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
+        if over:
+            self._report(about.name, message)
+        return replace(record, alerts=tuple(one for one in record.alerts if one not in over), unposted=unposted)
+
+
+def journalled(about: Subject, event: Event) -> str:
+    """Write an event into the journal of the run, if its process is surely gone. Returns the time."""
+    if gone(about.runner):
+        with suppress(OSError):  # a full disk: the record has it
+            entry = append_to(about.where.journals, about.run, event)
+            if entry is not None:
+                return entry.ts
+    return clock.utc_text()
+
+
+def gone(runner: Mapping[str, Any]) -> bool:
+    """Whether the process of a run has surely ended, so that nobody else writes its journal."""
+    written = runner.get("process") or {}
+    if runner["state"] == "ended" or processes.lives(int(runner.get("pid") or 0), written) is False:
+        return True
+    rebooted = written.get("boot") not in (None, processes.here()["boot"])
+    return rebooted and runner.get("host") == socket.gethostname() and runner["heartbeat_age_s"] > HEARTBEAT_STALE_S
+
+
+def _must_send(standing: Mapping[str, Any], repeat_s: float) -> bool:
+    """Whether an alert that no silence covers is announced again: a silence held it back, or it was long ago."""
+    age = clock.utc_now() - clock.parse_utc(standing["announced"])
+    return bool(standing.get("held")) or age >= timedelta(seconds=repeat_s)
