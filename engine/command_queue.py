@@ -20,20 +20,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine import clock
 from engine.acknowledgements import this_user
 from engine.directory import Directory, write_atomically
 from engine.durable import link
 from engine.errors import SpecError
+from engine.layout import folder_name
 from engine.wording import plural
 
 GONE = "It is not in the inbox any more."
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Errors of file systems without hard links. Nothing can be withdrawn there, so nothing need be claimed."""
 _KEPT = 1000
-"""The newest withdrawn commands that are kept."""
+"""The newest commands that are kept, per answer, and of those that were withdrawn."""
+Answer = Literal["done", "refused"]
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,21 @@ def release(path: Path) -> None:
     """Remove the claim of a command that was answered. path: where its file was in the inbox."""
     with suppress(OSError):
         _claim(path).unlink(missing_ok=True)
+
+
+def keep_answered(path: Path, answer: Answer, identity: str) -> None:
+    """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
+    kept = path.parent / answer
+    kept.mkdir(exist_ok=True)
+    path.replace(answered_file(path.parent, answer, identity))
+    release(path)
+    for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
+        old.unlink(missing_ok=True)
+
+
+def answered_file(inbox: Path, answer: Answer, identity: str) -> Path:
+    """Where the file of an answered command is kept."""
+    return inbox / answer / f"{folder_name(identity)}.json"  # an id may contain any character
 
 
 _ACCEPTED = "a run has accepted it"

@@ -14,6 +14,7 @@ from app.view.health import Runner
 from engine import clock, settings
 from engine.directory import Directory, send_command
 from engine.errors import TidemarkError
+from engine.watch.watch_status import as_status
 
 _SENT, _ANSWERS, _CLICKS = "sent commands", "shown answers", "handled clicks"
 _UNSURE = "pipeline that was not confirmed"
@@ -32,6 +33,10 @@ _CONFIRM = {
             "long as the source still has the binlog from there."
         ),
         "Stop pipeline",
+    ),
+    "cancel": (
+        "The watchdog does not restart the runner. The pipeline stays down until you start it.",
+        "Leave it down",
     ),
 }
 
@@ -91,6 +96,8 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
         if runner.alive and runner.state in ("running", "starting", "paused"):
             _ask("stop", where, "Stop", key)
         if not runner.alive:
+            if (as_status(where, home.record_of(where)) or {}).get("due"):
+                ask(where, "stop", "Cancel restart", ":material/stop:", *_CONFIRM["cancel"], key=f"{key}-cancel")
             with _place():
                 start_button(where, runner, key=key)
 

@@ -10,7 +10,7 @@ from app.view.hints import for_console
 from app.view.restart_line import restart_line
 from engine import clock
 from engine.directory import Directory, read_standbys
-from engine.watch.record import as_status
+from engine.watch.watch_status import as_status
 
 
 def away(where: Directory, runner: Runner) -> None:

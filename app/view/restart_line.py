@@ -8,7 +8,7 @@ from app.view import words
 
 
 def restart_line(watched: Mapping[str, Any] | None, now: datetime) -> str:
-    """Empty if the watchdog does nothing about it. watched: `engine.watch.record.as_status`."""
+    """Empty if the watchdog does nothing about it. watched: `engine.watch.watch_status.as_status`."""
     if not watched:
         return ""
     times = words.plural(watched["restarts_within_hour"], "restart")

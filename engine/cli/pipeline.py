@@ -26,6 +26,7 @@ from engine.cli.command import (
     stored,
     to_runner,
 )
+from engine.directory import find_runner, send_command
 from engine.errors import PreflightError, SpecError, TablesStoppedError
 from engine.settings import load
 
@@ -245,8 +246,24 @@ def throttle(
 @app.command()
 @guarded
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Stop the runner. It first finishes and publishes what is in progress."""
-    to_runner(spec_file, "stop", reason, as_json=as_json)
+    """Stop the runner. It first finishes and publishes what is in progress.
+
+    If the runner is lost or has failed, and a watchdog would restart it, this cancels the restart.
+    """
+    from engine.watch.stop_requests import restart_pending
+
+    spec, directory = opened(spec_file)
+    if not restart_pending(directory, spec.watch, find_runner(directory)):
+        to_runner(spec_file, "stop", reason, as_json=as_json)
+        return
+    identity = send_command(directory, "stop", reason=reason, pipeline=spec.name)
+    if as_json:
+        print_json({"id": identity, "verb": "stop", "waits_for_a_runner": False, "cancels_restart": True})
+    else:
+        out.print(
+            f"No watchdog restarts the runner (command {identity}). To start it: tidemark run {spec_file}",
+            markup=False,
+        )
 
 
 @app.command()

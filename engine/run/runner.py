@@ -75,6 +75,7 @@ from engine.source.connect import Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of, name_rule
 from engine.source.preflight import Preflight, run_preflight
 from engine.spec_names import spec_on
+from engine.watch.stop_requests import runs_restarted_by
 
 if TYPE_CHECKING:
     from engine.run.observe.exporter import Exporter
@@ -163,6 +164,7 @@ class _Run:
             in_turn=IN_TURN,
             throttle_changed=partial(setattr, pace, "settings"),
             retry_parked=parking.request_retry,
+            restarted=runs_restarted_by(directory),
             chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
         )
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)

@@ -100,13 +100,3 @@ def alone(directory: Directory) -> Iterator[bool]:
         finally:
             with suppress(OSError):
                 fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the watchdog will do about the newest run: `due`, `down` and `restarts`; None if nothing. runner: `read_runner`."""
-    with suppress(Exception):
-        record = read_record(directory)
-        if runner is not None and not runner["alive"] and record.run == runner["run"] and (record.due or record.down):
-            recent = sum(one.age_s < HOUR_S for one in record.restarts)
-            return {"due": record.due or None, "down": record.down or None, "restarts_within_hour": recent}
-    return None

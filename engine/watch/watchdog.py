@@ -35,6 +35,7 @@ from engine.watch.restarts import (
     limit_reached,
     not_mendable,
 )
+from engine.watch.stop_requests import waiting_stop
 from engine.watch_events import RunnerRestarted, RunnerStaysDown
 
 ALERTS = ("runner_lost", "not_restarted")
@@ -124,6 +125,8 @@ class Watchdog:
                 after = self._act(case, after)
             if after != known:
                 write_record(where, after)
+            if after.down:
+                self._answered(case, after)
         self._announcer.post(where, spec)
 
     def _not_lost(self, where: Directory, runner: Mapping[str, Any]) -> None:
@@ -161,14 +164,16 @@ class Watchdog:
         unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.about.runner)
         if unwanted or record.down:
             return replace(record, due="", down="" if unwanted else record.down)
-        if why := not_mendable(case.death):
-            return self._left_down(case, record, why)
         attempt = next((one for one in reversed(record.restarts) if one.run == case.death.run), None)
+        if attempt is not None:
+            record, attempt = self._looked_after(case, record, attempt)
+            if attempt.starting or (attempt.starting is None and attempt.age_s < _UNSEEN_S):
+                return replace(record, due="")  # it obeys a stop by itself
+        stop = waiting_stop(case.where, record, case.death.run)
+        if why := not_mendable(case.death) or (stop.why if stop else ""):
+            return self._left_down(case, record, why)
         if attempt is None:
             return self._once_due(case, record, case.since_s)
-        record, attempt = self._looked_after(case, record, attempt)
-        if attempt.starting or (attempt.starting is None and attempt.age_s < _UNSEEN_S):
-            return replace(record, due="")
         if attempt.code is not None and (why := after_code(attempt.code)):
             return self._left_down(case, record, f"the runner ended at once with {why}", alert=attempt.code != _HELD)
         return self._once_due(case, record, max(case.since_s, clock.monotonic_s() - attempt.age_s))
@@ -182,6 +187,13 @@ class Watchdog:
         if left_s > 0:
             return record if record.due else replace(record, due=_in(left_s))
         return self._restarted(case, record, within_hour)
+
+    def _answered(self, case: _Case, record: Record) -> None:
+        """Answer the stop that keeps the runner down; the record, which is saved, keeps who sent it."""
+        if (stop := waiting_stop(case.where, record, case.death.run)) is not None:
+            for event in stop.answers():
+                journalled(case.about, event)
+            stop.put_away()
 
     def _elsewhere(self, case: _Case) -> bool:
         """Whether this watchdog is not the one to restart the runner: it ran on another host, or a standby runner takes over."""

@@ -92,6 +92,28 @@ def test_a_killed_runner_is_announced_and_started_again_by_one_of_two_watchdogs(
     assert_equal(source_table(server, database, "a"), pipeline.mirror("a"))
 
 
+@on("mariadb")
+def test_a_stop_that_a_hanging_runner_never_took_keeps_it_down(
+    server: Server, database: str, new_pipeline: PipelineFactory, receiver: Receiver
+) -> None:
+    """It was killed for that. The stop is answered in its journal, and the loss is announced all the same."""
+    server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY)")
+    variables = {"TIDEMARK_TEST_WEBHOOK": receiver.url}
+    pipeline = new_pipeline(server, database, more=SETTINGS, environment=variables)
+    runner = pipeline.start_streaming(killed=True)
+    runner.send_signal(signal.SIGSTOP)
+    assert pipeline.command("stop").returncode == 0
+    runner.kill()
+    runner.wait()
+    with _watch(pipeline, variables | {"TIDEMARK_TEST_PASSWORD": PASSWORD}) as watch:
+        pipeline.wait_for(lambda: receiver.got, watch)
+        pipeline.wait_for(lambda: pipeline.events("command.done"), watch)
+    assert "asked it to stop" in pipeline.status()["watch"]["down"]
+    assert [one["kind"] for one in receiver.got] == ["runner_lost"]
+    assert _runs(pipeline) == 1
+    assert pipeline.events("watch.restarted") == []
+
+
 def _runs(pipeline: Pipeline) -> int:
     return len(pipeline.events("run.started"))
 

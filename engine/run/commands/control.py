@@ -59,6 +59,7 @@ class Control:
         throttle_changed: Callable[[Throttle], None] = lambda _: None,
         retry_parked: Callable[[Iterable[str] | None], None] = lambda _: None,
         chores: Mapping[str, Callable[[], object]] | None = None,
+        restarted: Collection[str] = (),
     ) -> None:
         """Create the control of one run.
 
@@ -71,10 +72,12 @@ class Control:
         throttle_changed: receives the effective throttle, now and on each change.
         retry_parked: called to retry the parked chunks of tables (None: of all).
         chores: called with each heartbeat, by the name under which a failure is reported.
+        restarted: lost runs that a watchdog continues with this one; a stop for one of them is for this run.
         """
         self._directory, self._journal, self._name = directory, journal, name
         self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
         self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
+        self._restarted = restarted
         self._chores: dict[str, Callable[[], object]] = {
             "runner.log": partial(rotate, directory.log),
             "journal retention": self._expire,
@@ -343,7 +346,7 @@ class Control:
         """
         if not command.names_run:
             return "It was sent before this run began." if self._inbox.is_older(command.path) else ""
-        if command.run == self._journal.run:
+        if command.run == self._journal.run or (command.verb == "stop" and command.run in self._restarted):
             return ""
         meant = f"it is for run {command.run}" if command.run else "no run was there"
         return f"It was sent before this run began: {meant}."

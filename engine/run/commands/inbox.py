@@ -11,20 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from engine import formats
-from engine.command_queue import release
+from engine.command_queue import Answer, answered_file, keep_answered
 from engine.directory import VERBS
 from engine.errors import NewerFormatError, SpecError
 from engine.events import CommandAccepted, CommandRefused
-from engine.layout import folder_name
 
-Answer = Literal["done", "refused"]
 File = tuple[str, int]
 """A file by name and inode: a new file under an old name is a different one."""
-_KEPT = 1000
-"""Answered commands that are kept, per answer."""
 _JOURNALLED_KEYS = 20
 
 
@@ -129,16 +125,11 @@ class Inbox:
 
     def done(self, identity: str) -> bool:
         """Whether a command was executed."""
-        return self._kept("done", identity).exists()
+        return answered_file(self.folder, "done", identity).exists()
 
     def keep(self, path: Path, answer: Answer, identity: str) -> None:
         """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
-        kept = self.folder / answer
-        kept.mkdir(exist_ok=True)
-        path.replace(self._kept(answer, identity))
-        release(path)
-        for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
-            old.unlink(missing_ok=True)
+        keep_answered(path, answer, identity)
 
     def put_away(self, path: Path, answer: Answer, identity: str) -> None:
         """Like `keep`. A file that cannot be moved now is not taken again; `retry` moves it later."""
@@ -156,9 +147,6 @@ class Inbox:
         if answer is not None:
             self.put_away(path, answer, path.stem)
         return answer is not None
-
-    def _kept(self, answer: Answer, identity: str) -> Path:
-        return self.folder / answer / f"{folder_name(identity)}.json"  # an id may contain any character
 
 
 def unfit(command: Command, inbox: Inbox, pipeline: str) -> str:

@@ -36,7 +36,7 @@ from engine.verifications import (
     state_of,
 )
 from engine.verify_settings import Verify
-from engine.watch.record import as_status
+from engine.watch.watch_status import as_status
 
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)

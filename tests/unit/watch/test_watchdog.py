@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from engine import clock, processes
 from engine.alert_settings import Alerts as Settings
-from engine.directory import Directory, read_alerts, write_atomically
+from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
+from engine.cli.command import app
+from engine.directory import Directory, read_alerts, send_command, write_atomically
 from engine.events import AlertCleared, RunState
 from engine.journal import Entry, Journal, entry_from
 from engine.run.observe.active_alert import Alert
@@ -24,6 +27,7 @@ from engine.silences import add_silence, end_silence
 from engine.watch import watchdog
 from engine.watch.background import pipelines_in
 from engine.watch.record import read_record
+from engine.watch.stop_requests import runs_restarted_by
 from engine.watch.watchdog import Watchdog
 from tests.support.patience import PATIENCE_S
 from tests.support.receiver import Receiver
@@ -286,6 +290,81 @@ def test_a_runner_that_somebody_stopped_stays_down(home: Home) -> None:
         assert home.launched == []
     assert [event["event"] for event in home.events("r1")] == []
     assert [event.get("kind") for event in home.events("r2")] == ["runner_lost"]
+
+
+def _answers(home: Home, run: str = "r1") -> list[tuple[str, str]]:
+    return [(event["event"], event["id"]) for event in home.events(run) if event["event"].startswith("command.")]
+
+
+def test_a_stop_that_nobody_took_keeps_a_killed_runner_down(home: Home) -> None:
+    """The runner was killed before it looked into its inbox. The command is answered, and the status says who stopped it."""
+    home.spec(ON_FAILURE)
+    home.gone()
+    identity = send_command(home.where, "stop", reason="moving house", actor="ada")
+    dog = home.watchdog()
+    for _ in range(3):
+        dog.look()
+    assert home.launched == []
+    assert _answers(home) == [("command.accepted", identity), ("command.done", identity)]
+    assert list(home.where.inbox.glob("*.json")) == []
+    watch = status(home.where, "shop")["watch"]
+    assert watch is not None
+    assert (watch["due"], watch["down"][:20]) == (None, "ada asked it to stop")
+    assert watch["down"].endswith(": moving house")
+    assert [event["event"] for event in home.events()].count("watch.stays_down") == 1
+    home.gone("r2")  # somebody started it since, and it was lost
+    _until(lambda: home.launched, dog.look)
+
+
+def test_a_restart_that_is_due_can_be_cancelled(home: Home) -> None:
+    """By `tidemark stop`, also while no watchdog looks: the status says so at once."""
+    home.spec('restart = "on-failure"\nfirst_delay_s = 3600\nlongest_delay_s = 3600\n')
+    home.gone(state="ended", error={"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""})
+    dog = home.watchdog()
+    dog.look()
+    assert (status(home.where, "shop")["watch"] or {})["due"]
+    stopped = CliRunner().invoke(app, ["stop", str(home.where.spec), "--json"])
+    assert stopped.exit_code == 0, stopped.output
+    answer = json.loads(stopped.output)
+    assert (answer["cancels_restart"], answer["waits_for_a_runner"]) == (True, False)
+    watch = status(home.where, "shop")["watch"]
+    assert watch is not None
+    assert (watch["due"], "asked it to stop" in watch["down"]) == (None, True)
+    dog.look()
+    assert _answers(home) == [("command.accepted", answer["id"]), ("command.done", answer["id"])]
+    assert read_record(home.where).due == ""
+    assert (status(home.where, "shop")["watch"] or {})["down"] == watch["down"]
+    again = CliRunner().invoke(app, ["stop", str(home.where.spec)])
+    assert again.exit_code == 2, "nothing is left to cancel"
+
+
+def test_a_stop_while_a_restart_begins_is_left_to_the_new_run(home: Home) -> None:
+    """It obeys it. If it ends before it could, the watchdog does."""
+    home.spec(ON_FAILURE)
+    home.gone()
+    dog = home.watchdog()
+    _until(lambda: home.launched, dog.look)
+    send_command(home.where, "stop", actor="ada")
+    for _ in range(3):
+        dog.look()
+    assert len(list(home.where.inbox.glob("*.json"))) == 1
+    home.launched[0].kill()
+    _until(lambda: read_record(home.where).down, dog.look)
+    assert len(home.launched) == 1
+    assert list(home.where.inbox.glob("*.json")) == []
+
+
+def test_a_stop_for_the_run_before_is_for_its_restarts_too(home: Home) -> None:
+    """The restarted run was lost before it took it. A stop for a run of another day is not."""
+    home.spec(ON_FAILURE)
+    home.gone()
+    dog = home.watchdog()
+    _until(lambda: home.launched, dog.look)
+    send_command(home.where, "stop", actor="ada")
+    home.gone("r2")
+    _until(lambda: read_record(home.where).down, dog.look)
+    assert len(home.launched) == 1
+    assert runs_restarted_by(home.where) == frozenset(), "no watchdog has launched this process"
 
 
 @pytest.mark.parametrize(("error", "why"), [("LoginRefusedError", "exit code 3"), ("PipelineHeldError", "exit code 5")])

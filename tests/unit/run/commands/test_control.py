@@ -76,6 +76,22 @@ def _wait(found: Callable[[], Any]) -> None:
     assert found()
 
 
+def test_a_stop_for_the_lost_run_stops_its_restart(tmp_path: Path) -> None:
+    """It was sent while the watchdog had launched this run, and no heartbeat showed it yet. A pause is for that run only."""
+    directory = Directory(tmp_path)
+    write_atomically(directory.runner, json.dumps({"run": "lost"}))
+    for verb in ("pause", "stop"):
+        send_command(directory, verb, actor="ada")
+    journal = Journal(directory.journal("r"), "r")
+    made = Control(directory, journal, "shop", restarted={"lost"})
+    made.poll_inbox()
+    assert made.stopping
+    made.done("stop")
+    assert [e["verb"] for e in _events(tmp_path, "command.refused")] == ["pause"]
+    assert [e["verb"] for e in _events(tmp_path, "command.done")] == ["stop"]
+    journal.close()
+
+
 def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Path) -> None:
     """An old stop does not end the next run; a folder in the inbox does not end the heartbeat."""
     _wait(lambda: _events(tmp_path, "command.refused"))

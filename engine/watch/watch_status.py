@@ -1,0 +1,29 @@
+"""What the watchdog will do about a runner that is gone, for `status` and the console."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from engine.directory import Directory
+from engine.watch.record import read_record
+from engine.watch.restarts import HOUR_S, death_of
+from engine.watch.stop_requests import waiting_stop
+
+
+def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What the watchdog will do about the newest run: `due`, `down` and `restarts_within_hour`; None if nothing.
+
+    A stop counts from the moment at which it is sent, also if no watchdog looks. runner: `engine.directory.read_runner`.
+    """
+    with suppress(Exception):
+        death, record = death_of(runner), read_record(directory)
+        if death is None:
+            return None
+        stop = waiting_stop(directory, record, death.run)
+        due, down = (record.due, record.down) if record.run == death.run else ("", "")
+        if stop is not None:
+            due, down = "", down or stop.why
+        if due or down:
+            recent = sum(one.age_s < HOUR_S for one in record.restarts)
+            return {"due": due or None, "down": down or None, "restarts_within_hour": recent}
+    return None
