@@ -3,6 +3,7 @@
 import difflib
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -227,6 +228,7 @@ def _absolute(route: Route, root: Path) -> Mapping[str, Path]:
     return {name: root / path for name in _PATHS if (path := getattr(route, name)) is not None}
 
 
+@lru_cache(maxsize=16_384)  # a monitor asks for each table that lacks changes, again and again
 def _selects(glob: str, table: str) -> bool:
     """Whether a glob selects a full name, whose parts may contain dots."""
     dots = (n for n, character in enumerate(table) if character == ".")

@@ -5,11 +5,24 @@ some tables. Each table follows the last rule that matches it and has a `lag_s`,
 is raised per rule, however many tables it has, and a threshold that no captured table follows is not in force.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from engine.alert_settings import Alerts
 from engine.events import TableStateChanged
 from engine.wording import plural
+
+Rules = Mapping[str, tuple[float, Sequence[str]]]
+"""By glob, a threshold in seconds and the tables that follow it."""
+
+
+@dataclass(frozen=True)
+class InForce:
+    """The thresholds that tables follow."""
+
+    whole_pipeline: bool
+    """Whether the pipeline's own one is among them."""
+    rules: Rules
 
 
 class LagRules:
@@ -18,27 +31,44 @@ class LagRules:
     def __init__(self, settings: Alerts) -> None:
         self._settings = settings
         self._tables: set[str] = set()  # copying or streaming
+        self._in_force: InForce | None = None  # for these tables; a look every two seconds must not match 1,000 names
 
     def hear(self, event: TableStateChanged) -> None:
         """Add or remove a table. A stopped table has an alert of its own."""
-        if event.state in ("copying", "streaming"):
+        followed = event.state in ("copying", "streaming")
+        if followed == (event.table in self._tables):
+            return
+        if followed:
             self._tables.add(event.table)
         else:
             self._tables.discard(event.table)
+        self._in_force = None
 
     def whole_pipeline(self) -> bool:
         """Whether the pipeline's own threshold is in force: for a table, or as long as no table is known."""
-        return not self._tables or any(self._settings.lag_rule(name) is None for name in self._tables)
+        return self._found().whole_pipeline
 
-    def rules(self) -> dict[str, tuple[float, list[str]]]:
+    def rules(self) -> Rules:
         """By glob, the threshold in seconds and the tables that follow it."""
+        return self._found().rules
+
+    def _found(self) -> InForce:
+        if self._in_force is None:
+            self._in_force = self._matched()
+        return self._in_force
+
+    def _matched(self) -> InForce:
+        """Match all tables with all globs."""
         found: dict[str, tuple[float, list[str]]] = {}
+        others = not self._tables
         for name in sorted(self._tables):
             glob = self._settings.lag_rule(name)
             limit_s = self._settings.tables[glob].lag_s if glob is not None else None
             if glob is not None and limit_s is not None:
                 found.setdefault(glob, (limit_s, []))[1].append(name)
-        return found
+            else:
+                others = True
+        return InForce(others, found)
 
 
 def behind_words(glob: str, tables: Sequence[str], lag_s: float, limit_s: float | None) -> str:

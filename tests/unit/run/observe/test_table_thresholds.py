@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
-from engine import clock
+import pytest
+
+from engine import alert_settings, clock
 from engine.alert_settings import Alerts as Settings
 from engine.alert_settings import TableAlerts
 from engine.journal import Entry
@@ -53,6 +55,29 @@ def test_a_rule_whose_tables_are_gone_has_no_alert() -> None:
     assert notices(later, lag(2, 11)) == [("cleared", "lag", "shop.pay_*", 0)]
     notices(alerts, state("shop.pay_a", "stopped"))
     assert notices(alerts, lag(3, 11)) == [("cleared", "lag", "shop.pay_*", 0)]
+
+
+def test_tables_are_matched_once_per_set_of_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at each look: 1,000 tables and 8 globs took 43 ms every two seconds. A table that comes or goes is matched."""
+    matched: list[str] = []
+    selects = alert_settings._selects
+
+    def counted(glob: str, table: str) -> bool:
+        matched.append(table)
+        return selects(glob, table)
+
+    monkeypatch.setattr(alert_settings, "_selects", counted)
+    alerts = Alerts(SETTINGS)
+    notices(alerts, *(state(f"shop.{name}", "streaming") for name in ("orders", "pay_a")))
+    notices(alerts, *(lag(second, 11) for second in range(3)))
+    once = len(matched)
+    assert set(matched) == {"shop.orders", "shop.pay_a"}
+    notices(alerts, state("shop.orders", "streaming"), *(lag(second, 11) for second in range(3, 9)))
+    assert len(matched) == once
+    notices(alerts, state("shop.pay_b", "copying"), lag(9, 11))
+    assert "shop.pay_b" in matched
+    notices(alerts, state("shop.pay_a", "removed"), state("shop.pay_b", "removed"))
+    assert notices(alerts, lag(10, 11)) == [("cleared", "lag", "shop.pay_*", 0)]
 
 
 def test_the_age_of_a_mirror_has_the_threshold_of_its_table() -> None:
