@@ -191,10 +191,11 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "route_unreachable": AlertText(
         "Route unreachable",
-        "a webhook, Slack, PagerDuty or a mail server does not take an alert, at once",
+        "a webhook, Slack, PagerDuty or a mail server does not take an alert, or the route's secret is missing, at once",
         "all routes have taken an alert again",
         "The message names the route. Check the receiver, and the route in the spec; Send test on the console's page Alerts tries "
-        "it. Until then, look at the alerts here and in status.",
+        "it. A secret in a file is read again at each try; one in a variable, when a process starts. Until then, look at the "
+        "alerts here and in status.",
     ),
     "runner_lost": AlertText(
         "Runner lost",

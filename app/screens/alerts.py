@@ -169,13 +169,16 @@ def rules(name: str | None) -> None:
     """The thresholds and durations of the specs, all kinds of alerts, and the test of a route."""
     st.subheader("Rules", anchor=False)
     found: dict[str, Alerts] = {}
+    rows: list[dict[str, str]] = []
     for where in _chosen(name):
         with suppress(TidemarkError):  # the Live page shows the error
-            found[where.root.name] = settings.load(where.spec).alerts
+            own = found[where.root.name] = settings.load(where.spec).alerts
+            failing = alert_list.failing_routes(one.standing for one in home.firing(where))
+            rows += alert_list.threshold_rows(where.root.name, own, failing)
     fields = Alerts.model_fields
     st.markdown(f"**Duration** {fields['for_s'].description} **Repeated every** {fields['repeat_s'].description}")
     st.dataframe(
-        pd.DataFrame([row for pipeline, one in found.items() for row in alert_list.threshold_rows(pipeline, one)]),
+        pd.DataFrame(rows),
         hide_index=True,
         key="thresholds",
         column_config={label: columns.figure(text) for label, text in _rule_texts().items()},

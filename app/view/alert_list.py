@@ -4,7 +4,7 @@ A runner raises and clears alerts. Without one, the file keeps the last known al
 pipeline without a runner is shown with the time at which it was last known, never as current.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -208,8 +208,14 @@ def resolved_rows(
     return rows
 
 
-def threshold_rows(pipeline: str, rules: Settings) -> list[dict[str, str]]:
-    """The thresholds and durations of a pipeline's spec, then those of some of its tables."""
+def failing_routes(standing: Iterable[Standing]) -> set[str]:
+    """The names of the routes that do not take alerts. standing: of one pipeline."""
+    found = (one.get("routes") or () for one in standing if one.get("kind") == "route_unreachable")
+    return {str(name).removeprefix("route ") for names in found for name in names}
+
+
+def threshold_rows(pipeline: str, rules: Settings, failing: Collection[str] = ()) -> list[dict[str, str]]:
+    """The thresholds and durations of a pipeline's spec, then those of some of its tables. failing: names of routes."""
     whole = {
         "Pipeline": pipeline,
         "Tables": "all",
@@ -220,7 +226,7 @@ def threshold_rows(pipeline: str, rules: Settings) -> list[dict[str, str]]:
         "Disk full within": words.duration(rules.disk_filling_s) if rules.disk_filling_s else "no alert",
         "Duration": words.duration(rules.for_s),
         "Repeated every": words.duration(rules.repeat_s),
-        "Routes": ", ".join(rules.all_routes()) or "none",
+        "Routes": ", ".join(f"{name} (fails)" if name in failing else name for name in rules.all_routes()) or "none",
     }
     own = [
         {

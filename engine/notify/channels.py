@@ -10,6 +10,20 @@ from engine.notify.slack import slack_message
 from engine.settings import route_secret
 
 
+def secret_problem(name: str, route: Route) -> str:
+    """Why the secret of a route cannot be used now; empty if it can. It is read again each time."""
+    try:
+        route_secret(name, route)
+    except SpecError as error:
+        return _problem(error)
+    return ""
+
+
+def _problem(error: SpecError) -> str:
+    text = error.message.removesuffix(".")
+    return text[:1].lower() + text[1:]
+
+
 def deliver(name: str, route: Route, notice: Notice) -> Answer:
     """Deliver a notice. Takes tens of seconds if the receiver does not answer; no error is raised.
 
@@ -18,7 +32,7 @@ def deliver(name: str, route: Route, notice: Notice) -> Answer:
     try:
         secret = route_secret(name, route)
     except SpecError as error:
-        return Answer(error.message.removesuffix("."), retry=True)
+        return Answer(_problem(error), retry=True)
     if route.type == "email":
         return send_mail(route, secret, notice)
     if route.type == "slack":

@@ -13,10 +13,10 @@ from typing import Any
 from engine import clock
 from engine.alert_settings import Alerts
 from engine.directory import Directory
-from engine.notify.channels import deliver
+from engine.notify.channels import deliver, secret_problem
 from engine.notify.notice import CLEARED, RAISED, TEST, Answer, Notice, message, test_of
 from engine.notify.sender import Sender
-from engine.settings import Spec, route_secret
+from engine.settings import Spec
 from engine.silences import silence_of
 
 
@@ -26,7 +26,7 @@ class Routes:
     failed: the route's name, the problem, and the seconds until the next try, None if the notice is dropped; once until it works.
     recovered: the route's name, the number of failures, and for how many seconds it failed.
     doubtful: routes that count as failing until they accept a notice.
-    Raises SpecError if a secret of a route is unknown.
+    A route whose secret is missing fails alone: it is tried again until the secret is there.
     """
 
     def __init__(
@@ -38,8 +38,6 @@ class Routes:
         doubtful: Collection[str] = (),
     ) -> None:
         routes = settings.all_routes()
-        for name, route in routes.items():
-            route_secret(name, route)
         self._severities = {name: route.severities for name, route in routes.items()}
         self._senders = {
             name: Sender(
@@ -70,6 +68,12 @@ class Routes:
             sender.finish()
         for sender in self._senders.values():
             sender.join(max(until_s - clock.monotonic_s(), 0.0))
+
+
+def broken_routes(settings: Alerts) -> dict[str, str]:
+    """The routes whose secret cannot be used by this process, by name, and why."""
+    found = {name: secret_problem(name, route) for name, route in settings.all_routes().items()}
+    return {name: problem for name, problem in found.items() if problem}
 
 
 def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, Answer]:

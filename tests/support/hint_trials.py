@@ -125,6 +125,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "run/delivery.py::Delivery.require_files": (1, WAIT),
     "run/destination_check.py::check_destination": (1, OUTSIDE),
+    "run/observe/route_check.py::check_routes": (
+        1,
+        ("test_notifier.py::test_a_route_without_its_secret_silences_no_other_one",),
+    ),
     "run/disk.py::Disk.failed": (1, ("test_disk_full.py::test_a_full_disk_is_waited_for",)),
     "run/failover.py::_place": (1, OUTSIDE),
     "run/helpers.py::_named": (1, WAIT),

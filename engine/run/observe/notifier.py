@@ -14,7 +14,7 @@ from engine.directory import Directory, list_text, read_alerts, write_atomically
 from engine.events import AlertRaised, ErrorReported, HelperRecovered
 from engine.journal import Entry, Journal
 from engine.notify.notice import RAISED, message
-from engine.notify.routes import Routes
+from engine.notify.routes import Routes, broken_routes
 from engine.run.observe.active_alert import Alert, Name
 from engine.run.observe.alerts import Alerts, Notice
 from engine.settings import Spec
@@ -22,6 +22,8 @@ from engine.silences import silence_of
 
 PATIENCE_S = 5.0
 """Seconds that an ending run waits for undelivered alerts."""
+_UNREACHABLE: Name = ("route_unreachable", None)
+_FIRST_RETRY_S = 1.0
 _ROUTE = "route "
 """Begins the names of routes in events, where names of helper threads stand too."""
 
@@ -44,22 +46,32 @@ class Notifier:
         return list(self._alerts.standing)
 
     def connect(self) -> None:
-        """Use the routes from now on. Raises SpecError when a secret of one is unknown.
+        """Use the routes from now on.
 
-        Routes that an earlier run found unreachable get that alert again: whether they work now is shown by nothing else.
+        Routes that an earlier run found unreachable get that alert again: whether they work now is shown by nothing else. So do
+        routes whose secret is missing, which delays no other route and no run.
         """
         names = [f"{_ROUTE}{name}" for name in self._spec.alerts.all_routes()]
         with self._lock:
-            notices, at = self._alerts.begin_routes(names, clock.utc_text()), clock.utc_text()
-            known = self._alerts.standing.get(("route_unreachable", None))
-            failing = [name.removeprefix(_ROUTE) for name in known.routes] if known else []
+            cleared, at = self._alerts.begin_routes(names, clock.utc_text()), clock.utc_text()
+            before = self._alerts.standing.get(_UNREACHABLE)
+            failing = {name.removeprefix(_ROUTE) for name in before.routes} if before else set()
+            broken = broken_routes(self._spec.alerts)
+            failing |= broken.keys()
             self._routes = Routes(self._spec.alerts, self._undelivered, self._recovered, doubtful=failing)
-            for notice in notices:
+            for notice in cleared:
                 self._announce(notice)
-            if known:
-                fields = self._message(RAISED, at, known)
-                self._routes.probe(failing, fields)
+            for name, problem in broken.items():
+                self._undelivered(name, problem, _FIRST_RETRY_S)
+            if known := self._alerts.standing.get(_UNREACHABLE):
+                asked = failing if before else failing - self._taking(known)
+                self._routes.probe(asked, self._message(RAISED, at, known))
             self._save_changes()
+
+    def _taking(self, alert: Alert) -> set[str]:
+        """The routes that take an alert, and have it in their queues if no silence holds it back."""
+        severity, routes = self._spec.alerts.severity_of(alert.kind), self._spec.alerts.all_routes().items()
+        return set() if alert.held else {name for name, route in routes if severity in route.severities}
 
     def hear(self, entry: Entry) -> None:
         """Handle a line of the journal."""
@@ -111,7 +123,8 @@ class Notifier:
                 error="RouteError",
                 message=f"An alert could not be sent through the route {route}: {problem}.",
                 detail="The run continues; alerts are in the journal and in the output too. This is reported once until it works.",
-                hint=f"Check the receiver, and the route {route} in [alerts] of the spec.",
+                hint=f"Check the receiver, and the route {route} in [alerts] of the spec. A secret in a file is read again at each "
+                "try; one in a variable, when a process starts.",
                 attempt=1,
                 retry_in_s=retry_s,
                 helper=f"{_ROUTE}{route}",

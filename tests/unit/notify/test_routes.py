@@ -10,7 +10,8 @@ from engine.directory import Directory
 from engine.errors import SpecError
 from engine.notify.notice import CLEARED, RAISED
 from engine.notify.pagerduty import dedup_key
-from engine.notify.routes import Routes, announce, send_test
+from engine.notify.routes import Routes, announce, broken_routes, send_test
+from engine.run.observe.route_check import check_routes
 from engine.silences import add_silence
 from tests.support.mail_server import MAIL_PASSWORD, USER, mail_server, make_certificate
 from tests.support.receiver import Receiver
@@ -184,11 +185,12 @@ def test_a_setting_that_makes_no_sense_is_refused(tmp_path: Path, settings: str,
 
 
 def test_a_secret_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is sent."""
+    """Before anything is sent, and by `check` as a warning: the other route is right."""
     monkeypatch.delenv("TIDEMARK_TEST_KEY")
     settings = spec_with(tmp_path, ALL.format(url="http://h/")).alerts
-    with pytest.raises(SpecError, match=r"TIDEMARK_TEST_KEY \(alerts.routes.pager.key_env\) is not set"):
-        Routes(settings, _nothing, _nothing)
+    missing = "the environment variable TIDEMARK_TEST_KEY (alerts.routes.pager.key_env) is not set"
+    assert broken_routes(settings) == {"pager": missing}
+    checks = {one.name: (one.outcome, one.actual, bool(one.fix)) for one in check_routes(settings)}
+    assert checks == {"route pager": ("warn", missing, True), "route chat": ("ok", "can be used", False)}
     monkeypatch.setenv("TIDEMARK_TEST_KEY", " ")
-    with pytest.raises(SpecError, match=r"alerts.routes.pager.key_env or key_file is empty"):
-        Routes(settings, _nothing, _nothing)
+    assert "alerts.routes.pager.key_env or key_file is empty" in broken_routes(settings)["pager"]
