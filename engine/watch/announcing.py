@@ -3,30 +3,35 @@
 import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine import clock
 from engine.alert_settings import Route
-from engine.directory import Directory
+from engine.directory import Directory, read_runner
 from engine.events import AlertRaised
 from engine.notify.channels import deliver
-from engine.notify.notice import Answer, message
+from engine.notify.notice import CLEARED, RAISED, Answer, message
 from engine.settings import Spec
-from engine.watch.record import alone, read_record, write_record
+from engine.watch.record import Records, alone
 
-_PATIENCE_S, _RETRY_S = 5.0, 30.0
+_PATIENCE_S, _FIRST_RETRY_S, _RETRY_S = 5.0, 1.0, 30.0
 _MOST = 100
+_Place = tuple[Path, str]
+"""A pipeline's folder and the name of one of its routes."""
 
 
 class Announcer:
     """Announces alerts for pipelines without a runner. Each message is sent until its route has accepted or rejected it."""
 
-    def __init__(self) -> None:
+    def __init__(self, records: Records) -> None:
+        self._records = records
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="watchdog-post")
         self._posting: dict[Path, Future[None]] = {}
-        self._next_s: dict[Path, float] = {}
+        self._pause_s: dict[_Place, float] = {}  # of routes that fail: how long the pause is, and when it is over
+        self._next_s: dict[_Place, float] = {}
         self._lock = threading.Lock()
 
     def queued(
@@ -44,11 +49,11 @@ class Announcer:
         return (*waiting, *new)[-_MOST:]
 
     def post(self, where: Directory, spec: Spec) -> None:
-        """Post what waits, from another thread, unless that thread is busy or the last failure is recent."""
+        """Post what waits, from another thread, unless that thread is busy or the routes have failed a moment ago."""
         busy = self._posting.get(where.root)
-        if (busy is not None and not busy.done()) or clock.monotonic_s() < self._next_s.get(where.root, 0.0):
+        if busy is not None and not busy.done():
             return
-        if read_record(where).unposted:
+        if any(self._due(where, one["route"]) for one in self._records.read(where).unposted):
             self._posting[where.root] = self._pool.submit(self._deliver, where, spec)
 
     def close(self) -> None:
@@ -58,35 +63,75 @@ class Announcer:
 
     def _deliver(self, where: Directory, spec: Spec) -> None:
         """Take the messages from the record, so that no other watchdog posts them, and put back those that did not arrive."""
-        routes, failing = spec.alerts.all_routes(), set()
+        routes = spec.alerts.all_routes()
+        failing = {name for name in routes if not self._due(where, name)}
         left: tuple[Mapping[str, Any], ...] = ()
         for one in self._change(where, ()):
             name = one["route"]
             if name not in routes:
                 continue
-            answer = (
-                Answer("it failed before", retry=True)
-                if name in failing
-                else _delivered(name, routes[name], one["notice"])
-            )
-            if answer.problem and answer.retry:
+            rest = (one["notice"],) if name in failing else _undelivered(where, name, routes[name], one["notice"])
+            if name not in failing:
+                self._answered((where.root, name), failed=bool(rest))
+            if rest:
                 failing.add(name)
-                left = (*left, one)
+                left = (*left, *({"route": name, "notice": notice} for notice in rest))
         if left:
-            self._next_s[where.root] = clock.monotonic_s() + _RETRY_S
             self._change(where, left)
+
+    def _due(self, where: Directory, route: str) -> bool:
+        return clock.monotonic_s() >= self._next_s.get((where.root, route), 0.0)
+
+    def _answered(self, place: _Place, *, failed: bool) -> None:
+        """Let a route that failed wait, longer each time."""
+        if not failed:
+            self._pause_s.pop(place, None)
+            self._next_s.pop(place, None)
+            return
+        pause_s = min(2 * self._pause_s.get(place, _FIRST_RETRY_S / 2), _RETRY_S)
+        self._pause_s[place], self._next_s[place] = pause_s, clock.monotonic_s() + pause_s
 
     def _change(self, where: Directory, messages: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
         """Replace the messages of the record; those that came meanwhile stay. Returns those that were there."""
         for _ in range(100):
             with alone(where) as mine:
                 if mine:
-                    record = read_record(where)
+                    record = self._records.read(where)
                     kept = (*messages, *record.unposted) if messages else ()
-                    write_record(where, replace(record, unposted=kept[-_MOST:]))
+                    self._records.write(where, replace(record, unposted=kept[-_MOST:]))
                     return record.unposted
             clock.sleep(0.05)
         return ()
+
+
+def _undelivered(where: Directory, name: str, route: Route, notice: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """Deliver a notice. Returns those that are to be delivered later: it, or the end of what is over already.
+
+    A run that is alive by now has announced the end before: a receiver that gets the notice afterwards would keep it open.
+    """
+    answer = _delivered(name, route, notice)
+    if answer.problem:
+        return (notice,) if answer.retry else ()
+    if notice["event"] != RAISED or not _over(where, str(notice["run"])):
+        return ()
+    end = {
+        **notice,
+        "event": CLEARED,
+        "ts": clock.utc_text(),
+        "message": "A runner is alive, or has ended.",
+        "hint": "",
+    }
+    answer = _delivered(name, route, end)
+    return (end,) if answer.problem and answer.retry else ()
+
+
+def _over(where: Directory, run: str) -> bool:
+    """Whether a later run has cleared the alerts about a run that was lost."""
+    with suppress(Exception):
+        later = read_runner(where)
+        if later is not None and later["run"] != run:
+            return later["state"] == "ended" or bool(later["alive"] and later["state"] != "starting")
+    return False
 
 
 def _delivered(name: str, route: Route, notice: Mapping[str, Any]) -> Answer:

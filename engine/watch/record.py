@@ -6,13 +6,16 @@ It is about one run that was lost or has failed. Once another run has begun, onl
 import errno
 import fcntl
 import json
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from engine import clock, formats, processes
 from engine.directory import Directory, write_atomically
+from engine.errors import is_disk_full
 from engine.watch.restarts import HOUR_S
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -85,10 +88,60 @@ def write_record(directory: Directory, record: Record) -> None:
     write_atomically(directory.watchdog, text)
 
 
+class Records:
+    """The records of pipelines, for one watchdog. Thread-safe.
+
+    A record that the disk does not take, such as a full one, is kept in memory, so that nothing is announced or launched twice.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._unsaved: dict[Path, tuple[Record, Record, OSError]] = {}
+        """By folder: what the disk has, what it should have, and why it has not."""
+
+    def read(self, directory: Directory) -> Record:
+        """The record. What another watchdog could save meanwhile wins. Raises NewerFormatError, OSError."""
+        with self._lock:
+            saved, unsaved = read_record(directory), self._unsaved.get(directory.root)
+            if unsaved is None:
+                return saved
+            if saved != unsaved[0]:
+                del self._unsaved[directory.root]
+                return saved
+            return unsaved[1]
+
+    def write(self, directory: Directory, record: Record) -> None:
+        """Save the record, or keep it in memory."""
+        with self._lock:
+            before = self._unsaved.pop(directory.root, None)
+            try:
+                write_record(directory, record)
+            except OSError as error:
+                self._unsaved[directory.root] = (before[0] if before else read_record(directory), record, error)
+
+    def save_again(self, directory: Directory) -> None:
+        """Try again to save what is in memory only. Raises OSError, always with the same text, if that fails."""
+        with self._lock:
+            if directory.root in self._unsaved:
+                self.write(directory, self._unsaved[directory.root][1])
+            if unsaved := self._unsaved.get(directory.root):
+                raise OSError(unsaved[2].errno, unsaved[2].strerror, str(directory.watchdog))
+
+
 @contextmanager
 def alone(directory: Directory) -> Iterator[bool]:
-    """Whether no other watchdog decides about this pipeline until the end of the block. True where files cannot be locked."""
-    with (directory.root / "watchdog.lock").open("a") as file:
+    """Whether no other watchdog decides about this pipeline until the end of the block.
+
+    True where files cannot be locked, or where a full disk has no room for the lock file.
+    """
+    try:
+        lock = (directory.root / "watchdog.lock").open("a")
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        yield True
+        return
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

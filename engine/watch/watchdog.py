@@ -24,7 +24,7 @@ from engine.redaction import redact
 from engine.settings import Spec, load
 from engine.watch.announcing import Announcer
 from engine.watch.own_alerts import OwnAlerts, Report, Subject, journalled
-from engine.watch.record import Record, Restart, alone, read_record, write_record
+from engine.watch.record import Record, Records, Restart, alone
 from engine.watch.restarts import (
     HOUR_S,
     Death,
@@ -41,6 +41,8 @@ from engine.watch_events import RunnerRestarted, RunnerStaysDown
 ALERTS = ("runner_lost", "not_restarted")
 """The kinds of alerts that watchdogs raise."""
 _BACK, _ENDED = "The runner is alive: its heartbeat is back.", "The run was not lost: it has ended by itself."
+_ENDING_S = 30.0
+"""How long a run that has reported its end may take to end its process."""
 _UNSEEN_S = 60.0
 """A launched runner whose process cannot be seen from here counts as failed after this long without a heartbeat."""
 _HELD = PipelineHeldError.exit_code
@@ -78,7 +80,8 @@ class Watchdog:
         self._seen: dict[tuple[Path, str], float] = {}
         self._launched: dict[Path, subprocess.Popen[bytes]] = {}
         self._problems: dict[Path, str] = {}
-        self._announcer = Announcer()
+        self._records = Records()
+        self._announcer = Announcer(self._records)
         self._alerts = OwnAlerts(self._announcer, report)
 
     def look(self) -> None:
@@ -109,14 +112,20 @@ class Watchdog:
             return
         since_s = self._seen.setdefault((where.root, death.run), clock.monotonic_s())
         elsewhere = processes.age_s(runner.get("process") or {}) is None
+        if _ending(runner) and clock.monotonic_s() - since_s < _ENDING_S:
+            return
         if death.lost and elsewhere and clock.monotonic_s() - since_s < _SURE_S:
             return
         spec = _spec_of(where.spec, where.spec.stat().st_mtime_ns)
         with alone(where) as decides:
             if not decides or read_runner_id(where) != death.run:
                 return
-            known = read_record(where)
-            record = known if known.run == death.run else Record(run=death.run, restarts=known.restarts)
+            known = self._records.read(where)
+            record = (
+                known
+                if known.run == death.run
+                else Record(run=death.run, restarts=known.restarts, unposted=known.unposted)
+            )
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
             if not self._elsewhere(
@@ -124,24 +133,29 @@ class Watchdog:
             ):  # else a watchdog of that host acts; or this one, when no standby runner waits any more
                 after = self._act(case, after)
             if after != known:
-                write_record(where, after)
+                self._records.write(where, after)
             if after.down:
                 self._answered(case, after)
         self._announcer.post(where, spec)
+        self._records.save_again(where)
 
     def _not_lost(self, where: Directory, runner: Mapping[str, Any]) -> None:
-        """Clear what stands about a run that is alive after all, or has ended as asked: its heartbeat was only late."""
-        known = read_record(where)
-        if known.run != runner["run"] or not (known.alerts or known.due or known.down):
+        """Clear what stands about a run that is alive after all, or has ended as asked: its heartbeat was only late.
+
+        Messages that a route has not taken yet are posted, whichever run is alive.
+        """
+        known = self._records.read(where)
+        stands = known.run == runner["run"] and bool(known.alerts or known.due or known.down)
+        if _ending(runner) or not (stands or known.unposted):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
         message = _BACK if runner["alive"] else _ENDED
         with alone(where) as decides:
-            known = read_record(where)
+            known = self._records.read(where)
             if decides and known.run == runner["run"] == read_runner_id(where):
                 record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
                 if record != known:
-                    write_record(where, record)
+                    self._records.write(where, record)
         self._announcer.post(where, about.spec)
 
     def _forget(self, where: Directory) -> None:
@@ -210,7 +224,12 @@ class Watchdog:
         return replace(record, restarts=tuple(ended if one == attempt else one for one in record.restarts)), ended
 
     def _restarted(self, case: _Case, record: Record, within_hour: int) -> Record:
-        child = launch(case.where.spec, case.where, until=_until(case))
+        try:
+            child = launch(case.where.spec, case.where, until=_until(case))
+        except OSError as problem:  # such as a full disk without room for the log: it counts, so that the pauses grow
+            self._report(case.name, f"could not be launched: {problem.strerror}")
+            unseen = Restart(case.death.run, clock.utc_text(), 0, processes.here() | {"ticks": None})
+            return replace(record, due="", restarts=(*record.restarts, unseen))
         self._launched[case.where.root] = child
         made = Restart(case.death.run, clock.utc_text(), child.pid, processes.of(child.pid))
         event = RunnerRestarted(
@@ -240,6 +259,12 @@ class Watchdog:
 @lru_cache(maxsize=1024)
 def _spec_of(file: Path, _changed_ns: int) -> Spec:
     return load(file)
+
+
+def _ending(runner: Mapping[str, Any]) -> bool:
+    """Whether a run has reported its end, and its process still writes the last lines of its journal."""
+    written = runner.get("process") or {}
+    return runner["state"] == "ended" and processes.lives(int(runner.get("pid") or 0), written) is True
 
 
 def read_runner_id(where: Directory) -> str:

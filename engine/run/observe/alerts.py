@@ -81,7 +81,7 @@ _OUTAGES = ("source_away", "login_refused")
 """By whether the source answers and refuses the login."""
 _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
-_WATCHDOGS = ("runner_lost", "not_restarted")
+WATCHDOGS = ("runner_lost", "not_restarted")
 """Alerts about an earlier run."""
 _HOUR_S = 3600.0
 _OF_TABLES = (
@@ -429,7 +429,7 @@ class Alerts:
         yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
 
     def _clear_watchdogs(self, message: str) -> Iterator[Notice]:
-        for kind in _WATCHDOGS:
+        for kind in WATCHDOGS:
             yield from self._clear((kind, None), message, None)
 
     def _clear_run_failed(self, at: str) -> Iterator[Notice]:

@@ -16,7 +16,7 @@ from engine.journal import Entry, Journal
 from engine.notify.notice import RAISED, message
 from engine.notify.routes import Routes, broken_routes
 from engine.run.observe.active_alert import Alert, Name
-from engine.run.observe.alerts import Alerts, Notice
+from engine.run.observe.alerts import WATCHDOGS, Alerts, Notice
 from engine.settings import Spec
 from engine.silences import silence_of
 
@@ -39,6 +39,9 @@ class Notifier:
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._routes: Routes | None = None
         self._stderr = stderr
+        # The watchdog's record forgets them with the next run: one that is killed while it starts must leave them to a later one.
+        self._alerts.unsaved = any(kind in WATCHDOGS for kind, _ in self._alerts.standing)
+        self._save_changes()
         journal.listeners.append(self.hear)
 
     def standing(self) -> list[Name]:

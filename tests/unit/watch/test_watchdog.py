@@ -1,139 +1,29 @@
 """The watchdog on the files of runners that are gone. Its runners are programs that end at once, or live on."""
 
+import errno
 import json
-import socket
-import subprocess
+import os
 import threading
-import time
-from collections.abc import Callable, Iterator
-from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from engine import clock, processes
+from engine import clock
 from engine.alert_settings import Alerts as Settings
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
-from engine.directory import Directory, read_alerts, send_command, write_atomically
+from engine.directory import read_alerts, send_command
 from engine.events import AlertCleared, RunState
 from engine.journal import Entry, Journal, entry_from
 from engine.run.observe.active_alert import Alert
 from engine.run.observe.alerts import Alerts
 from engine.run.observe.status import status
-from engine.silences import add_silence, end_silence
 from engine.watch import watchdog
-from engine.watch.background import pipelines_in
 from engine.watch.record import read_record
 from engine.watch.stop_requests import runs_restarted_by
 from engine.watch.watchdog import Watchdog
-from tests.support.patience import PATIENCE_S
 from tests.support.receiver import Receiver
-
-SPEC = """
-name = "shop"
-[source]
-host = "127.0.0.1"
-user = "u"
-tables = ["s.t"]
-[sink]
-type = "delta"
-path = "lake"
-[alerts]
-webhook_env = "TIDEMARK_TEST_HOOK"
-[watch]
-"""
-ON_FAILURE = 'restart = "on-failure"\nfirst_delay_s = 0\n'
-
-
-class Home:
-    """A folder with one pipeline whose runner is gone, and the programs that are launched instead of runners."""
-
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.folder, self.where = folder, Directory(folder / "shop")
-        self.said: list[str] = []
-        self.launched: list[subprocess.Popen[bytes]] = []
-        self.program = ["sleep", "600"]
-        self._dogs: list[Watchdog] = []
-        self._lock = threading.Lock()
-        monkeypatch.setattr(watchdog, "launch", self._launch)
-
-    def _launch(self, spec: Path, where: Directory, *, until: str | None = None) -> subprocess.Popen[bytes]:
-        with self._lock:
-            self.launched.append(subprocess.Popen([*self.program, *([until] if until else [])]))
-            return self.launched[-1]
-
-    def spec(self, watch: str = "") -> None:
-        """Write the spec."""
-        self.where.journals.mkdir(parents=True, exist_ok=True)
-        self.where.spec.write_text(SPEC + watch)
-
-    def gone(self, run: str = "r1", state: str = "running", *, until: str | None = None, **more: Any) -> None:
-        """Leave the files of a run whose process has ended."""
-        with subprocess.Popen(["sleep", "600"]) as process:
-            seen = processes.of(process.pid)
-            process.kill()
-        self.runner(run, state, pid=process.pid, process=seen, **more)
-        started = {"run": run, "seq": 1, "ts": clock.utc_text(), "event": "run.started", "until": until}
-        self.where.journal(run).write_text(json.dumps(started) + "\n")
-
-    def elsewhere(self, run: str = "r1", state: str = "running", *, age_s: float = 0.0, **more: Any) -> None:
-        """Show the heartbeat of a run on another host, of this age."""
-        beat = clock.utc_text(clock.utc_now() - timedelta(seconds=age_s))
-        self.runner(run, state, host="another", heartbeat=beat, **more)
-
-    def runner(self, run: str, state: str, **more: Any) -> None:
-        """Write `runner.json`."""
-        record = {"format": 1, "run": run, "pid": 7, "process": {}, "state": state, "error": None, "phase": "streaming"}
-        record |= {"host": socket.gethostname(), "heartbeat": clock.utc_text(), **more}
-        write_atomically(self.where.runner, json.dumps(record))
-
-    def watchdog(self) -> Watchdog:
-        """A watchdog."""
-        self._dogs.append(
-            Watchdog(lambda: pipelines_in(self.folder), lambda name, what: self.said.append(f"{name}: {what}"))
-        )
-        return self._dogs[-1]
-
-    def events(self, run: str = "r1") -> list[dict[str, Any]]:
-        """The journal of a run without its first line."""
-        return [json.loads(line) for line in self.where.journal(run).read_text().splitlines()[1:]]
-
-    def close(self) -> None:
-        for dog in self._dogs:
-            dog.close()  # what it posts would reach the webhook of the next test
-        for one in self.launched:
-            one.kill()
-            one.wait()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    """A home; its programs end with the test."""
-    monkeypatch.setenv("TIDEMARK_TEST_HOOK", "http://127.0.0.1:9/hook/s3cret?key=k3y")
-    made = Home(tmp_path, monkeypatch)
-    made.spec()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    """A webhook that the spec names."""
-    made = Receiver()
-    monkeypatch.setenv("TIDEMARK_TEST_HOOK", made.url)
-    yield made
-    made.close()
-
-
-def _until(state: Callable[[], object], step: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not state():
-        assert time.monotonic() < deadline
-        step()
-        time.sleep(0.01)
+from tests.unit.watch.homes import ON_FAILURE, Home, until
 
 
 def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: Receiver) -> None:
@@ -145,7 +35,7 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
         one.look()
         other.look()
 
-    _until(lambda: receiver.got, look)
+    until(lambda: receiver.got, look)
     for _ in range(3):
         one.look()
         other.look()
@@ -164,35 +54,6 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
     assert len(home.said) == 1
 
 
-def test_a_webhook_that_fails_gets_the_alert_later(
-    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is lost, and nothing is posted twice."""
-    monkeypatch.setattr("engine.watch.announcing._RETRY_S", 0.0)
-    receiver.answers = [500, 503]
-    home.gone()
-    dog = home.watchdog()
-    _until(lambda: receiver.got, dog.look)
-    home.close()
-    assert len(receiver.got) == 1
-
-
-def test_a_silenced_loss_is_shown_and_posted_when_the_silence_ends(home: Home, receiver: Receiver) -> None:
-    """It stands and is in the journal meanwhile."""
-    home.gone()
-    made = add_silence(home.where, "1h", "moving house", kind="runner_lost")
-    dog = home.watchdog()
-    dog.look()
-    dog.look()
-    assert [(alert["kind"], alert["held"]) for alert in read_alerts(home.where)] == [("runner_lost", True)]
-    assert len(home.events()) == 1
-    assert receiver.got == []
-    end_silence(home.where, made.id)
-    _until(lambda: receiver.got, dog.look)
-    dog.close()
-    assert [(one["kind"], one["repeat"]) for one in receiver.got] == [("runner_lost", 0)]
-
-
 def test_the_next_run_clears_the_alert(home: Home) -> None:
     """It belongs to the run that was lost: the next one knows it at its start, and a later reader does not see it."""
     home.gone()
@@ -204,50 +65,24 @@ def test_the_next_run_clears_the_alert(home: Home) -> None:
     assert read_alerts(home.where) == []
 
 
-@pytest.mark.parametrize(
-    ("state", "more", "message"),
-    [
-        ("running", {}, "The runner is alive: its heartbeat is back."),
-        ("ended", {}, "The run was not lost: it has ended by itself."),
-        ("ended", {"error": {"error": "SpecError", "message": "No."}}, "The run was not lost: it has ended by itself."),
-    ],
-)
-def test_a_loss_that_was_none_is_cleared(
-    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, state: str, more: dict[str, Any], message: str
+def test_a_runner_that_cannot_be_launched_is_tried_again_after_a_pause(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A heartbeat from another host stalled and came back. No run need begin for that, and a later stall is news."""
-    monkeypatch.setattr(watchdog, "_SURE_S", 0.0)
-    home.elsewhere(age_s=60)
+    """Not each second: there may be no room for its log."""
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runner.log")
+
+    monkeypatch.setattr(watchdog, "launch", full)
+    home.spec(ON_FAILURE)
+    home.gone()
     dog = home.watchdog()
-    _until(lambda: receiver.got, dog.look)
-    assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
-    home.elsewhere(state=state, **more)
-    _until(lambda: len(receiver.got) == 2, dog.look)
-    for _ in range(3):
+    for _ in range(5):
         dog.look()
-    raised, cleared = receiver.got
-    assert (cleared["event"], cleared["kind"], cleared["message"]) == ("alert.cleared", "runner_lost", message)
-    assert cleared["since"] == raised["since"]
-    assert read_alerts(home.where) == []
-    assert home.said[1:] == [f"shop: {message}"]
-    home.elsewhere("r1", age_s=60)
-    _until(lambda: len(receiver.got) == 3, dog.look)
-    assert receiver.got[-1]["event"] == "alert.raised"
-
-
-def test_the_end_of_a_loss_that_a_silence_held_back_is_not_sent(
-    home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No route knows of the loss."""
-    monkeypatch.setattr(watchdog, "_SURE_S", 0.0)
-    home.elsewhere(age_s=60)
-    add_silence(home.where, "1h", "moving house", kind="runner_lost")
-    dog = home.watchdog()
-    _until(lambda: read_alerts(home.where), dog.look)
-    home.elsewhere()
-    _until(lambda: not read_alerts(home.where), dog.look)
-    home.close()
-    assert receiver.got == []
+    assert [line for line in home.said if "launched" in line] == [
+        "shop: could not be launched: No space left on device"
+    ]
+    assert len(read_record(home.where).restarts) == 1
 
 
 def test_watchdogs_that_look_at_once_start_one_runner(home: Home) -> None:
@@ -313,7 +148,7 @@ def test_a_stop_that_nobody_took_keeps_a_killed_runner_down(home: Home) -> None:
     assert watch["down"].endswith(": moving house")
     assert [event["event"] for event in home.events()].count("watch.stays_down") == 1
     home.gone("r2")  # somebody started it since, and it was lost
-    _until(lambda: home.launched, dog.look)
+    until(lambda: home.launched, dog.look)
 
 
 def test_a_restart_that_is_due_can_be_cancelled(home: Home) -> None:
@@ -343,13 +178,13 @@ def test_a_stop_while_a_restart_begins_is_left_to_the_new_run(home: Home) -> Non
     home.spec(ON_FAILURE)
     home.gone()
     dog = home.watchdog()
-    _until(lambda: home.launched, dog.look)
+    until(lambda: home.launched, dog.look)
     send_command(home.where, "stop", actor="ada")
     for _ in range(3):
         dog.look()
     assert len(list(home.where.inbox.glob("*.json"))) == 1
     home.launched[0].kill()
-    _until(lambda: read_record(home.where).down, dog.look)
+    until(lambda: read_record(home.where).down, dog.look)
     assert len(home.launched) == 1
     assert list(home.where.inbox.glob("*.json")) == []
 
@@ -359,10 +194,10 @@ def test_a_stop_for_the_run_before_is_for_its_restarts_too(home: Home) -> None:
     home.spec(ON_FAILURE)
     home.gone()
     dog = home.watchdog()
-    _until(lambda: home.launched, dog.look)
+    until(lambda: home.launched, dog.look)
     send_command(home.where, "stop", actor="ada")
     home.gone("r2")
-    _until(lambda: read_record(home.where).down, dog.look)
+    until(lambda: read_record(home.where).down, dog.look)
     assert len(home.launched) == 1
     assert runs_restarted_by(home.where) == frozenset(), "no watchdog has launched this process"
 
@@ -389,7 +224,7 @@ def test_a_runner_that_always_fails_stays_down_at_the_limit(home: Home, receiver
     home.gone(state="ended", error={"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""})
     home.program = ["sh", "-c", "exit 1"]
     dog = home.watchdog()
-    _until(lambda: receiver.got, dog.look)
+    until(lambda: receiver.got, dog.look)
     for _ in range(3):
         dog.look()
     assert len(home.launched) == 3
@@ -406,7 +241,7 @@ def test_a_spec_that_is_refused_ends_the_restarts_at_once(home: Home) -> None:
     home.gone()
     home.program = ["sh", "-c", "exit 2"]
     dog = home.watchdog()
-    _until(lambda: any("not restarted" in line for line in home.said), dog.look)
+    until(lambda: any("not restarted" in line for line in home.said), dog.look)
     assert len(home.launched) == 1
     assert "exit code 2" in home.said[-2]
 
@@ -460,4 +295,4 @@ def test_a_watchdog_that_is_not_responsible_leaves_the_decision_to_another(
         home.watchdog().look()
     assert read_record(home.where).down == ""
     dog = home.watchdog()
-    _until(lambda: bool(home.launched), dog.look)
+    until(lambda: bool(home.launched), dog.look)
