@@ -27,6 +27,7 @@ from engine.acknowledgements import this_user
 from engine.directory import Directory, write_atomically
 from engine.durable import link
 from engine.errors import SpecError
+from engine.inbox_access import make_folder, require_writable
 from engine.layout import folder_name
 from engine.wording import plural
 
@@ -72,8 +73,9 @@ def waiting_commands(directory: Directory) -> list[Waiting]:
 def withdraw(directory: Directory, identity: str, *, actor: str = "", reason: str = "") -> Waiting:
     """Withdraw a command that no run has accepted. actor: default is this process's user.
 
-    Raises SpecError if there is none, or if a run has accepted it; OSError.
+    Raises SpecError if there is none, or if a run has accepted it; HelperError if this user may not write to the inbox; OSError.
     """
+    require_writable(directory.inbox, "Nothing was withdrawn.")
     command = next((one for one in waiting_commands(directory) if one.id == identity), None)
     if command is None:
         raise _refused(f"No command {identity!r} waits", "`tidemark queue SPEC` lists those that do.")
@@ -91,7 +93,7 @@ def _withdraw(path: Path, by: Mapping[str, str]) -> None:
     """Claim the command and remove its file. Raises SpecError if it is claimed, FileNotFoundError if it is answered."""
     text = json.dumps({**json.loads(path.read_text(encoding="utf-8")), "withdrawn": by}, ensure_ascii=False, indent=1)
     claim = _claim(path)
-    claim.parent.mkdir(exist_ok=True)
+    make_folder(claim.parent)
     mine = claim.with_name(f".{uuid.uuid4().hex}")
     write_atomically(mine, text)
     try:
@@ -117,7 +119,7 @@ def claim_for_run(path: Path) -> str:
     """
     claim = _claim(path)
     try:
-        claim.parent.mkdir(exist_ok=True)
+        make_folder(claim.parent)
         if _linked(path, claim):
             return ""
         by = json.loads(claim.read_text(encoding="utf-8"))["withdrawn"]
@@ -155,7 +157,7 @@ def release(path: Path) -> None:
 def keep_answered(path: Path, answer: Answer, identity: str) -> None:
     """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
     kept = path.parent / answer
-    kept.mkdir(exist_ok=True)
+    make_folder(kept)
     path.replace(answered_file(path.parent, answer, identity))
     release(path)
     for old in sorted(kept.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:
@@ -175,7 +177,7 @@ def _claim(path: Path) -> Path:
 
 
 def _keep(folder: Path, claim: Path, name: str) -> None:
-    folder.mkdir(exist_ok=True)
+    make_folder(folder)
     with suppress(FileNotFoundError):  # a run that began meanwhile has cleaned up
         claim.replace(folder / name)
         for old in sorted(folder.glob("*.json"), key=lambda file: file.stat().st_mtime_ns)[:-_KEPT]:

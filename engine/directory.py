@@ -22,7 +22,6 @@ named after the pipeline. Files appear by atomic rename, so a reader never sees 
 
 import errno
 import fcntl
-import getpass
 import json
 import os
 import secrets
@@ -39,6 +38,7 @@ from typing import Any
 
 from engine import clock, formats, processes
 from engine.durable import naming, rename, sync_folder
+from engine.inbox_access import make_folder, no_access, user_name
 from engine.journal.parts import runs_in
 
 HEARTBEAT_S = 1.0
@@ -182,15 +182,16 @@ def send_command(
     """Put a command into the inbox and return its id; the runner answers in the journal. actor: default is this process's user.
 
     The command names the current run of `runner.json` (null: there was none), so that no other run obeys a stop meant for it, and
-    its place among all commands (`seq`). Neither is a time.
+    its place among all commands (`seq`). Neither is a time. Raises HelperError if this user may not write to the inbox, OSError.
     """
     identity = uuid.uuid4().hex[:12]
-    directory.inbox.mkdir(parents=True, exist_ok=True)
+    directory.root.mkdir(parents=True, exist_ok=True)
+    make_folder(directory.inbox)
     command = {
         formats.FIELD: formats.VERSIONS["command"],
         "id": identity,
         "verb": verb,
-        "actor": actor or _actor(),
+        "actor": actor or user_name(),
         "reason": reason,
         "sent": clock.utc_text(),
         "run": _run_seen(directory),
@@ -198,7 +199,10 @@ def send_command(
         "arguments": dict(arguments or {}),
         "pipeline": pipeline or None,
     }
-    write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))
+    try:
+        write_atomically(directory.inbox / f"{identity}.json", json.dumps(command, indent=1))
+    except PermissionError:
+        raise no_access(directory.inbox, "The command was not sent.") from None
     return identity
 
 
@@ -223,13 +227,6 @@ def _next_place(directory: Directory) -> int | None:
     except OSError:
         return None
     return place
-
-
-def _actor() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return f"uid {os.getuid()}"
 
 
 def read_runner(directory: Directory) -> dict[str, Any] | None:

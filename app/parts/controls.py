@@ -255,9 +255,13 @@ def send_once(where: Directory, click: int, verb: str, reason: str, arguments: M
 
 
 def post(where: Directory, verb: str, reason: str | None, arguments: Mapping[str, Any] | None = None) -> str:
-    """Send a command in the name of the current user, and remember it. Returns its id; empty, and nothing is sent, for a viewer."""
+    """Send a command in the name of the current user, and remember it. Returns its id; empty if nothing is sent."""
     if not access.operator():
         return ""
-    identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments, actor=access.actor())
+    try:
+        identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments, actor=access.actor())
+    except TidemarkError as problem:  # the inbox belongs to another user
+        st.session_state[f"refused {where.root.name}"] = problem
+        return ""
     sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
     return identity

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is missing."""
     from engine.run.destination_check import check_destination
+    from engine.run.inbox_check import check_inbox
     from engine.run.observe.route_check import check_routes
     from engine.run.tables.membership_commands import members_in
     from engine.run.tables.projection_rules import as_read, check_spec
@@ -56,7 +57,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     )
     check_spec(spec, result.tables, removed)
     included = sum(not glob.startswith("!") for glob in spec.source.tables)
-    more = check_destination(spec.sink.path), *check_routes(spec.alerts)
+    more = check_destination(spec.sink.path), check_inbox(directory.inbox), *check_routes(spec.alerts)
     result = replace(result, checks=[*_globs_failed(result.checks, included), *more])
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*written.source.tables, *added])

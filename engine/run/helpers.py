@@ -91,6 +91,8 @@ class Helpers:
 
 
 def _named(helper: str, error: BaseException) -> HelperError:
+    if isinstance(error, HelperError):  # it says by itself what to do
+        return error
     what = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
     return HelperError(
         f"The helper {helper!r} met an error: {what}",

@@ -97,6 +97,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "journal/journal.py::Journal._settle": (1, OUTSIDE),
     "layout.py::check_no_link": (1, INPUT),
     "layout.py::make_readable": (1, INPUT),
+    "inbox_access.py::no_access": (
+        1,
+        ("test_inbox_access.py::test_commands_wait_while_a_folder_belongs_to_another_user",),
+    ),
     "ledger/state.py::apply": (1, OUTSIDE),
     "ledger/state.py::_apply_table": (1, OUTSIDE),
     "ledger/state.py::_older": (1, OUTSIDE),

@@ -17,6 +17,7 @@ from engine.command_queue import GONE, claim_for_run
 from engine.directory import HEARTBEAT_S, Directory
 from engine.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
 from engine.events import CommandDone, RunControls, RunEnded, RunState
+from engine.inbox_access import require_writable
 from engine.journal import Journal
 from engine.journal.expiry import expire_and_compress
 from engine.ledger.state import State
@@ -303,7 +304,11 @@ class Control:
                 self.helpers.succeeded(name)
 
     def poll_inbox(self) -> None:
-        """Take the files in the inbox. Unreadable files are refused; a file that cannot be moved is retried next time."""
+        """Take the files in the inbox. Unreadable files are refused; a file that cannot be moved is retried next time.
+
+        Raises HelperError if a folder of the inbox cannot be written: no command is refused for that.
+        """
+        require_writable(self._directory.inbox, "All commands wait until it can be written. The pipeline continues.")
         with self._lock:
             for path in self._inbox.waiting():
                 try:

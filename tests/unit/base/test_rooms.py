@@ -29,6 +29,7 @@ BASE |= {
     "durable",
     "event_fields",
     "globs",
+    "inbox_access",
     "log_rotation",
     "periods",
     "notify",
