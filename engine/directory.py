@@ -295,10 +295,15 @@ def read_alerts(directory: Directory) -> list[dict[str, Any]]:
 
     The watchdog's alerts about the newest run are among them.
     """
-    found = [alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict)]
+    found = read_runners_alerts(directory)
     watched = _watchdogs_alerts(directory)
     kinds = {alert.get("kind") for alert in watched}
-    found = [*(alert for alert in found if alert.get("kind") not in kinds), *watched]
+    return [*(alert for alert in found if alert.get("kind") not in kinds), *watched]
+
+
+def read_runners_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """Like `read_alerts`, without the watchdog's."""
+    found = [alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict)]
     # Version 1 used another name.
     return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
 

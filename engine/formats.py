@@ -30,7 +30,7 @@ VERSIONS: Mapping[str, int] = {
     "state": 4,
     "controls": 1,
     "parked": 1,
-    "alerts": 3,
+    "alerts": 4,
     "command": 1,
     "acknowledgement": 1,
     "silence": 1,

@@ -1,4 +1,7 @@
-"""Raises and clears the watchdog's alerts: in the record, in the journal of a run that is gone, and through the routes."""
+"""Raises and clears the watchdog's alerts: in the record, in the journal of a run that is gone, and through the routes.
+
+Also announces what a run that is gone has left behind under a silence, such as `run_failed`, when the silence ends.
+"""
 
 import socket
 from collections.abc import Callable, Collection, Mapping
@@ -8,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine import clock, processes
-from engine.directory import HEARTBEAT_STALE_S, Directory
+from engine.directory import HEARTBEAT_STALE_S, Directory, list_text, read_runners_alerts, write_atomically
 from engine.events import AlertCleared, AlertRaised, Event
 from engine.journal.afterword import append_to
 from engine.redaction import redact
@@ -82,6 +85,24 @@ class OwnAlerts:
         if over:
             self._report(about.name, message)
         return replace(record, alerts=tuple(one for one in record.alerts if one not in over), unposted=unposted)
+
+    def released(self, about: Subject, record: Record) -> Record:
+        """With messages about the run's own alerts that a silence held back, and holds back no more. The run must be gone."""
+        found, watched = read_runners_alerts(about.where), {one["kind"] for one in record.alerts}
+        news = [one for one in found if (one.get("held") or one.get("changed")) and one.get("kind") not in watched]
+        news = [one for one in news if silence_of(about.where, one) is None]
+        if not news or any(one.run == about.run and one.starting for one in record.restarts):
+            return record  # a runner that starts announces them itself
+        sent = {"held": False, "changed": False, "announced": clock.utc_text()}
+        text = list_text("alerts", [{**one, **sent} if one in news else one for one in found])
+        write_atomically(about.where.alerts, text)
+        unposted = record.unposted
+        for one in news:
+            event = AlertRaised(**{name: value for name, value in one.items() if name in _FIELDS})
+            ts = journalled(about, event)
+            unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
+            self._report(about.name, f"its silence has ended: {event.message}")
+        return replace(record, unposted=unposted)
 
 
 def journalled(about: Subject, event: Event) -> str:

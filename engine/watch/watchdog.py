@@ -23,7 +23,7 @@ from engine.journal.parts import parts_in
 from engine.redaction import redact
 from engine.settings import Spec, load
 from engine.watch.announcing import Announcer
-from engine.watch.own_alerts import OwnAlerts, Report, Subject, journalled
+from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled
 from engine.watch.record import Record, Records, Restart, alone
 from engine.watch.restarts import (
     HOUR_S,
@@ -128,6 +128,8 @@ class Watchdog:
             )
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
+            if gone(runner):
+                after = self._alerts.released(case.about, after)
             if not self._elsewhere(
                 case
             ):  # else a watchdog of that host acts; or this one, when no standby runner waits any more
@@ -146,14 +148,19 @@ class Watchdog:
         """
         known = self._records.read(where)
         stands = known.run == runner["run"] and bool(known.alerts or known.due or known.down)
-        if _ending(runner) or not (stands or known.unposted):
+        ended = not runner["alive"]
+        if _ending(runner) or not (stands or known.unposted or ended):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
         message = _BACK if runner["alive"] else _ENDED
         with alone(where) as decides:
             known = self._records.read(where)
-            if decides and known.run == runner["run"] == read_runner_id(where):
-                record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
+            if decides and runner["run"] == read_runner_id(where):
+                record = known
+                if known.run == runner["run"]:
+                    record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
+                if ended:
+                    record = self._alerts.released(about, record)
                 if record != known:
                     self._records.write(where, record)
         self._announcer.post(where, about.spec)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-_OWN = ("announced", "held", "routes")
+_OWN = ("announced", "held", "changed", "routes")
 """What only the file of active alerts has."""
 Name = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
@@ -27,6 +27,8 @@ class Alert:
     """How often it was repeated."""
     held: bool = False
     """Whether no route knows it, because a silence covered it."""
+    changed: bool = False
+    """Whether routes know only an earlier state of it, because a silence covers the present one."""
     routes: Sequence[str] = ()
     """Of `route_unreachable`: the routes that fail."""
 

@@ -39,7 +39,8 @@ An alert is raised once, repeated every `repeat_s` while active, and cleared by 
 alert.
 
 While a silence covers an alert (`engine.silences`), it is raised and cleared as ever, but *held*: no route gets it, and it is not
-repeated. If it still stands when the silence ends, it is announced then. The end of an alert that routes know is always sent.
+repeated. If it still stands when the silence ends, it is announced then, as it is then; so is one that has changed meanwhile. The
+end of an alert that routes know is always sent. Without a runner, the watchdog announces it (`engine.watch.own_alerts`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -84,15 +85,8 @@ _WORKS_S = 10.0
 WATCHDOGS = ("runner_lost", "not_restarted")
 """Alerts about an earlier run."""
 _HOUR_S = 3600.0
-_OF_TABLES = (
-    "diverged",
-    "mirror_unreadable",
-    "cascade",
-    "mirror_written",
-    "mirror_behind",
-    "resnapshots",
-    "read_blocked",
-)
+_OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
+_OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked")
 
 Notice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
@@ -277,6 +271,8 @@ class Alerts:
         name = (kind, table)
         if over == (name in self.standing):
             self._crossed.pop(name, None)
+            if over and (known := self.standing[name]).held:  # no route knows it: it is announced as it is then
+                self.standing[name] = replace(known, value=value, message=text[0])
             return
         since, since_s = self._crossed.setdefault(name, (at, self._now_s))
         if self._now_s - since_s < self._settings.for_s:
@@ -440,10 +436,11 @@ class Alerts:
 
     def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
         """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
-        chosen = [n for n in self.standing if n[0] != "run_failed"] if names is None else names
+        waiting = [name for name, alert in self.standing.items() if alert.held or alert.changed]
+        chosen = [n for n in self.standing if n[0] != "run_failed" or n in waiting] if names is None else names
         for name in chosen:
             alert = self.standing[name]
-            if alert.held:
+            if name in waiting:
                 if not self._silenced(alert):
                     yield self._raise(replace(alert, announced=at))
             elif self._must_repeat(alert, at):
@@ -463,7 +460,7 @@ class Alerts:
     def _raise(self, alert: Alert) -> Notice:
         known, silent = self.standing.get(alert.name), self._silenced(alert)
         held = silent and (known is None or known.held)  # routes that know it get its end
-        self.standing[alert.name] = replace(alert, held=held)
+        self.standing[alert.name] = replace(alert, held=held, changed=silent and not held)
         self._announced_s[alert.name], self.unsaved = self._now_s, True
         self._crossed.pop(alert.name, None)
         return AlertRaised, replace(alert, held=silent)

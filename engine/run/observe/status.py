@@ -247,7 +247,7 @@ def _alert(directory: Directory, alert: Mapping[str, Any]) -> dict[str, Any]:
         if silence
         else None
     )
-    own = {name: value for name, value in alert.items() if name not in ("held", "routes")}
+    own = {name: value for name, value in alert.items() if name not in ("held", "changed", "routes")}
     return {**own, "acknowledged": _acknowledged(directory, alert), "silenced": silenced}
 
 

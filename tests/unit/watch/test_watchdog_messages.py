@@ -8,7 +8,8 @@ import pytest
 from engine import processes
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.directory import read_alerts
-from engine.events import RunState
+from engine.errors import Failure
+from engine.events import RunEnded, RunState, TableStateChanged
 from engine.journal import Journal
 from engine.run.observe.notifier import Notifier
 from engine.settings import load
@@ -187,3 +188,32 @@ def test_the_end_of_a_loss_that_a_silence_held_back_is_not_sent(
     until(lambda: not read_alerts(home.where), dog.look)
     home.close()
     assert receiver.got == []
+
+
+@pytest.mark.parametrize("error", [None, {"error": "SpecError", "message": "No spec.", "detail": "", "hint": ""}])
+def test_what_a_run_left_under_a_silence_is_sent_at_its_end(
+    home: Home, receiver: Receiver, error: Failure | None
+) -> None:
+    """No runner is alive that could. The next run knows that routes have it, and sends its end."""
+    home.spec()
+    made = add_silence(home.where, "1h", "moving house")
+    journal = Journal(home.where.journal("r1"), "r1")
+    notifier = Notifier(load(home.where.spec), home.where, journal, stderr=False)
+    journal.write(TableStateChanged(table="s.t", state="stopped", reason="no date"))
+    if error:
+        journal.write(RunEnded(outcome="failed", exit_code=2, error=error))
+    notifier.close()
+    journal.close()
+    home.gone(state="ended", error=error)
+    dog = home.watchdog()
+    for _ in range(3):
+        dog.look()
+    assert receiver.got == []
+    end_silence(home.where, made.id)
+    kinds = ["run_failed", "table_stopped"] if error else ["table_stopped"]
+    until(lambda: len(receiver.got) == len(kinds), dog.look)
+    for _ in range(3):
+        dog.look()
+    home.close()
+    assert sorted((one["event"], one["kind"]) for one in receiver.got) == [("alert.raised", kind) for kind in kinds]
+    assert {alert["held"] for alert in read_alerts(home.where)} == {False}

@@ -4,7 +4,7 @@ from engine.alert_settings import Alerts as Settings
 from engine.journal import Entry
 from engine.run.observe.active_alert import Alert
 from engine.run.observe.alerts import Alerts
-from tests.unit.run.observe.test_alerts import lag, table
+from tests.unit.run.observe.test_alerts import lag, line, table
 
 Sent = list[tuple[str, str, int, bool]]
 HOUR = 3600.0
@@ -59,3 +59,48 @@ def test_the_end_of_an_alert_that_routes_know_is_sent_within_a_silence() -> None
     silent.on = True
     assert heard(alerts, lag(2 * HOUR)) == []
     assert heard(alerts, table(2 * HOUR + 2, "streaming")) == [("cleared", "table_stopped", 0, True)]
+
+
+def _filter(name: str) -> Entry:
+    return line("source.hidden", 0, kind="binlog_filter", table=None, names=[name])
+
+
+def test_an_alert_that_changes_under_a_silence_is_sent_at_its_end() -> None:
+    """Routes know only what it said before. A later run sends it too."""
+    silent = Silent()
+    alerts = Alerts(Settings(repeat_s=HOUR), silenced=silent.covers)
+    assert heard(alerts, _filter("a")) == [("raised", "binlog_filter", 0, True)]
+    silent.on = True
+    assert heard(alerts, _filter("b")) == [("raised", "binlog_filter", 0, False)]
+    later = Alerts(Settings(repeat_s=HOUR), [Alert(**one) for one in alerts.as_list()], silenced=silent.covers)
+    assert heard(later, lag(2)) == []
+    silent.on = False
+    ((_, sent),) = later.hear(lag(4))
+    assert ("b" in sent.message, sent.held) == (True, False)
+    assert heard(later, lag(6)) == []
+
+
+def test_a_failure_under_a_silence_is_sent_by_a_run_that_begins_after_it() -> None:
+    """It stands until that run has worked for some seconds."""
+    silent = Silent()
+    alerts = Alerts(Settings(for_s=60), silenced=silent.covers)
+    silent.on = True
+    error = {"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""}
+    ended = line("run.ended", 0, outcome="failed", exit_code=1, error=error)
+    assert heard(alerts, ended) == [("raised", "run_failed", 0, False)]
+    silent.on = False
+    later = Alerts(Settings(for_s=60), alerts.standing.values(), silenced=silent.covers)
+    assert heard(later, lag(2)) == [("raised", "run_failed", 0, True)]
+    assert heard(later, lag(4)) == []
+
+
+def test_a_level_is_sent_as_it_is_at_the_end_of_its_silence() -> None:
+    """Not as it was hours before."""
+    silent = Silent()
+    alerts = Alerts(Settings(lag_s=10, for_s=0), silenced=silent.covers)
+    silent.on = True
+    assert heard(alerts, lag(0, 11)) == [("raised", "lag", 0, False)]
+    assert heard(alerts, lag(2, 500)) == []
+    silent.on = False
+    ((_, sent),) = alerts.hear(lag(4, 900))
+    assert (sent.value, sent.message[:40]) == (900, "The pipeline is 900 s behind its source,")
