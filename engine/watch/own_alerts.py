@@ -12,6 +12,7 @@ from typing import Any
 
 from engine import clock, processes
 from engine.directory import HEARTBEAT_STALE_S, Directory, list_text, read_runners_alerts, write_atomically
+from engine.errors import TidemarkError
 from engine.events import AlertCleared, AlertRaised, Event
 from engine.journal.afterword import append_to
 from engine.redaction import redact
@@ -88,14 +89,16 @@ class OwnAlerts:
 
     def released(self, about: Subject, record: Record) -> Record:
         """With messages about the run's own alerts that a silence held back, and holds back no more. The run must be gone."""
-        found, watched = read_runners_alerts(about.where), {one["kind"] for one in record.alerts}
-        news = [one for one in found if (one.get("held") or one.get("changed")) and one.get("kind") not in watched]
-        news = [one for one in news if silence_of(about.where, one) is None]
+        found, watched = _left_by_run(about.where), {one["kind"] for one in record.alerts}
+        news = [one for one in _unsent(about.where, found) if one.get("kind") not in watched]
         if not news or any(one.run == about.run and one.starting for one in record.restarts):
             return record  # a runner that starts announces them itself
         sent = {"held": False, "changed": False, "announced": clock.utc_text()}
         text = list_text("alerts", [{**one, **sent} if one in news else one for one in found])
-        write_atomically(about.where.alerts, text)
+        try:
+            write_atomically(about.where.alerts, text)
+        except OSError:  # a full disk: they are announced once there is room, not at each look
+            return record
         unposted = record.unposted
         for one in news:
             event = AlertRaised(**{name: value for name, value in one.items() if name in _FIELDS})
@@ -103,6 +106,23 @@ class OwnAlerts:
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
             self._report(about.name, f"its silence has ended: {event.message}")
         return replace(record, unposted=unposted)
+
+
+def unsent(where: Directory) -> bool:
+    """Whether a run has left alerts that a silence held back, and holds back no more."""
+    return bool(_unsent(where, _left_by_run(where)))
+
+
+def _left_by_run(where: Directory) -> list[dict[str, Any]]:
+    """The alerts that the newest run left active; none if the file is damaged, which must not keep a runner down."""
+    with suppress(OSError, ValueError, KeyError, TypeError, TidemarkError):
+        return [one for one in read_runners_alerts(where) if isinstance(one.get("kind"), str)]
+    return []
+
+
+def _unsent(where: Directory, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    held = [one for one in found if one.get("held") or one.get("changed")]
+    return [one for one in held if silence_of(where, one) is None]
 
 
 def journalled(about: Subject, event: Event) -> str:

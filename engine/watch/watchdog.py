@@ -23,7 +23,7 @@ from engine.journal.parts import parts_in
 from engine.redaction import redact
 from engine.settings import Spec, load
 from engine.watch.announcing import Announcer
-from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled
+from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled, unsent
 from engine.watch.record import Record, Records, Restart, alone
 from engine.watch.restarts import (
     HOUR_S,
@@ -148,8 +148,8 @@ class Watchdog:
         """
         known = self._records.read(where)
         stands = known.run == runner["run"] and bool(known.alerts or known.due or known.down)
-        ended = not runner["alive"]
-        if _ending(runner) or not (stands or known.unposted or ended):
+        left = not runner["alive"] and unsent(where)
+        if _ending(runner) or not (stands or known.unposted or left):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
         message = _BACK if runner["alive"] else _ENDED
@@ -159,7 +159,7 @@ class Watchdog:
                 record = known
                 if known.run == runner["run"]:
                     record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
-                if ended:
+                if left:
                     record = self._alerts.released(about, record)
                 if record != known:
                     self._records.write(where, record)

@@ -9,6 +9,7 @@ from streamlit.testing.v1 import AppTest
 from app.parts import controls
 from app.view.roles import EVERYBODY
 from engine.directory import Directory
+from engine.watch.record import Record, write_record
 from tests.support.simulation import SPEC
 
 
@@ -45,3 +46,36 @@ def test_a_full_resnapshot_needs_the_pipelines_name_and_starts_the_runner(
     ((command,),) = started
     sent = json.loads(command.read_text())
     assert (sent["verb"], sent["arguments"], sent["reason"]) == ("redump", {"tables": []}, "the binlog was purged")
+
+
+def lost(root: str) -> None:
+    """The buttons of a pipeline as a page."""
+    from pathlib import Path
+
+    from app.parts import controls, home
+    from engine.directory import Directory
+
+    where = Directory(Path(root))
+    controls.controls(where, home.runner(where), key="live")
+
+
+def test_a_restart_that_is_due_can_be_cancelled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only while it is due. The stop names the run that is lost."""
+    where = Directory(tmp_path / "shop")
+    where.root.mkdir()
+    where.spec.write_text(SPEC.format(name="shop"))
+    record = {"run": "r1", "pid": 7, "host": "another", "state": "running", "phase": "streaming", "process": {}}
+    old = "2026-01-31T09:30:00.000000Z"
+    where.runner.write_text(json.dumps({**record, "heartbeat": old, "started": old, "error": None}))
+    write_record(where, Record(run="r1", due="2999-01-01T00:00:00.000000Z"))
+    monkeypatch.setenv(EVERYBODY, "1")
+    run = AppTest.from_function(lost, args=(str(where.root),)).run(timeout=30)
+    assert not run.exception
+    run.text_input(key="live-cancel-reason").input("moving house")
+    (button,) = [one for one in run.button if one.label == "Leave it down"]
+    button.click().run()
+    assert not run.exception
+    (command,) = where.inbox.glob("*.json")
+    sent = json.loads(command.read_text())
+    assert (sent["verb"], sent["run"], sent["reason"]) == ("stop", "r1", "moving house")
+    assert [one.label for one in run.button] == ["Restart"]

@@ -190,6 +190,17 @@ def test_the_end_of_a_loss_that_a_silence_held_back_is_not_sent(
     assert receiver.got == []
 
 
+@pytest.mark.parametrize("damage", ["{", "[1]", '[{"held": true}]', '{"format": 99, "alerts": []}'])
+def test_damaged_alerts_of_a_run_keep_no_runner_down(home: Home, damage: str) -> None:
+    """It is announced and started again."""
+    home.spec(ON_FAILURE)
+    home.gone()
+    home.where.alerts.write_text(damage)
+    dog = home.watchdog()
+    until(lambda: home.launched, dog.look)
+    assert len(home.launched) == 1
+
+
 @pytest.mark.parametrize("error", [None, {"error": "SpecError", "message": "No spec.", "detail": "", "hint": ""}])
 def test_what_a_run_left_under_a_silence_is_sent_at_its_end(
     home: Home, receiver: Receiver, error: Failure | None
