@@ -123,6 +123,7 @@ class MirrorFiles:
             else:
                 self._rewrite_touched(paths, newest, touched)
             keys += newest.keys.num_rows
+            del newest, touched  # otherwise they are in memory while the next part is read
         return keys
 
     def _rewrite_touched(self, paths: Sequence[Path], newest: Newest, rows_of: Mapping[str, BitMap]) -> None:

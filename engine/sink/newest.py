@@ -1,9 +1,10 @@
 """The newest image of each key in change files, which decides what a merge leaves of the key."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from engine.errors import MissingFilesError
 from engine.sink.evolution import mirror_schema
 from engine.sink.key_index import Codes, codes_of
 
-MOST_KEYS = 2_000_000
+MOST_KEYS = 1_000_000
 """Changes that are reduced at once."""
 _SAMPLED = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
@@ -62,14 +63,8 @@ class Newest:
 
     def may_be_in_group(self, group: pq.RowGroupMetaData) -> bool:
         """Whether a row group's statistics allow one of the keys."""
-        if self.first is not None:
-            name = self.keys.column_names[0]
-            for n in range(group.num_columns):
-                column = group.column(n)
-                if column.path_in_schema == name and (known := column.statistics) is not None and known.has_min_max:
-                    ends = known.min, known.max
-                    return not all(type(end) is int for end in ends) or self._any_between(*ends)
-        return True
+        ends = None if self.first is None else _ends(group, self.keys.column_names[0])
+        return ends is None or self._any_between(*ends)
 
     def _any_between(self, low: int, high: int) -> bool:
         assert self.first is not None
@@ -79,46 +74,66 @@ class Newest:
 def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
     """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
 
-    One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, and the key
-    columns are read once for each part. A single integer key is split by ranges, as then each part needs other row groups and
-    other files of the mirror; other keys by their codes. Raises MissingFilesError.
+    One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, if the caller
+    forgets each part before the next. The key columns are read once for each part. A single integer key is split by ranges, as
+    then each part needs other row groups and other files of the mirror; other keys by their codes. Raises MissingFilesError.
     """
     changes = sum(_rows(path) for path in paths)
     parts = -(-changes // MOST_KEYS)
     if parts <= 1:
         yield newest_images(paths, table)
         return
-    split = _by_range(paths, table, parts) or _by_code(table, parts)
-    for number in range(parts):
-        yield newest_images(paths, table, _in_part(split, number))
+    for part in _by_range(paths, table, parts) or _by_code(table, parts):
+        yield newest_images(paths, table, part)
 
 
-def newest_images(paths: Sequence[Path], table: Table, within: Within | None = None) -> Newest:
-    """The newest image of each key that is `within` (None: of all keys). Raises MissingFilesError."""
+@dataclass(frozen=True)
+class Part:
+    """Some of the keys."""
+
+    within: Within
+    may_be_in: Callable[[pq.RowGroupMetaData], bool] = lambda _: True
+    """Whether a row group may have one of them."""
+
+
+def newest_images(paths: Sequence[Path], table: Table, part: Part | None = None) -> Newest:
+    """The newest image of each key of a part (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     keys = pa.schema([schema.field(name) for name in table.key])
     wanted, last, begins = keys.append(pa.field("_tm_kind", pa.string())), LastImages(keys), [0]
     for path in paths:
-        end = begins[-1]
-        for begin, read in _batches(path, wanted):
+        for begin, read in _batches(path, wanted, part):
             some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
-            end += read.num_rows
             exists = ~np.asarray(pc.is_in(read["_tm_kind"], pa.array(GONE)))
-            if within is not None:
-                here = within(some)
+            if part is not None:
+                here = part.within(some)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
             last.add(some, numbers, exists)
-        begins.append(end)
+        begins.append(begins[-1] + _rows(path))
     found, chosen = last.reduced()
     ends = chosen.searchsorted(begins)
     return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
-def _batches(path: Path, wanted: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
-    """Columns of a change file in batches, with the number of each batch's first row."""
+def _batches(path: Path, wanted: pa.Schema, part: Part | None = None) -> Iterator[tuple[int, pa.Table]]:
+    """Columns of a change file in batches, with the number of each batch's first row.
+
+    part: whose keys are wanted; row groups without any are not read.
+    """
     with opened(path) as file:
-        for begin, keys in batches(file, wanted.names, rows=ROW_GROUP_ROWS):
+        known = (file.metadata.row_group(group) for group in range(file.num_row_groups))
+        groups = [group for group, one in enumerate(known) if part is None or part.may_be_in(one)]
+        for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
             yield begin, conformed(keys, wanted)
+
+
+def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
+    """The smallest and the largest value of an integer column in a row group; None if they are not known."""
+    for n in range(group.num_columns):
+        column = group.column(n)
+        if column.path_in_schema == name and (known := column.statistics) is not None and known.has_min_max:
+            return (known.min, known.max) if type(known.min) is int and type(known.max) is int else None
+    return None
 
 
 def _rows(path: Path) -> int:
@@ -130,7 +145,7 @@ def _in_part(split: Split, number: int) -> Within:
     return lambda keys: split(keys) == number
 
 
-def _by_range(paths: Sequence[Path], table: Table, parts: int) -> Split | None:
+def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[Part] | None:
     """Split a single integer key by ranges with about as many changes; None for other keys."""
     schema = mirror_schema(table)
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
@@ -139,10 +154,19 @@ def _by_range(paths: Sequence[Path], table: Table, parts: int) -> Split | None:
     read = (keys[table.key[0]].to_numpy() for path in paths for _, keys in _batches(path, wanted))
     sampled = [numbers[::_SAMPLED].copy() for numbers in read]  # a view would keep all of them
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
-    return lambda keys: np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right")
+    limits = bounds.tolist()
+
+    def split(keys: pa.Table) -> npt.NDArray[np.int64]:
+        return np.asarray(np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right"), np.int64)
+
+    def may_be_in(number: int, group: pq.RowGroupMetaData) -> bool:
+        ends = _ends(group, table.key[0])
+        return ends is None or bisect_right(limits, ends[0]) <= number <= bisect_right(limits, ends[1])
+
+    return [Part(_in_part(split, number), partial(may_be_in, number)) for number in range(parts)]
 
 
-def _by_code(table: Table, parts: int) -> Split:
+def _by_code(table: Table, parts: int) -> list[Part]:
     """Split keys by their codes. Columns without codes do not count; if all are, everything is in one part."""
 
     def split(keys: pa.Table) -> npt.NDArray[np.int64]:
@@ -153,7 +177,7 @@ def _by_code(table: Table, parts: int) -> Split:
             mixed ^= mixed >> np.uint64(32)
         return np.asarray(mixed % np.uint64(parts), np.int64)
 
-    return split
+    return [Part(_in_part(split, number)) for number in range(parts)]
 
 
 def comparable(keys: pa.Table) -> pa.Table:

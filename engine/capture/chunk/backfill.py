@@ -100,8 +100,8 @@ class LastImages:
 
     def _reduce(self) -> None:
         keys = pa.concat_tables([self._held, *self._waiting])
-        self._held = keys.take(pa.array(last_of_each(keys.select(self._names))))
         self._waiting, self._rows = [], 0
+        self._held = keys.take(pa.array(last_of_each(keys.select(self._names))))
 
 
 def reduce_changes(
@@ -137,11 +137,17 @@ def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
 
 def _last_of_each_number(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """As `last_of_each`, by sorting, which takes less memory than a hash table."""
+    last = np.ones(len(numbers), bool)
+    if (numbers[1:] >= numbers[:-1]).all():  # as a bulk update leaves them
+        np.not_equal(numbers[1:], numbers[:-1], out=last[:-1])
+        return np.flatnonzero(last)
     order = np.argsort(numbers, kind="stable")
     ascending = numbers[order]
-    last = np.ones(len(order), bool)
     np.not_equal(ascending[1:], ascending[:-1], out=last[:-1])
-    return np.sort(order[last])
+    del ascending
+    found = order[last]
+    found.sort()
+    return found
 
 
 def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
