@@ -38,6 +38,7 @@ from engine.journal import Entry, Journal
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.run import binlog_gap, failover
+from engine.run.allocators import return_freed_memory
 from engine.run.audit.background_audit import BackgroundAudit
 from engine.run.beginning import Beginning, committed
 from engine.run.commands.control import Control
@@ -110,6 +111,7 @@ def run_pipeline(
         journal = Journal(directory.journal(run), run)
         if listener is not None:
             journal.listeners.append(listener)
+        return_freed_memory()
         _Run(spec, rule, directory, journal, until, as_json=as_json).execute()
 
 
