@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from app.parts import access, badge, cell_links, copy_link, focus, places, selection, times, watching
+from app.common import access, badge, cell_links, copy_link, focus, places, selection, times, watching
 
 
 @st.cache_resource

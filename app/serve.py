@@ -5,7 +5,7 @@ from pathlib import Path
 
 from streamlit.web import cli
 
-from app.parts import watching
+from app.common import watching
 
 _PAGE = Path(__file__).resolve().parent / "main.py"
 

@@ -15,12 +15,12 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
-from engine.alert_settings import Alerts, Route, TableAlerts
-from engine.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
-from engine.sink_settings import Sink, SinkRules
-from engine.throttle_settings import Throttle
-from engine.verify_settings import Verify
-from engine.watch_settings import Watch
+from engine.spec.alert_settings import Alerts, Route, TableAlerts
+from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
+from engine.spec.sink_settings import Sink, SinkRules
+from engine.spec.throttle_settings import Throttle
+from engine.spec.verify_settings import Verify
+from engine.spec.watch_settings import Watch
 
 HERE = Path(__file__).parent
 SECTIONS: dict[str, type[BaseModel]] = {
@@ -47,7 +47,7 @@ _CONFIGURATION = """\
 A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message suggests the nearest known key.
 Durations are in seconds. Globs match full table names, `database.table`.
 
-This page is generated from `engine/settings.py`.
+This page is generated from `engine/spec/settings.py`.
 """
 _COMMANDS = """\
 # Command line

@@ -6,17 +6,19 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.parts import access, appeared, columns, home, meaning, messages, places, route_test, silence_section, welcome
-from app.parts.autorefresh import autorefresh
-from app.view import alert_list, words
-from app.view.alert_list import Firing
-from app.view.hints import for_console
-from engine import clock, settings
-from engine.acknowledgements import acknowledge, occurrence
-from engine.alert_settings import Alerts
-from engine.directory import Directory
-from engine.errors import TidemarkError
+from app.alerts import route_test, silence_section
+from app.common import access, appeared, columns, home, meaning, messages, places, welcome
+from app.common.autorefresh import autorefresh
+from app.common.view import alert_list, words
+from app.common.view.alert_list import Firing
+from app.common.view.hints import for_console
+from engine.alerting.acknowledgements import acknowledge, occurrence
+from engine.base import clock
+from engine.base.errors import TidemarkError
 from engine.history import alert_queries, series
+from engine.pipeline.directory import Directory
+from engine.spec import settings
+from engine.spec.alert_settings import Alerts
 
 _ALL = "All pipelines"
 _MOST = 40

@@ -8,11 +8,11 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 import streamlit as st
 
-from app.parts import engine, messages, page_head
-from app.view import words
-from engine import clock
-from engine.directory import Directory
-from engine.errors import TidemarkError
+from app.common import engine, messages, page_head
+from app.common.view import words
+from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.pipeline.directory import Directory
 
 _MADE = "bundle"
 _SHOWN = 200_000  # the most characters of a part to show

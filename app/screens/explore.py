@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.parts import access, home, meaning, messages, page_head, places, saved, selection
-from app.view import queries, row_life, words, zone
-from app.view.hints import for_console
-from app.view.queries import Known
-from engine import clock, settings
-from engine.directory import Directory
-from engine.errors import NewerFormatError, TidemarkError
+from app.common import access, home, meaning, messages, page_head, places, selection
+from app.common.view import words, zone
+from app.common.view.hints import for_console
+from app.explore import saved
+from app.explore.view import queries, row_life
+from app.explore.view.queries import Known
+from engine.base import clock
+from engine.base.errors import NewerFormatError, TidemarkError
 from engine.history import chunk_queries, redumps, series, table_queries
+from engine.pipeline.directory import Directory
+from engine.spec import settings
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table

@@ -8,13 +8,15 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.parts import columns, home, meaning, messages, selection, timeline_section
-from app.parts.charts import plot
-from app.view import compare, words
-from app.view.past import PastRun, past
-from engine import clock
+from app.common import columns, home, meaning, messages, selection
+from app.common.charts import plot
+from app.common.view import words
+from app.history.view import compare
+from app.history.view.past import PastRun, past
+from app.live import timeline_section
+from engine.base import clock
+from engine.base.redaction import clean
 from engine.history import chunk_queries, runs
-from engine.redaction import clean
 
 _COMPARED = "compare"
 """The runs that are compared, in the session and in the URL."""

@@ -4,38 +4,30 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.parts import (
-    access,
-    appeared,
+from app.common import access, appeared, controls, data_light, home, owned, runner_notice, selection, welcome
+from app.common.autorefresh import autorefresh
+from app.common.view import commands, words
+from app.common.view.alert_list import alert_lines
+from app.common.view.health import lag_words, layers, stale_since, waits_to_merge
+from app.common.view.progress import copy_of, copying, current_reads, line_markup, status_line
+from app.live import (
     chunk_section,
-    controls,
-    data_light,
     destination_section,
     event_section,
     health_strip,
-    home,
     membership,
     merge_now,
-    owned,
     pacing,
     queue_section,
-    runner_notice,
     sections,
-    selection,
     source_section,
     spec_section,
     spoken,
     watermark_section,
-    welcome,
 )
-from app.parts.autorefresh import autorefresh
-from app.view import commands, words
-from app.view.alert_list import alert_lines
-from app.view.health import lag_words, layers, stale_since, waits_to_merge
-from app.view.progress import copy_of, copying, current_reads, line_markup, status_line
-from engine import clock
-from engine.directory import Directory
+from engine.base import clock
 from engine.history import chunk_queries, event_queries, runs, series, table_queries
+from engine.pipeline.directory import Directory
 
 SECTIONS = (
     "Overview",

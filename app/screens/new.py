@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import streamlit as st
 
-from app.parts import messages, places
-from app.parts.wizard import as_toml, connect, drafts, frame, launch, plan, preflight, tables, target
-from app.view import words
-from app.view.draft import STEPS, Draft
-from engine import clock
-from engine.errors import TidemarkError
+from app.common import messages, places
+from app.common.view import words
+from app.common.view.draft import STEPS, Draft
+from app.wizard import as_toml, connect, drafts, frame, launch, plan, preflight, tables, target
+from engine.base import clock
+from engine.base.errors import TidemarkError
 
 _PAGES: dict[str, Callable[[Draft], None]] = {
     "Connect": connect.page,

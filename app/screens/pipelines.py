@@ -2,7 +2,8 @@
 
 import streamlit as st
 
-from app.parts import access, demo, fleet, home, welcome
+from app.common import access, demo, home, welcome
+from app.pipelines import fleet
 
 found = home.directories()
 with st.container(horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"):

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import (
+from app.common import (
     columns,
     controls,
     engine,
@@ -20,13 +20,13 @@ from app.parts import (
     runner_notice,
     selection,
 )
-from app.parts.autorefresh import autorefresh
-from app.view import redump_form, words
-from app.view.redump_form import Request
-from engine import clock
-from engine.directory import Directory
-from engine.errors import TidemarkError
+from app.common.autorefresh import autorefresh
+from app.common.view import redump_form, words
+from app.common.view.redump_form import Request
+from engine.base import clock
+from engine.base.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
+from engine.pipeline.directory import Directory
 
 _EMPTY = {"part": "Chunks", "table": None}
 _OWNED = ("chunks", "lower", "upper", "keys")

@@ -2,24 +2,14 @@
 
 import streamlit as st
 
-from app.parts import (
-    access,
-    destination_section,
-    home,
-    merge_now,
-    messages,
-    page_head,
-    places,
-    runner_notice,
-    selection,
-    stopped_tables,
-    table_sections,
-)
-from app.view import table_page
-from app.view.table_page import Facts
-from engine import clock
-from engine.directory import Directory
+from app.common import access, home, messages, page_head, places, runner_notice, selection
+from app.live import destination_section, merge_now, stopped_tables
+from app.table import table_sections
+from app.table.view import table_page
+from app.table.view.table_page import Facts
+from engine.base import clock
 from engine.history import table_queries
+from engine.pipeline.directory import Directory
 
 
 def links(name: str, facts: Facts) -> None:

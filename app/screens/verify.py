@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from app.parts import (
+from app.common import (
     access,
     columns,
     controls,
@@ -20,14 +20,15 @@ from app.parts import (
     runner_notice,
     selection,
 )
-from app.parts.autorefresh import autorefresh
-from app.view import part_map, verification, words
-from app.view.part_map import PartTile
-from app.view.verification import VerifiedTable
-from engine import clock
-from engine.directory import Directory
-from engine.errors import TidemarkError
-from engine.verifications import Details, read_audit, read_details
+from app.common.autorefresh import autorefresh
+from app.common.view import verification, words
+from app.common.view.verification import VerifiedTable
+from app.verify.view import part_map
+from app.verify.view.part_map import PartTile
+from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.pipeline.directory import Directory
+from engine.pipeline.verifications import Details, read_audit, read_details
 
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.durable import make_folders, sync_file, sync_folder
+from engine.base.durable import make_folders, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20

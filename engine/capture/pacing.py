@@ -11,7 +11,7 @@ runner creates then.
 from collections.abc import Callable
 from pathlib import Path
 
-from engine import clock
+from engine.base import clock
 
 _SLICE_S = 0.2
 """Seconds of reading per slice, at the rate."""

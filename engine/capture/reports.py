@@ -15,10 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from engine.base.errors import TidemarkError
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
-from engine.errors import TidemarkError
-from engine.event_fields import Backfill
+from engine.journal.event_fields import Backfill
 from engine.plan.chunks import Range
 from engine.source.positions import Position
 from engine.source.xa_places import XaPlaces, Xid

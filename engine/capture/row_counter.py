@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine import clock
+from engine.base import clock
 
 _INTERVAL_S = 1.0
 

@@ -16,7 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import (
+    ConnectionLimitError,
+    DecodeError,
+    DiskFullError,
+    PreflightError,
+    SchemaChangedError,
+    SourceChangedError,
+    TableStoppedError,
+    TidemarkError,
+    TransientError,
+    is_disk_full,
+)
 from engine.capture import reader_session as sessions
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
@@ -34,18 +46,6 @@ from engine.capture.row_counter import RowCounter
 from engine.capture.spill import WAITING_BYTES
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table, same_columns
-from engine.errors import (
-    ConnectionLimitError,
-    DecodeError,
-    DiskFullError,
-    PreflightError,
-    SchemaChangedError,
-    SourceChangedError,
-    TableStoppedError,
-    TidemarkError,
-    TransientError,
-    is_disk_full,
-)
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
 from engine.source.catalog import read_table

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from engine.base.durable import write_atomically
+from engine.base.errors import DifferencesFoundError
 from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json, stored
-from engine.directory import write_atomically
-from engine.errors import DifferencesFoundError
 
 
 @app.command()
@@ -38,7 +38,7 @@ def audit(
     Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit code 6 if
     something differs.
     """
-    from engine.run.audit.audit import audit as audited
+    from engine.audit.audit import audit as audited
 
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or ())

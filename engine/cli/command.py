@@ -15,10 +15,12 @@ import typer
 from rich.console import Console
 
 from engine import __version__
-from engine.directory import Directory, directory_of, find_runner, send_command
-from engine.errors import SpecError, TidemarkError
-from engine.redaction import redact
-from engine.settings import Spec, load
+from engine.base.errors import SpecError, TidemarkError
+from engine.base.redaction import redact
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory, directory_of
+from engine.pipeline.runner_file import find_runner
+from engine.spec.settings import Spec, load
 
 _PIPE_CLOSED = 141
 """The exit code that shells give to a program whose reader is gone: 128 + SIGPIPE."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from engine.base.errors import PreflightError, SpecError, TablesStoppedError
 from engine.cli.command import (
     Chunks,
     Json,
@@ -26,12 +27,12 @@ from engine.cli.command import (
     stored,
     to_runner,
 )
-from engine.directory import find_runner, send_command
-from engine.errors import PreflightError, SpecError, TablesStoppedError
-from engine.settings import load
+from engine.pipeline.command_file import send_command
+from engine.pipeline.runner_file import find_runner
+from engine.spec.settings import load
 
 if TYPE_CHECKING:
-    from engine.run.runner import Listener
+    from engine.run.lifecycle.runner import Listener
     from engine.source.preflight import Check
 
 
@@ -39,11 +40,11 @@ if TYPE_CHECKING:
 @guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is missing."""
-    from engine.run.destination_check import check_destination
-    from engine.run.inbox_check import check_inbox
-    from engine.run.observe.route_check import check_routes
+    from engine.capture.projection.projection_rules import as_read, check_spec
+    from engine.run.lifecycle.destination_check import check_destination
+    from engine.run.lifecycle.inbox_check import check_inbox
+    from engine.run.lifecycle.route_check import check_routes
     from engine.run.tables.membership_commands import members_in
-    from engine.run.tables.projection_rules import as_read, check_spec
     from engine.source.endpoint import at_source, endpoint_of
     from engine.source.preflight import minimal_grants, run_preflight
     from engine.source.preflight_text import print_checks
@@ -95,7 +96,7 @@ def plan(
     from engine.source.connect import describe, open_connection
     from engine.source.connection_limits import few, limited_text, limits_of
     from engine.source.endpoint import endpoint_of
-    from engine.spec_names import spec_on
+    from engine.spec.spec_names import spec_on
 
     spec, directory = opened(spec_file)
     connection = open_connection(endpoint_of(spec.source))
@@ -131,10 +132,10 @@ def run(
     as_json: Json = False,
 ) -> None:
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
-    from engine.directory import directory_of
-    from engine.run.observe.own_terminal import own_terminal
-    from engine.run.observe.terminal import Lines, Screen
-    from engine.run.runner import UNTIL, run_pipeline
+    from engine.pipeline.directory import directory_of
+    from engine.run.lifecycle.runner import UNTIL, run_pipeline
+    from engine.status.own_terminal import own_terminal
+    from engine.status.terminal import Lines, Screen
 
     if until not in (None, *UNTIL):
         raise SpecError(
@@ -167,8 +168,8 @@ def run(
 def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     """Show what the pipeline is doing. Works without a runner too."""
     spec, directory = opened(spec_file)
-    from engine.run.observe.status import status as status_of
-    from engine.run.observe.status_text import print_status
+    from engine.status.status import status as status_of
+    from engine.status.status_text import print_status
 
     now = status_of(directory, spec.name, spec.verify, spec.sink.path)
     if as_json:
@@ -238,7 +239,7 @@ def throttle(
     as_json: Json = False,
 ) -> None:
     """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
-    from engine.throttle_settings import throttle_changes
+    from engine.spec.throttle_settings import throttle_changes
 
     if bool(settings) == reset or (reset and period):
         raise SpecError("Say what to change: key=value, or --reset without --for.", detail="Nothing was changed.")
@@ -297,7 +298,7 @@ def redump(
 
     Without a runner, the command waits for the next one.
     """
-    from engine.run.redump.requests import arguments_from, arguments_of, check
+    from engine.capture.redump_requests import arguments_from, arguments_of, check
 
     if request and (table or everything or chunk or limits or keys):
         raise SpecError("--request contains everything: give no tables and no parts with it.")
@@ -337,7 +338,7 @@ def maintain(
     next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
-    from engine.run.maintain import check
+    from engine.run.commands.maintain import check
 
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or [])
@@ -365,7 +366,7 @@ def merge(
 
     The runner merges by schedule, and puts off what costs much. Without a runner, the command waits for the next one.
     """
-    from engine.run.maintain import check
+    from engine.run.commands.maintain import check
 
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or [])
@@ -385,8 +386,8 @@ def bundle(
     as_json: Json = False,
 ) -> None:
     """Collect diagnostics in a zip: spec, status, checks, journals and log, without secrets."""
-    from engine import clock
-    from engine.run.observe.support_bundle import write_bundle
+    from engine.base import clock
+    from engine.status.support_bundle import write_bundle
 
     spec, directory = opened(spec_file)
     file = out_file or Path(f"{spec.name}-{clock.utc_now():%Y%m%dT%H%M%S}.zip")
@@ -408,7 +409,7 @@ def backup(
     as_json: Json = False,
 ) -> None:
     """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
-    from engine.run.backup import write_backup
+    from engine.backup.backup import write_backup
 
     spec, directory = opened(spec_file)
     made = write_backup(spec, directory, file)
@@ -430,7 +431,7 @@ def restore(
     as_json: Json = False,
 ) -> None:
     """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
-    from engine.run.backup import restore as put_back
+    from engine.backup.backup import restore as put_back
 
     spec, directory = opened(spec_file)
     made = put_back(spec, directory, file)

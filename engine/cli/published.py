@@ -11,8 +11,8 @@ import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 import typer
 
+from engine.base.errors import SpecError
 from engine.cli.command import SpecFile, app, guarded, opened
-from engine.errors import SpecError
 
 FORMATS = ("csv", "parquet", "arrow")
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
-from engine.command_queue import Waiting, waiting_commands, withdraw
+from engine.pipeline.command_queue import Waiting, waiting_commands, withdraw
 
 
 @app.command()

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
+from engine.alerting.silences import Silence, add_silence, end_silence, silences
+from engine.base.errors import SpecError
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
-from engine.errors import SpecError
-from engine.silences import Silence, add_silence, end_silence, silences
 
 
 @app.command()

@@ -11,9 +11,9 @@ import os
 import sys
 from pathlib import Path
 
-from engine.directory import Directory
-from engine.errors import ERRORS
-from engine.settings import Spec
+from engine.base.errors import ERRORS
+from engine.pipeline.directory import Directory
+from engine.spec.settings import Spec
 
 STOP_S = 300
 _FIRST_S, _MOST, _WITHIN_S = 5, 6, 3600

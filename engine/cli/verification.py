@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table as Grid
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import DifferencesFoundError, SpecError
 from engine.cli.command import (
     Chunks,
     Json,
@@ -22,10 +23,9 @@ from engine.cli.command import (
     print_json,
     stored,
 )
-from engine.errors import DifferencesFoundError, SpecError
 
 if TYPE_CHECKING:
-    from engine.run.verify.verdicts import TableResult
+    from engine.verify.verdicts import TableResult
 
 _SHOWN = 20
 
@@ -58,13 +58,13 @@ def verify(
 
     It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
     """
-    from engine.run.redump.requests import arguments_of
-    from engine.run.runner import run_pipeline
-    from engine.run.verify.repair import Repair, unproven
-    from engine.run.verify.report import report_of, write_report
-    from engine.run.verify.scope import scope_of
-    from engine.run.verify.verdicts import LEVELS, worst
-    from engine.run.verify.verifier import Verifier
+    from engine.capture.redump_requests import arguments_of
+    from engine.run.lifecycle.runner import run_pipeline
+    from engine.verify.repair import Repair, unproven
+    from engine.verify.report import report_of, write_report
+    from engine.verify.scope import scope_of
+    from engine.verify.verdicts import LEVELS, worst
+    from engine.verify.verifier import Verifier
 
     spec, directory = opened(spec_file)
     chosen = LEVELS.get(level)

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from engine.base.errors import SpecError
 from engine.cli.command import Json, SpecFile, app, err, guarded, opened, out, print_json
-from engine.errors import SpecError
 
 
 @app.command()

@@ -26,8 +26,8 @@ from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any, NamedTuple
 
+from engine.base.errors import DecodeError
 from engine.decode.binary_json_text import double_text, malformed, opaque_text, quote
-from engine.errors import DecodeError
 
 _LITERAL, _INT16, _UINT16, _INT32, _UINT32, _DOUBLE, _STRING, _OPAQUE = 4, 5, 6, 7, 8, 11, 12, 15
 _LITERALS = ("null", "true", "false")

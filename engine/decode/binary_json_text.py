@@ -14,7 +14,7 @@ from binascii import b2a_base64
 from functools import lru_cache
 from json.encoder import encode_basestring
 
-from engine.errors import DecodeError
+from engine.base.errors import DecodeError
 
 quote = encode_basestring
 """A string as a JSON literal. Only control characters below 0x20, quotes and backslashes are escaped, in the same way as by the

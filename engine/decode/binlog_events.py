@@ -18,11 +18,11 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from engine.base.errors import SourceLostError
 from engine.decode.checksums import CHECKSUM
 from engine.decode.framing import Bytes, Offsets, broken, words
 from engine.decode.tablemap import describe_columns, packed_integer
 from engine.decode.types.base import Mapped
-from engine.errors import SourceLostError
 
 HEADER = 19
 

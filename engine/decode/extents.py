@@ -15,13 +15,13 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import Mapped, Records
 from engine.decode.types.decimals import packed_bytes
 from engine.decode.types.labels import ENUM, SET
 from engine.decode.types.strings import length_bytes
-from engine.errors import DecodeError
 
 _FIXED = {1: 1, 2: 2, 3: 4, 4: 4, 5: 8, 8: 8, 9: 3, 10: 3, 13: 1}
 _BIT, _TIMESTAMP, _DATETIME, _TIME, _DECIMAL, _STRING = 16, 17, 18, 19, 246, 254

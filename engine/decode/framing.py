@@ -20,7 +20,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from engine.errors import SourceLostError, TransientError
+from engine.base.errors import SourceLostError, TransientError
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]

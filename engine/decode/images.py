@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.errors import DecodeError, DoubtfulRowsError, TableStoppedError
 from engine.decode.binlog_events import DELETES, METADATA_BYTES, ROWS_V2, UPDATES, Headers, Kind, TableMap, among
 from engine.decode.extents import ends
 from engine.decode.framing import Bytes, Offsets, words
@@ -29,7 +30,6 @@ from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 from engine.decode.types.base import Mapped, Records, null_bits
-from engine.errors import DecodeError, DoubtfulRowsError, TableStoppedError
 
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import Mapped, Nulls, Records
 from engine.decode.types.documents import changed_texts, texts
 from engine.decode.types.strings import image_binaries
-from engine.errors import DecodeError
 
 _WITH_BITS = 1
 

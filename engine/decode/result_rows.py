@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from engine.base.errors import DecodeError
 from engine.decode.framing import Bytes, Offsets
 from engine.decode.schema import Column
 from engine.decode.types import value_type
 from engine.decode.types.base import Records, null_bits
-from engine.errors import DecodeError
 
 
 def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from engine.base.errors import BinlogDamagedError, SourceLostError
 from engine.decode.binlog_events import (
     HEADER,
     Headers,
@@ -26,7 +27,6 @@ from engine.decode.binlog_events import (
 )
 from engine.decode.checksums import CHECKSUM, first_damaged, is_sound, is_sound_description
 from engine.decode.framing import Bytes, Offsets
-from engine.errors import BinlogDamagedError, SourceLostError
 
 _LOW_BITS = 0xFFFFFFFF
 

@@ -22,11 +22,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from engine.base.errors import BinlogDamagedError
 from engine.decode.binlog_events import HEADER, ROWS_COMPRESSED, ROWS_V2, UPDATES, Headers, Kind
 from engine.decode.framing import PADDING, Bytes, Offsets, words
 from engine.decode.stream import EventBatch
 from engine.decode.tablemap import packed_integer
-from engine.errors import BinlogDamagedError
 
 Reread = Callable[[EventBatch, int], bytes | None]
 """Reads the body of event `n` of a run from the server again; returns None if that is not possible."""

@@ -1,1 +1,1 @@
-"""Reads a destination back."""
+"""Destinations: each applies committed epochs exactly once, in the order of the ledger."""

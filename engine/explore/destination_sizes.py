@@ -7,16 +7,16 @@ from typing import Any
 
 from rich.table import Table as Grid
 
+from engine.base.errors import DestinationError, unknown_tables
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.directory import Directory
-from engine.errors import DestinationError, unknown_tables
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.maintenance.steps import Sizes, Step
+from engine.destination.maintenance_schedule import due_steps, notes_file
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.settings import Spec
-from engine.sink.delta import DeltaTables
-from engine.sink.maintained import Sizes, Step
-from engine.sink.maintenance import due_steps, notes_file
+from engine.pipeline.directory import Directory
+from engine.spec.settings import Spec
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from engine.errors import TidemarkError
+from engine.base.errors import TidemarkError
 
 _QUERIES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
 _NODE = "_NODE"

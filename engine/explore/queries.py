@@ -22,17 +22,17 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from engine import clock
+from engine.base import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta_rows import Rows, rows_of
-from engine.directory import Directory
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.read.delta_rows import Rows, rows_of
 from engine.explore.one_select import QueryError, one_select
 from engine.explore.query_advice import advice
 from engine.explore.read_only_files import ReadOnlyFiles
-from engine.layout import changes_folder, mirror_folder
 from engine.ledger.store import Ledger
-from engine.sink.delta import DeltaTables
+from engine.pipeline.directory import Directory
 
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""

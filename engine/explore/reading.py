@@ -14,13 +14,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.decode.schema import Table
-from engine.destination.delta_rows import Rows, rows_of
-from engine.directory import Directory, directory_of
-from engine.errors import DestinationError, SpecError, unknown_tables
+from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.read.delta_rows import Rows, rows_of
 from engine.explore.queries import published_tables
-from engine.layout import changes_folder, mirror_folder
-from engine.settings import Spec, load
+from engine.pipeline.directory import Directory, directory_of
+from engine.spec.settings import Spec, load
 
 _LOG = "__changes"
 

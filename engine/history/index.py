@@ -21,13 +21,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 import pyarrow as pa
 
-from engine import clock, formats
-from engine.directory import Directory
-from engine.errors import NewerFormatError
+from engine.base import clock
+from engine.base.errors import NewerFormatError
 from engine.history.index_schema import JOURNAL, TABLES, UNIQUE, VERSION, create_statements
 from engine.history.journal_rows import Row, rows_of
 from engine.history.journal_slices import Slice, read_slice
 from engine.journal.parts import Part, parts_in
+from engine.pipeline import formats
+from engine.pipeline.directory import Directory
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, BinaryIO
 
-from engine import clock
+from engine.base import clock
 
 BLOCK_BYTES = 8 << 20
 """The most bytes read at once; bounds the memory and the length of a transaction."""

@@ -8,12 +8,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from engine import clock
-from engine.events import Event
+from engine.base import clock
+from engine.base.redaction import clean_line
+from engine.journal.events import Event
 from engine.journal.journal import Entry
 from engine.journal.linefile import LineFile
 from engine.journal.parts import newest_lines, parts_in, path_of
-from engine.redaction import clean_line
 
 _TAILS = (64 << 10, 64 << 20)
 

@@ -5,10 +5,10 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
-import engine.connection_events
-import engine.verification_events
-import engine.watch_events  # noqa: F401 - these add their events to EVENTS
-from engine.events import EVENTS, Event, fields_of
+import engine.journal.connection_events
+import engine.journal.verification_events
+import engine.journal.watch_events  # noqa: F401 - these add their events to EVENTS
+from engine.journal.events import EVENTS, Event, fields_of
 
 
 @cache

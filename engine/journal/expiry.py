@@ -11,8 +11,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from engine import clock
-from engine.durable import sync_folder
+from engine.base import clock
+from engine.base.durable import sync_folder
 from engine.journal.parts import Part, compressed, parts_in, plain
 
 _WORTH_BYTES, _RECENT_S = 64 << 10, 86_400.0

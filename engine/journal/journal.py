@@ -1,4 +1,4 @@
-"""The journal: the append-only event log of a run, one JSON object per line (events: `engine.events`; files: `journal.parts`).
+"""The journal: the append-only event log of a run, one JSON object per line (`events`, in files of `parts`).
 
 Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written later
 (`journal.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
@@ -14,12 +14,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import clock
-from engine.events import ErrorReported, Event
+from engine.base import clock
+from engine.base.redaction import clean_line
 from engine.journal.event_lines import event_from
+from engine.journal.events import ErrorReported, Event
 from engine.journal.linefile import LineFile
 from engine.journal.parts import newest_lines, path_of, runs_in
-from engine.redaction import clean_line
 
 PART_BYTES, PART_S = 64 << 20, 86_400.0
 """The size (in characters) and the age after which a part of a journal is closed."""

@@ -10,8 +10,8 @@ from collections import deque
 from contextlib import suppress
 from pathlib import Path
 
-from engine.durable import naming
-from engine.errors import is_disk_full
+from engine.base.durable import naming
+from engine.base.errors import is_disk_full
 
 MOST_LINES, MOST_BYTES = 20_000, 16 << 20
 """The most that is kept in memory."""

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from engine.tail import tail
+from engine.base.tail import tail
 
 _NAME = re.compile(r"(?P<run>.+?)(?:\.(?P<first>\d{12}))?\.jsonl(?P<packed>\.gz)?")
 

@@ -6,7 +6,7 @@ information.
 
 from typing import Any, NotRequired, TypedDict
 
-from engine.errors import Failure
+from engine.base.errors import Failure
 
 Description = dict[str, Any]
 """JSON defined elsewhere: `decode.schema`, `plan.chunks`, `plan.coverage`, `capture.files`, `source.positions`."""

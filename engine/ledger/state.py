@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from engine import clock
-from engine.errors import LedgerError
+from engine.base import clock
+from engine.base.errors import LedgerError
 from engine.ledger.records import Description, Due, EpochRecord, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table

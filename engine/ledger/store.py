@@ -19,13 +19,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from engine import formats
-from engine.directory import write_atomically
-from engine.durable import link, make_folders, naming, sync_folder
-from engine.errors import LedgerError, PipelineHeldError
+from engine.base.durable import link, make_folders, naming, sync_folder, write_atomically
+from engine.base.errors import LedgerError, PipelineHeldError
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.ledger.upgrade import upgraded
+from engine.pipeline import formats
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10

@@ -6,8 +6,8 @@ had no `binlog_off`, which a version that does not know it must not skip.
 
 from collections.abc import Mapping
 
-from engine import formats
 from engine.ledger.records import Description
+from engine.pipeline import formats
 
 _WORDS = {
     "shape": "projection",

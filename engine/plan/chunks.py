@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from engine.decode.schema import Table
 from engine.plan.keys import EXACT, Bound, ChunkKey
-from engine.sink_settings import Merging
 from engine.source.connect import quote
+from engine.spec.sink_settings import Merging
 
 Strategy = Literal["even", "uneven", "one"]
 

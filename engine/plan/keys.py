@@ -18,9 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Column, Index, Table
 from engine.decode.types import value_type
-from engine.errors import SpecError
 from engine.source.connect import quote
 
 Bound = tuple[str, ...]

@@ -1,7 +1,7 @@
 """Estimates what merging changes into a mirror costs: bytes written per day, and how old the mirror gets. Pure.
 
-The estimate follows the schedule of merges (`sink.merge_schedule`). With a merge every `p` seconds, which takes `t` seconds and
-writes `w` bytes, and with changes of `c` bytes per second:
+The estimate follows the schedule of merges (`destination.delta.merge.merge_schedule`). With a merge every `p` seconds, which takes
+`t` seconds and writes `w` bytes, and with changes of `c` bytes per second:
 
     p ≥ sink.merge_interval_s
     p ≥ 4 t                                          merges take a quarter of the time at most
@@ -24,8 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from engine.sink_settings import Merging, Sink
 from engine.source.change_rates import ChangeRate
+from engine.spec.sink_settings import Merging, Sink
 
 DAY_S = 86_400.0
 SHARE = 0.25

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from engine.base.wording import count, duration
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
 from engine.plan.merge_costs import MergeCost, merge_cost
-from engine.sink_settings import AUTO_BYTES, Merging, Sink
 from engine.source.change_rates import ChangeRate, ChangeRates
-from engine.wording import count, duration
+from engine.spec.sink_settings import AUTO_BYTES, Merging, Sink
 
 LABELS: dict[Merging | None, str] = {
     "copy_on_write": "copy on write",

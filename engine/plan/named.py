@@ -12,9 +12,9 @@ from math import isfinite
 
 import pyarrow as pa
 
+from engine.base.errors import SpecError
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Column, Table
-from engine.errors import SpecError
 from engine.plan.chunks import Range
 from engine.plan.keys import ORDERS, SEVERAL_CODES, Bound, ChunkKey, order_of, scalar
 from engine.plan.places import Ask

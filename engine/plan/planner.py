@@ -7,14 +7,14 @@ tables is planned in well under a second, from statistics alone.
 import difflib
 from collections.abc import Sequence
 
+from engine.base.errors import SpecError, TableStoppedError
 from engine.decode.schema import Table
-from engine.errors import SpecError, TableStoppedError
 from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, chunk_key, decide
 from engine.plan.walk import key_ends
-from engine.settings import Snapshot
 from engine.source.catalog import Statistics, statistics
 from engine.source.connect import Connection, query, quote
+from engine.spec.settings import Snapshot
 
 _COUNTED = 100_000
 """If the statistics show no rows, count up to this many."""

@@ -9,21 +9,21 @@ from rich.console import Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from engine.base.errors import TidemarkError
+from engine.base.wording import NOTHING, duration
 from engine.decode.schema import Table
-from engine.errors import TidemarkError
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
 from engine.plan.mirrors import EXCLUDED, LABELS, MirrorAdvice, age, mirror_advice, mirror_of, per_day, rate_text
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
 from engine.plan.splitting import split
-from engine.settings import Spec
-from engine.sink_settings import Merging
 from engine.source.change_rates import ChangeRates, recent_changes
 from engine.source.connect import Connection
 from engine.source.endpoint import endpoint_of
 from engine.source.preflight import refused
-from engine.wording import NOTHING, duration
+from engine.spec.settings import Spec
+from engine.spec.sink_settings import Merging
 
 _STEP, _STEP_S = 1000, 3600.0
 

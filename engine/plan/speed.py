@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import TidemarkError
 from engine.decode.result_rows import decode_rows
 from engine.decode.schema import Table
-from engine.errors import TidemarkError
 from engine.plan.chunks import Plan
 from engine.source.connect import Connection, quote
 from engine.source.packets import prepare
-from engine.throttle_settings import Throttle
+from engine.spec.throttle_settings import Throttle
 
 _ROWS = 50_000
 

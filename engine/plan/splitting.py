@@ -4,7 +4,7 @@ Neither is trusted to get sizes right. A range may be denser than the rest, one 
 grown. So a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and the rest of its chunk is walked.
 """
 
-from engine import clock
+from engine.base import clock
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Split, Unsplit

@@ -12,8 +12,8 @@ from fractions import Fraction
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Strategy
 from engine.plan.keys import EXACT, ChunkKey, configured_key, own_key, why_unordered
-from engine.settings import Snapshot, TableRules
 from engine.source.catalog import Statistics
+from engine.spec.settings import Snapshot, TableRules
 
 _NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _MAX_ROWS = 5_000_000

@@ -7,8 +7,8 @@ Each statement reads one range of the key's index, of at most one chunk, and fin
 
 from collections.abc import Sequence
 
+from engine.base.errors import TableStoppedError, if_captured
 from engine.decode.schema import Table
-from engine.errors import TableStoppedError, if_captured
 from engine.plan.chunks import Range, after_bound, predicate
 from engine.plan.keys import Bound, ChunkKey, fetched, order_of, recoverable, scalar
 from engine.source.connect import Connection, query, quote

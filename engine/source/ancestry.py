@@ -11,9 +11,9 @@ can then appear again with other content. So three things are compared. Each fin
 A failed check ends the run with exit code 4 (SourceLostError); it never counts as "nothing new".
 """
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import SourceLostError, TransientError
 from engine.decode.gtid import parse_gtid_position
-from engine.errors import SourceLostError, TransientError
 from engine.source.connect import RESNAPSHOT_ALL, Connection, Endpoint, Server, query
 from engine.source.heads import reaches, read_head
 from engine.source.positions import Position, binlog_files, current, file_number

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from engine.errors import PreflightError, TidemarkError
-from engine.redaction import redact
+from engine.base.errors import PreflightError, TidemarkError
+from engine.base.redaction import redact
 from engine.source.connect import Connection, Server, describe, query
 
 Role = Literal["holds", "waits", "may hold"]

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Column, Index, Table
-from engine.errors import SpecError
-from engine.globs import select_tables
 from engine.source.column_grants import grant_of, missing_columns
 from engine.source.connect import Connection, query
 from engine.source.engines import merge_parts, unfit_engine
+from engine.spec.globs import select_tables
 
 SYSTEM = ("mysql", "information_schema", "performance_schema", "sys")
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import TidemarkError
 from engine.decode.binlog_events import (
     DELETES,
     ROWS,
@@ -30,7 +31,6 @@ from engine.decode.images import check_table_map, count_images
 from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import unfolded
-from engine.errors import TidemarkError
 from engine.source.connect import Endpoint, describe, open_connection, query
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current
 from engine.source.replication import read_runs

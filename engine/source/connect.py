@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeAlias
 
 import pymysql
 
-from engine import redaction
-from engine.errors import (
+from engine.base import redaction
+from engine.base.errors import (
     BinlogOffError,
     ConnectionLimitError,
     GtidModeError,
@@ -28,7 +28,7 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.globs import EXACT, NameRule
+from engine.spec.globs import EXACT, NameRule
 
 Connection: TypeAlias = "pymysql.connections.Connection[Any]"
 Flavor = Literal["mysql", "mariadb"]

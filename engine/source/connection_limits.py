@@ -2,14 +2,15 @@
 
 Usually a run needs one per reader for chunks and the binlog, and four more: for epochs, for the end of the binlog, to see whether
 the server answers, and for looks at the catalog and the load. Measured on both servers: 6 with two readers, 8 with four. If the
-account allows fewer, connections are opened for each task and closed after it, in turns (`run.turns`): a task needs up to three.
+account allows fewer, connections are opened for each task and closed after it, in turns (`source.turns`): a task needs up to
+three.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.base.wording import plural
 from engine.source.connect import Connection, query
-from engine.wording import plural
 
 SHARED = 4
 """Connections besides those of the readers."""

@@ -2,10 +2,10 @@
 
 from contextlib import closing
 
-from engine.globs import NameRule
-from engine.settings import Source, Spec, password
 from engine.source.connect import Endpoint, describe, open_connection
-from engine.spec_names import spec_on
+from engine.spec.globs import NameRule
+from engine.spec.settings import Source, Spec, password
+from engine.spec.spec_names import spec_on
 
 
 def endpoint_of(source: Source) -> Endpoint:

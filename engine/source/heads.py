@@ -5,10 +5,10 @@ Each takes a few hundred bytes of a dump.
 
 from dataclasses import dataclass
 
+from engine.base.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.decode.binlog_events import Kind
 from engine.decode.gtid import GtidSet
 from engine.decode.gtid_events import GtidList, read_gtid_list, read_previous_gtids
-from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position
 from engine.source.replication import read_runs

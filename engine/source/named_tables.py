@@ -8,7 +8,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from engine.globs import matches
+from engine.spec.globs import matches
 
 Name = tuple[str, str]
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pymysql
 
+from engine.base.errors import SourceAwayError
 from engine.decode.framing import HEADER, MAX_PAYLOAD, PADDING, Bytes, Offsets, grown, packet_starts
-from engine.errors import SourceAwayError
 from engine.source.connect import Connection, explain
 
 BUFFER = 4 << 20

@@ -9,9 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
-from engine.decode.schema import Table
-from engine.decode.types import fault
-from engine.errors import (
+from engine.base.errors import (
     BinlogOffError,
     PreflightError,
     SourceLostError,
@@ -19,8 +17,8 @@ from engine.errors import (
     TidemarkError,
     if_captured,
 )
-from engine.layout import folder_fault
-from engine.settings import Source
+from engine.decode.schema import Table
+from engine.decode.types import fault
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.connection_limits import few, judged, limits_of
@@ -31,6 +29,8 @@ from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
 from engine.source.source_facts import Facts, source_facts
 from engine.source.watermarks import replica_wait_s, watermark_class
+from engine.spec.folder_names import folder_fault
+from engine.spec.settings import Source
 
 Outcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
@@ -150,7 +150,7 @@ def run_preflight(
     rules: Mapping[str, Sequence[str]] = MappingProxyType({}),
     readers: int = 1,
 ) -> Preflight:
-    """Run all checks. as_read: marks a table's columns that are never read (`run.tables.projection_rules`).
+    """Run all checks. as_read: marks a table's columns that are never read (`capture.projection.projection_rules`).
 
     members: exceptions from the globs. rules: by setting, its globs of tables.
     readers: how many run at the same time.

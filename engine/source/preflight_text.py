@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 
+from engine.base.wording import plural
 from engine.source.preflight import Check, Preflight
-from engine.wording import plural
 
 _MOST_TABLES = 10
 """Of the tables with the same fault, as many are listed."""

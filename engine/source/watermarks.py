@@ -61,9 +61,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import SourceLostError, TidemarkError, TransientError
 from engine.decode.schema import Table
-from engine.errors import SourceLostError, TidemarkError, TransientError
 from engine.source.connect import Connection, Server, binlog_off, query
 from engine.source.positions import Position, current
 from engine.source.xa_places import XaPlaces, Xid

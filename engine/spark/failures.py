@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from engine.errors import DiskFullError, PreflightError, SparkLostError, TidemarkError, TransientError
+from engine.base.errors import DiskFullError, PreflightError, SparkLostError, TidemarkError, TransientError
 
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor")
 _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (

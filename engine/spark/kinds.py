@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from engine import redaction
-from engine.errors import SpecError
-from engine.settings import Spark
+from engine.base import redaction
+from engine.base.errors import SpecError
+from engine.spec.settings import Spark
 
 # Each with its reason.
 _CONF = {

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine import __version__
+from engine.base.errors import SparkLostError, TidemarkError, TransientError
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import Task, Warming
-from engine.errors import SparkLostError, TidemarkError, TransientError
-from engine.event_fields import SparkFacts
-from engine.settings import Spec
+from engine.journal.event_fields import SparkFacts
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
 from engine.spark.kinds import Kind, is_local, open_kind, remedy
 from engine.spark.workers import ask, hosts, require, versions
+from engine.spec.settings import Spec
 
 _FIRST_TASK_S = 180.0
 """Seconds after which a cluster that has run no task of ours counts as having no room for us."""

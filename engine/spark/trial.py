@@ -8,10 +8,10 @@ import json
 import sys
 from pathlib import Path
 
-from engine.errors import TidemarkError
-from engine.event_fields import SparkFacts
-from engine.settings import Spec, load
+from engine.base.errors import TidemarkError
+from engine.journal.event_fields import SparkFacts
 from engine.spark.session import open_session
+from engine.spec.settings import Spec, load
 
 
 def try_session(spec: Spec) -> SparkFacts:

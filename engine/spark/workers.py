@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from engine.errors import PreflightError
+from engine.base.errors import PreflightError
 
 PACKAGES = ("numpy", "pyarrow", "pandas", "pymysql", "cryptography", "pydantic", "deltalake", "sqlglot", "pyroaring")
 """The packages that a task imports, ours and Spark's (pandas)."""

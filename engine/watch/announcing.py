@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from engine import clock
-from engine.alert_settings import Route
-from engine.directory import Directory, read_runner
-from engine.events import AlertRaised
-from engine.notify.channels import deliver
-from engine.notify.notice import CLEARED, RAISED, Answer, message
-from engine.settings import Spec
+from engine.alerting.notify.channels import deliver
+from engine.alerting.notify.notice import CLEARED, RAISED, Answer, message
+from engine.base import clock
+from engine.journal.events import AlertRaised
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
+from engine.spec.alert_settings import Route
+from engine.spec.settings import Spec
 from engine.watch.record import Records, alone
 
 _PATIENCE_S, _FIRST_RETRY_S, _RETRY_S = 5.0, 1.0, 30.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from engine.directory import Directory
+from engine.pipeline.directory import Directory
 from engine.watch.own_alerts import Report
 from engine.watch.watchdog import Watchdog
 

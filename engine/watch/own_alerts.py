@@ -10,15 +10,18 @@ from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any
 
-from engine import clock, processes
-from engine.directory import HEARTBEAT_STALE_S, Directory, list_text, read_runners_alerts, write_atomically
-from engine.errors import TidemarkError
-from engine.events import AlertCleared, AlertRaised, Event
+from engine.alerting.silences import silence_of
+from engine.base import clock, processes
+from engine.base.durable import write_atomically
+from engine.base.errors import TidemarkError
+from engine.base.redaction import redact
 from engine.journal.afterword import append_to
-from engine.redaction import redact
-from engine.sentences import remedy
-from engine.settings import Spec
-from engine.silences import silence_of
+from engine.journal.events import AlertCleared, AlertRaised, Event
+from engine.journal.sentences import remedy
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import HEARTBEAT_STALE_S
+from engine.pipeline.saved_lists import list_text, read_runners_alerts
+from engine.spec.settings import Spec
 from engine.watch.announcing import Announcer
 from engine.watch.record import Record
 
@@ -34,7 +37,7 @@ class Subject:
     where: Directory
     spec: Spec
     runner: Mapping[str, Any]
-    """`engine.directory.read_runner`."""
+    """`engine.pipeline.runner_file.read_runner`."""
 
     @property
     def name(self) -> str:

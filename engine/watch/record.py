@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine import clock, formats, processes
-from engine.directory import Directory, write_atomically
-from engine.errors import is_disk_full
+from engine.base import clock, processes
+from engine.base.durable import write_atomically
+from engine.base.errors import is_disk_full
+from engine.pipeline import formats
+from engine.pipeline.directory import Directory
 from engine.watch.restarts import HOUR_S
 
 _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
@@ -31,7 +33,7 @@ class Restart:
     """UTC text."""
     pid: int
     process: Mapping[str, Any]
-    """What `engine.processes` knows of it, as of its launch."""
+    """What `engine.base.processes` knows of it, as of its launch."""
     code: int | None = None
     """Its exit code, if it ended before its first heartbeat and the watchdog saw that."""
 

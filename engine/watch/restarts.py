@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import ERRORS, TidemarkError
-from engine.watch_settings import Watch
-from engine.wording import plural
+from engine.base.errors import ERRORS, TidemarkError
+from engine.base.wording import plural
+from engine.spec.watch_settings import Watch
 
 HOUR_S = 3600.0
 _NEEDS_OPERATOR = ("LedgerError", "NewerFormatError", "TablesStoppedError", "ChunksParkedError")
@@ -53,7 +53,7 @@ class Death:
 
 
 def death_of(runner: Mapping[str, Any] | None) -> Death | None:
-    """What became of a run; None while it lives, and if it ended as asked. runner: `engine.directory.read_runner`."""
+    """What became of a run; None while it lives, and if it ended as asked. runner: `engine.pipeline.runner_file.read_runner`."""
     if runner is None or runner["alive"]:
         return None
     lost, error = runner["state"] != "ended", runner.get("error") or {}

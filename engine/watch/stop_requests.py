@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine import formats
-from engine.command_queue import keep_answered
-from engine.directory import Directory
-from engine.events import CommandAccepted, CommandDone
+from engine.journal.events import CommandAccepted, CommandDone
+from engine.pipeline import formats
+from engine.pipeline.command_queue import keep_answered
+from engine.pipeline.directory import Directory
+from engine.spec.watch_settings import Watch
 from engine.watch.record import Record, read_record
 from engine.watch.restarts import HOUR_S, asked_to_stop, death_of, not_mendable
-from engine.watch_settings import Watch
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def runs_restarted_by(directory: Directory) -> Collection[str]:
 
 
 def restart_pending(directory: Directory, settings: Watch, runner: Mapping[str, Any] | None) -> bool:
-    """Whether a watchdog restarts the runner, now or when one looks. runner: `engine.directory.find_runner`."""
+    """Whether a watchdog restarts the runner, now or when one looks. runner: `engine.pipeline.runner_file.find_runner`."""
     death = death_of(runner)
     if runner is None or death is None or settings.restart == "never" or asked_to_stop(runner) or not_mendable(death):
         return False

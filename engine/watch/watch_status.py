@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from engine.directory import Directory
+from engine.pipeline.directory import Directory
 from engine.watch.record import read_record
 from engine.watch.restarts import HOUR_S, death_of
 from engine.watch.stop_requests import waiting_stop
@@ -13,7 +13,7 @@ from engine.watch.stop_requests import waiting_stop
 def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the watchdog will do about the newest run: `due`, `down` and `restarts_within_hour`; None if nothing.
 
-    A stop counts from the moment at which it is sent, also if no watchdog looks. runner: `engine.directory.read_runner`.
+    A stop counts from the moment at which it is sent, also if no watchdog looks. runner: `engine.pipeline.runner_file.read_runner`.
     """
     with suppress(Exception):
         death, record = death_of(runner), read_record(directory)

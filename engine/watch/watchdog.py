@@ -16,12 +16,16 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from engine import clock, processes
-from engine.directory import Directory, launch, read_runner, read_standbys
-from engine.errors import PipelineHeldError, TidemarkError
+from engine.base import clock, processes
+from engine.base.errors import PipelineHeldError, TidemarkError
+from engine.base.redaction import redact
 from engine.journal.parts import parts_in
-from engine.redaction import redact
-from engine.settings import Spec, load
+from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
+from engine.pipeline.directory import Directory
+from engine.pipeline.launch import launch
+from engine.pipeline.runner_file import read_runner
+from engine.pipeline.saved_lists import read_standbys
+from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
 from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled, unsent
 from engine.watch.record import Record, Records, Restart, alone
@@ -36,7 +40,6 @@ from engine.watch.restarts import (
     not_mendable,
 )
 from engine.watch.stop_requests import waiting_stop
-from engine.watch_events import RunnerRestarted, RunnerStaysDown
 
 ALERTS = ("runner_lost", "not_restarted")
 """The kinds of alerts that watchdogs raise."""

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from engine import clock
-from engine.acknowledgements import acknowledge
-from engine.directory import Directory, list_text, read_alerts, write_atomically
-from engine.sentences import remedy
+from engine.alerting.acknowledgements import acknowledge
+from engine.base import clock
+from engine.base.durable import write_atomically
+from engine.journal.sentences import remedy
+from engine.pipeline.directory import Directory
+from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.browser.evidence import Witness, log_tails
 from tests.support.patience import PATIENCE_MS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from engine import clock
+from engine.base import clock
 from tests.browser.conftest import CHROMIUM, FLAGS, alerting, every_state
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console

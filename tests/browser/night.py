@@ -12,7 +12,9 @@ from typing import Any
 import psutil
 from playwright.sync_api import Page
 
-from engine.directory import Directory, read_alerts, read_runner
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
+from engine.pipeline.saved_lists import read_alerts
 from tests.servers import Server
 from tests.support.mounts import Small
 from tests.support.patience import PATIENCE_S

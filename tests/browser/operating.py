@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 from playwright.sync_api import Error, expect
 
-from engine.directory import read_runner
+from engine.pipeline.runner_file import read_runner
 from tests.browser import wizard
 from tests.browser.conftest import healthy
 from tests.browser.hands import open_from_navigation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page
 
-from engine.directory import Directory
+from engine.pipeline.directory import Directory
 from tests.browser.conftest import OpenPage
 from tests.browser.hands import HANDS, Hand
 from tests.live.support.seed import seed_table

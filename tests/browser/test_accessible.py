@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.verifications import save
+from engine.pipeline.verifications import save
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.gallery import BROKEN, BUSY, drawn
 from tests.support.depth import depth

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine import clock
-from engine.command_queue import claim_for_run
-from engine.directory import send_command
-from engine.sentences import remedy
+from engine.base import clock
+from engine.journal.sentences import remedy
+from engine.pipeline.command_file import send_command
+from engine.pipeline.command_queue import claim_for_run
 from tests.browser.conftest import OpenPage, healthy
 from tests.browser.hands import open_from_navigation, select
 from tests.support.receiver import Receiver

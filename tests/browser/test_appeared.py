@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from playwright.sync_api import expect
 
-from engine.sentences import hidden
+from engine.journal.sentences import hidden
 from tests.browser.conftest import OpenPage, healthy
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console

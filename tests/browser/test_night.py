@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 from playwright.sync_api import expect
 
-from engine.directory import send_command
+from engine.pipeline.command_file import send_command
 from tests.browser.conftest import OpenPage
 from tests.browser.night import PIPELINE, SHOWN_S, Night
 from tests.live.support.compare import assert_equal, lake_table, source_table

@@ -18,7 +18,8 @@ import pytest
 from playwright.sync_api import expect
 from pyarrow import csv
 
-from engine.directory import Directory, read_runner
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.browser.conftest import OpenPage, healthy
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.seed import seed_table

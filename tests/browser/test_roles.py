@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.directory import Directory
-from engine.verifications import save
+from engine.pipeline.directory import Directory
+from engine.pipeline.verifications import save
 from tests.browser.conftest import OpenPage
 from tests.servers.oidc import CLIENT, SECRET, provider
 from tests.servers.server import free_port

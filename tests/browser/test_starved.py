@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from engine.directory import Directory, send_command
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
 from tests.browser.conftest import OpenPage
 from tests.support.depth import depth
 from tests.support.simulation import SimulatedTable, Simulation, real_now

@@ -49,7 +49,7 @@ def fact(page: Page, label: str) -> Locator:
 
 
 def drawn(page: Page) -> None:
-    """Wait for the end of the page: one that is still running may overwrite the address of a link (`app.parts.chunk_section`)."""
+    """Wait for the end of the page: one that is still running may overwrite the address of a link (`app.live.chunk_section`)."""
     expect(page.get_by_text("The pipeline writes no files for this table")).to_be_visible()
 
 
@@ -138,7 +138,7 @@ def test_live_leads_to_a_table_and_the_table_to_its_chunks_events_and_redump(url
     page.goto(f"{url}/live?pipeline=shop&section=Chunks&table=shop.customers")
     expect(
         page.locator("[data-test-script-state=notRunning]")
-    ).to_be_visible()  # see `app.parts.selection.keep_address`
+    ).to_be_visible()  # see `app.common.selection.keep_address`
     page.get_by_role("link", name="Table page").click()
     expect(page).to_have_url(re.compile(r"/table\?pipeline=shop&table=shop.customers$"))
     chosen = page.get_by_role("combobox", name="Table")

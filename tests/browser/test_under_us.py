@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from engine import clock
-from engine.sentences import blocked
+from engine.base import clock
+from engine.journal.sentences import blocked
 from tests.browser.conftest import OpenPage, healthy
 from tests.browser.test_wizard import fill
 from tests.support.simulation import SimulatedTable, Simulation, real_now

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from playwright.sync_api import Page, expect
 
-from engine.run.verify.report import check_report
+from engine.verify.report import check_report
 from tests.browser.conftest import OpenPage, healthy
 from tests.browser.hands import open_from_navigation, select
 from tests.live.support.compare import assert_equal, source_table

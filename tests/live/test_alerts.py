@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from engine.run.state_machines import CHUNK, START, TABLE
+from engine.pipeline.state_machines import CHUNK, START, TABLE
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.servers import Server

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from engine.run.audit.audit_limits import LIMITS
-from engine.run.audit.audit_source import LoggedRows
+from engine.audit.audit_limits import LIMITS
+from engine.audit.audit_source import LoggedRows
 from tests.live.support.both_decoders import endpoint_of, position_of, table_of
 from tests.live.support.every_type import statements
 from tests.live.support.source import COMPRESSED

@@ -9,14 +9,14 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import write_deltalake
 
+from engine.audit import audit
+from engine.audit.audit_range import known_of
+from engine.audit.audit_sample import sampled
 from engine.capture.binlog.position_search import Binlog
-from engine.directory import directory_of
-from engine.run.audit import audit
-from engine.run.audit.audit_range import known_of
-from engine.run.audit.audit_sample import sampled
-from engine.settings import load
+from engine.pipeline.directory import directory_of
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current
+from engine.spec.settings import load
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.pipeline import Pipeline

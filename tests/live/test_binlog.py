@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import gtids_at, read_range
-from engine.run.epoch import split_range
+from engine.run.epochs.epoch import split_range
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current

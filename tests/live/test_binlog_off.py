@@ -9,8 +9,8 @@ from typing import Any
 import pymysql
 import pytest
 
+from engine.base.errors import BinlogOffError
 from engine.capture.binlog.xa_visibility import XaVisibility
-from engine.errors import BinlogOffError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.watermarks import Watermarks
 from tests.live.conftest import PipelineFactory

@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 
-from engine.errors import TidemarkError
+from engine.base.errors import TidemarkError
 from engine.source.blocked_reads import BlockedRead, blocked_reads
 from engine.source.connect import Endpoint, open_connection, query, quote
 from tests.live.conftest import PipelineFactory

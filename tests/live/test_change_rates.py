@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from engine import clock
+from engine.base import clock
 from engine.decode.schema import Table
 from engine.source import change_rates
 from engine.source.catalog import read_table

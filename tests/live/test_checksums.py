@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
+from engine.base.errors import BinlogDamagedError
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
-from engine.errors import BinlogDamagedError
 from engine.source.heads import read_head
 from engine.source.positions import Position
 from tests.live.conftest import PipelineFactory

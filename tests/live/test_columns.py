@@ -6,9 +6,9 @@ from contextlib import closing
 import pyarrow.compute as pc
 import pytest
 
+from engine.base.errors import DecodeError
 from engine.capture.binlog.binlog_range import SchemaMismatch
 from engine.decode.images import AFTER, DELETE
-from engine.errors import DecodeError
 from engine.source.catalog import captured_tables, uncaptured
 from engine.source.connect import open_connection
 from engine.source.preflight import refused

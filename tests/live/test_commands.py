@@ -4,7 +4,8 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-from engine.directory import Directory, send_command
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from engine.directory import Directory, send_command
-from engine.run.observe.status import status
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
+from engine.status.status import status
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.keyed import KEYED, KeyedWriter, create

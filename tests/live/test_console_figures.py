@@ -1,8 +1,7 @@
 """The numbers that the console shows, compared with their sources.
 
-The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one of them under load, and
-has redumped one. It compares the pages with the server (SQL), the lake (Parquet and Delta files), the ledger, the process and the
-journal, each read without the console's code.
+The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one under load, and redumped
+one. It compares the pages with server (SQL), lake (Parquet and Delta files), ledger, process and journal, without its code.
 """
 
 import json
@@ -24,12 +23,13 @@ import streamlit
 from deltalake import DeltaTable
 from streamlit import config
 
-from app.view import compare
-from app.view.past import past
-from engine import clock
-from engine.directory import Directory, read_runner
+from app.history.view import compare
+from app.history.view.past import past
+from engine.base import clock
 from engine.explore.queries import MOST_ROWS
 from engine.history import History, chunk_queries, runs
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.console import Screen, lasts, offset, says, seconds

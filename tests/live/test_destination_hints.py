@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from engine.errors import DestinationError
+from engine.base.errors import DestinationError
 from engine.explore import read
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table

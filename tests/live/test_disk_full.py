@@ -5,9 +5,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from engine.directory import Directory, read_runner
 from engine.history import History
 from engine.history.runs import journalled
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner

@@ -24,11 +24,12 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from engine import clock
-from engine.directory import Directory, send_command
+from engine.alerting.silences import silences
+from engine.base import clock
 from engine.explore.queries import answer, published_tables
-from engine.silences import silences
-from engine.sink_settings import AUTO_BYTES
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
+from engine.spec.sink_settings import AUTO_BYTES
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory

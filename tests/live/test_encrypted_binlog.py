@@ -5,8 +5,8 @@ from contextlib import closing
 
 import pytest
 
+from engine.base.errors import SourceLostError
 from engine.decode.gtid import parse_gtids
-from engine.errors import SourceLostError
 from engine.source.heads import reaches
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files
 from tests.live.conftest import PipelineFactory

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from engine.directory import Directory, read_runner
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.every_type import statements

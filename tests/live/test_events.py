@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from engine.base.errors import DecodeError, SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import RowChanges
 from engine.decode.schema import Table
-from engine.errors import DecodeError, SourceLostError
 from engine.source.connect import open_connection
 from engine.source.positions import Position, binlog_files
 from engine.source.xa_places import XaPlaces

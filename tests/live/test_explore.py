@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from app.view import row_life
-from engine.directory import Directory
+from app.explore.view import row_life
 from engine.explore import read
 from engine.explore.queries import (
     answer,
@@ -19,6 +18,7 @@ from engine.explore.queries import (
     merged_seq,
     published_tables,
 )
+from engine.pipeline.directory import Directory
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline

@@ -6,9 +6,9 @@ from contextlib import closing
 
 import pytest
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_reader import before, gtids_at
 from engine.capture.binlog.xa_visibility import XaVisibility
-from engine.errors import SourceLostError
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import current
 from engine.source.watermarks import Candidate, Watermarks, server_time_s

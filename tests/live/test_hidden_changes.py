@@ -13,14 +13,14 @@ import pytest
 
 from engine.journal import Journal
 from engine.ledger.state import State
+from engine.pipeline.helpers import Helpers
 from engine.run.commands.heartbeat import Activity
-from engine.run.helpers import Helpers
-from engine.run.observe import hidden_monitor
-from engine.run.observe.hidden_monitor import HiddenMonitor, Known
-from engine.run.observe.source_drift import SourceDrift
+from engine.run.monitors import hidden_monitor
+from engine.run.monitors.hidden_monitor import HiddenMonitor, Known
+from engine.run.monitors.source_drift import SourceDrift
 from engine.run.tables.bootstrap import Source
-from engine.settings import Source as Settings
 from engine.source.connect import Endpoint, describe, open_connection, query
+from engine.spec.settings import Source as Settings
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.known_positions import ServerFactory

@@ -8,7 +8,7 @@ from itertools import count
 
 import pymysql
 
-from engine.globs import folded
+from engine.spec.globs import folded
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from engine.directory import Directory, send_command
-from engine.run.observe.status import status
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
+from engine.status.status import status
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline, Runner

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from engine.directory import Directory, send_command
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline, Runner

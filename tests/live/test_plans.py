@@ -21,12 +21,12 @@ from engine.plan.planner import plan_tables
 from engine.plan.show import chunks_of, json_parts
 from engine.plan.splitting import split
 from engine.plan.walk import key_statement
-from engine.settings import Snapshot, Source, Spec
-from engine.sink_settings import Sink
 from engine.source.catalog import captured_tables, read_table
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, watermark_class
+from engine.spec.settings import Snapshot, Source, Spec
+from engine.spec.sink_settings import Sink
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, create, kinds

@@ -10,10 +10,10 @@ from contextlib import closing
 import pymysql
 import pytest
 
+from engine.base.errors import SourceLostError, TransientError
 from engine.capture.binlog.binlog_reader import gtids_at
 from engine.capture.binlog.position_search import NoPlaceError
 from engine.decode.gtid import parse_gtids
-from engine.errors import SourceLostError, TransientError
 from engine.source.connect import explain
 from engine.source.heads import read_head
 from engine.source.positions import Position, binlog_files

@@ -12,12 +12,13 @@ import psutil
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from app.parts import access
-from app.view.roles import OPERATOR, VIEWER
-from engine.directory import Directory, read_runner
-from engine.settings import Source
+from app.common import access
+from app.common.view.roles import OPERATOR, VIEWER
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.preflight import Context, _tls
+from engine.spec.settings import Source
 from tests.live.conftest import PipelineFactory
 from tests.live.support.pipeline import ROOT, Pipeline
 from tests.servers import PASSWORD, USER, Server

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.errors import SpecError
 from engine.capture.binlog.binlog_reader import gtids_at
 from engine.capture.binlog.position_search import NoPlaceError
-from engine.errors import SpecError
 from engine.journal import Journal
-from engine.run.helpers import Helpers
-from engine.run.observe.lag import Committed, LagMonitor
-from engine.run.outage import OutageTracker
+from engine.pipeline.helpers import Helpers
+from engine.run.monitors.lag import Committed, LagMonitor
+from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.bootstrap import first_epoch
-from engine.settings import parse
 from engine.source.connect import describe
 from engine.source.heads import read_head
 from engine.source.positions import Position, position_from_dict
+from engine.spec.settings import parse
 from tests.live.support.known_positions import FIRST_ID, ServerFactory, Written
 from tests.servers import USER
 

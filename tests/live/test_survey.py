@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from engine.settings import Source
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.hidden_changes import unlogged_cascades
 from engine.source.preflight import run_preflight, server_preflight
 from engine.source.survey import survey
+from engine.spec.settings import Source
 from tests.live.support.known_positions import ServerFactory
 from tests.servers import FLAVORS, PASSWORD, USER, Server
 

@@ -6,7 +6,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from engine.errors import LoginRefusedError
+from engine.base.errors import LoginRefusedError
 from engine.source import connect
 from engine.source.connect import Endpoint, open_connection
 from tests.conftest import ServerFactory

@@ -11,7 +11,8 @@ from typing import IO
 
 import psutil
 
-from engine.directory import Directory, read_runner
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline

@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import gtids_at, read_range
 from engine.capture.binlog.xa_visibility import XaVisibility
 from engine.decode.gtid import joined
 from engine.decode.schema import Table
-from engine.errors import SourceLostError
-from engine.settings import Source
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection, query
 from engine.source.positions import Position, current
@@ -30,6 +29,7 @@ from engine.source.watermarks import (
     server_time_s,
     watermark_class,
 )
+from engine.spec.settings import Source
 from tests.servers import PASSWORD, USER, Server, create_user
 from tests.support.depth import depth
 

@@ -21,8 +21,8 @@ from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.settings import Spark
     from engine.spark.kinds import Kind
+    from engine.spec.settings import Spark
 
 ROOT = Path(__file__).parents[2]
 _USES = 150

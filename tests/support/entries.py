@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from engine.events import Event, fields_of
 from engine.journal import Entry, entry_from
 from engine.journal.event_lines import event_from
+from engine.journal.events import Event, fields_of
 
 
 def event(name: str, **given: Any) -> Event:

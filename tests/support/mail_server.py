@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from engine import clock
+from engine.base import clock
 
 USER, MAIL_PASSWORD = "mailer", "canary-mail-password-31"
 

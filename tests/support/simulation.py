@@ -1,4 +1,4 @@
-"""Realistic journals without a runner: a small model of a run that writes through `engine.events.Journal`.
+"""Realistic journals without a runner: a small model of a run that writes through `engine.journal.events.Journal`.
 
 `Simulation` has its own clock, so ten minutes of a run are written in milliseconds (`advance`), and a run can continue in real time
 under the console (`play`). The browser tests and the tests of `engine.history` use it.
@@ -16,9 +16,12 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from engine import clock, settings
-from engine.directory import Directory, list_text, read_alerts, write_atomically
+from engine.base import clock
+from engine.base.durable import write_atomically
 from engine.journal import Journal
+from engine.pipeline.directory import Directory
+from engine.pipeline.saved_lists import list_text, read_alerts
+from engine.spec import settings
 from tests.support.entries import event as make_event
 
 SPEC = """\

@@ -1,6 +1,6 @@
 """A table's verification, for tests."""
 
-from engine.verifications import Summary
+from engine.pipeline.verifications import Summary
 
 VERIFIED: Summary = {
     "verdict": "verified",

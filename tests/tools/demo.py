@@ -20,7 +20,9 @@ from typing import Any
 
 import psutil
 
-from engine.directory import Directory, read_runner, send_command
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, PASSWORD, USER, Server, start

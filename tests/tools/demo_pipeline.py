@@ -17,7 +17,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from engine.directory import Directory, launch, read_runner
+from engine.pipeline.directory import Directory
+from engine.pipeline.launch import launch
+from engine.pipeline.runner_file import read_runner
 from tests.live.support.workload import Workload
 from tests.servers import FLAVORS, PASSWORD, Server, start
 from tests.servers.binaries import find, installed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.view.roles import EVERYBODY, closed
+from app.common.view.roles import EVERYBODY, closed
 
 ROOT = Path(__file__).parents[2]
 CUT = "# Tests and tools only"

@@ -15,9 +15,9 @@ from itertools import dropwhile
 
 import numpy as np
 
+from engine.base.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.decode.binlog_events import Kind
 from engine.decode.stream import EventBatch
-from engine.errors import BinlogDamagedError, SourceLostError, TransientError
 from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, file_number
 from engine.source.replication import read_runs

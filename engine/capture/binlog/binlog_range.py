@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.capture.binlog.judged import Judged
 from engine.capture.binlog.row_changes import FACTS, RowChanges
@@ -30,7 +31,6 @@ from engine.decode.images import check_table_map, decode_images
 from engine.decode.schema import Table
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
-from engine.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.source.positions import Position, file_number
 from engine.source.xa_places import Prepared, XaPlaces, Xid
 

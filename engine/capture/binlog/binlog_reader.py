@@ -5,11 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import TransientError
 from engine.capture.binlog.binlog_access import BinaryLog, runs_from
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.decode.stream import EventBatch
-from engine.errors import TransientError
 from engine.source.connect import Endpoint
 from engine.source.positions import FIRST_OFFSET, Position
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Protocol
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.prepared_rows import Kept
-from engine.errors import SourceLostError
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.xa_places import Prepared, XaPlaces, Xid
 

@@ -27,6 +27,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.earlier_transactions import EarlierTransactions, purged
 from engine.capture.binlog.judged import Judged, JudgedRun, Masks, Moves, inside, none_within, of_tables, ranges
 from engine.capture.binlog.prepared_rows import NOTHING, Kept, PreparedRows, bounds, compacted, joined
@@ -37,7 +38,6 @@ from engine.decode.framing import Offsets, words
 from engine.decode.query_event import read_query
 from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
-from engine.errors import SourceLostError
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.xa_places import Prepared, XaPlaces, Xid
 

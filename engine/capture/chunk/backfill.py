@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.spill import Spill
 from engine.decode.images import AFTER, INSERT
-from engine.event_fields import Backfill
+from engine.journal.event_fields import Backfill
 
 _WAITING_ROWS = 1 << 16
 _NUMBER, _EXISTS = "\0number", "\0exists"

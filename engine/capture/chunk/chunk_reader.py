@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import SchemaChangedError, TableStoppedError
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import RowChanges
@@ -32,8 +33,7 @@ from engine.decode.arrow_schema import arrow_schema, image_schema
 from engine.decode.gtid import joined
 from engine.decode.result_rows import check_types, decode_rows
 from engine.decode.schema import Table
-from engine.errors import SchemaChangedError, TableStoppedError
-from engine.event_fields import Backfill
+from engine.journal.event_fields import Backfill
 from engine.plan.chunks import Range, predicate
 from engine.plan.keys import Bound, ChunkKey, bound_at
 from engine.plan.named import having

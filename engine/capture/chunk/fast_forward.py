@@ -19,6 +19,8 @@ from functools import partial
 
 import pyarrow.parquet as pq
 
+from engine.base.errors import TidemarkError
+from engine.capture.batches import batches
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
@@ -26,8 +28,6 @@ from engine.capture.files import DataFile
 from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Table
-from engine.destination.batches import batches
-from engine.errors import TidemarkError
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint

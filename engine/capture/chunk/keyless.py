@@ -11,15 +11,15 @@ engine has no snapshots, the table is read between the watermarks, and read agai
 from collections import Counter
 from dataclasses import dataclass
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import TableStoppedError
 from engine.capture.binlog.row_changes import concatenate, dumped, log_schema
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.gtid import gtid_set_of
-from engine.errors import TableStoppedError
-from engine.event_fields import Backfill
+from engine.journal.event_fields import Backfill
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
 from engine.source.watermarks import Step, no_step

@@ -29,6 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from engine.base.errors import TidemarkError
+from engine.capture.batches import batches
 from engine.capture.binlog.row_changes import dumped, log_schema
 from engine.capture.chunk.backfill import Reduced, Within, among, last_of_each, without
 from engine.capture.chunk.chunk_reader import (
@@ -50,11 +52,9 @@ from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
-from engine.destination.batches import batches
-from engine.destination.delta_rows import batches_of
-from engine.destination.mirror import Mirror
-from engine.errors import TidemarkError
-from engine.event_fields import Backfill
+from engine.destination.delta.read.delta_rows import batches_of
+from engine.destination.delta.read.mirror import Mirror
+from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder

@@ -16,10 +16,10 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from engine.base.errors import SpecError
 from engine.capture.projection.row_filter import Among, Compare, Condition, Every, IsNull, Not, Some
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
-from engine.errors import SpecError
 
 ALLOWED = (
     "Allowed are comparisons of a column with a literal (= != <> < <= > >=), IN, NOT IN, BETWEEN, IS NULL and IS NOT NULL, "

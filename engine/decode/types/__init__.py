@@ -4,11 +4,11 @@ To add a type, add one entry to the `TYPES` of one of these modules. A type with
 in `decode.extents` and the size of its metadata in `decode.binlog_events`.
 """
 
+from engine.base.errors import TableStoppedError, if_captured
 from engine.decode.schema import Column
 from engine.decode.types import addresses, bits, decimals, documents, labels, numbers, spatial, strings, temporal, times
 from engine.decode.types.base import ValueType
 from engine.decode.types.unread import UNREAD
-from engine.errors import TableStoppedError, if_captured
 
 _MODULES = (numbers, bits, decimals, temporal, times, strings, labels, documents, spatial, addresses)
 TYPES: dict[str, ValueType] = {name: entry for module in _MODULES for name, entry in module.TYPES.items()}

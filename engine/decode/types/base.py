@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.errors import DecodeError
 from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.schema import Column
-from engine.errors import DecodeError
 
 Nulls = npt.NDArray[np.bool_] | None
 

@@ -12,11 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail, slices
 from engine.decode.types.numbers import decimal_of_words
-from engine.errors import DecodeError
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 _ARROW_DIGITS = 38

@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from engine.base.errors import DecodeError
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
 from engine.decode.types.strings import image_binaries, prefix_fits, row_texts
-from engine.errors import DecodeError
 
 _JSON = 245
 

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from engine.base.errors import if_captured
 from engine.decode.charsets import CHARSETS, to_utf8
 from engine.decode.collations import charset_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import DecodeImage, Mapped, Nulls, Records, ValueType, fail, slices
-from engine.errors import if_captured
 
 _VARCHAR, _VAR_STRING, _BLOB, _STRING = 15, 253, 252, 254
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141

@@ -4,12 +4,12 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from engine.base.errors import DecodeError
 from engine.decode.extents import COUNTED, FIXED, fixed_width
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
 from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance
 from engine.decode.types.strings import length_bytes
-from engine.errors import DecodeError
 
 
 def _image(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:

@@ -1,7 +1,6 @@
-"""Operator control of a runner: commands, signals, pauses, and the heartbeat that shows them.
+"""Operator control of a runner: commands, signals, pauses, and the heartbeat, in a thread that never waits for Spark.
 
-A separate thread polls the inbox and rewrites `runner.json`, so both continue while the coordinator waits for Spark. No error ends
-it (`run.helpers`): a file that cannot be read, or that makes its parser fail, is moved to `inbox/refused`.
+No error ends the thread (`pipeline.helpers`): a file that cannot be read, or that makes its parser fail, goes to `inbox/refused`.
 """
 
 import signal
@@ -12,27 +11,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine import clock
-from engine.command_queue import GONE, claim_for_run
-from engine.directory import HEARTBEAT_S, Directory
-from engine.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
-from engine.events import CommandDone, RunControls, RunEnded, RunState
-from engine.inbox_access import require_writable
+from engine.base import clock
+from engine.base.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
+from engine.base.log_rotation import rotate
 from engine.journal import Journal
+from engine.journal.events import CommandDone, RunControls, RunEnded, RunState
 from engine.journal.expiry import expire_and_compress
 from engine.ledger.state import State
-from engine.log_rotation import rotate
+from engine.pipeline.command_queue import GONE, claim_for_run
+from engine.pipeline.controls import Controls, load_controls, save_controls
+from engine.pipeline.directory import Directory
+from engine.pipeline.disk import Disk
+from engine.pipeline.helpers import Helpers
+from engine.pipeline.inbox_access import require_writable
+from engine.pipeline.runner_file import HEARTBEAT_S
+from engine.pipeline.state_machines import IllegalEventError, after
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
-from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.commands.second_signal import LEAVE_S, leave
 from engine.run.commands.table_command import Parser, TableCommand
-from engine.run.disk import Disk
-from engine.run.helpers import Helpers
-from engine.run.outage import OutageTracker
-from engine.run.state_machines import IllegalEventError, after
-from engine.throttle_settings import FOR, Throttle, end_of_throttle, throttled
+from engine.run.source_loss.outage import OutageTracker
+from engine.spec.throttle_settings import FOR, Throttle, end_of_throttle, throttled
 
 _INBOX_S = 0.2
 _EXPIRE_S = 3600.0

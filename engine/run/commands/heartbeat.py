@@ -8,10 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
-from engine import clock, formats, processes
-from engine.directory import Directory, overwrite, write_atomically
-from engine.errors import is_disk_full
-from engine.redaction import clean
+from engine.base import clock, processes
+from engine.base.durable import overwrite, write_atomically
+from engine.base.errors import is_disk_full
+from engine.base.redaction import clean
+from engine.pipeline import formats
+from engine.pipeline.directory import Directory
 
 
 class Reading(TypedDict):
@@ -39,7 +41,7 @@ class Activity:
     phase: str = "starting"
     """"starting", "snapshot" or "streaming"."""
     startup: list[StartupStep] = field(default_factory=list)
-    """The steps of the start, in the order in which they began; its only writer is `run.startup_steps`."""
+    """The steps of the start, in the order in which they began; its only writer is `run.lifecycle.startup_steps`."""
     waiting_for: str = ""
     """Why no chunk is being read; empty if nothing prevents it."""
     away: dict[str, Any] | None = None
@@ -47,7 +49,7 @@ class Activity:
     reading: Mapping[str, Reading] = field(default_factory=dict)
     """The longest-running reads, by table."""
     source: Mapping[str, Any] | None = None
-    """When the source was last compared with the run's beginning, and what has changed (`run.observe.source_drift`)."""
+    """When the source was last compared with the run's beginning, and what has changed (`run.monitors.source_drift`)."""
     blocked: Sequence[Mapping[str, Any]] = ()
     """The reads that wait for a lock on the source: the fields of `connection_events.ReadsBlocked`, by table."""
     spark_ui: str | None = None
@@ -67,7 +69,7 @@ class Heartbeat:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
         more: "state", "reason", "stop" (whether the run was asked to stop), "disk_full", "helpers", "controls", "commands" and
-        "error", as `engine.directory.read_runner` returns them.
+        "error", as `engine.pipeline.runner_file.read_runner` returns them.
         """
         self._beats += 1
         record = {

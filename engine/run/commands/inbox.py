@@ -1,8 +1,8 @@
 """The inbox of a pipeline: command files, their order of arrival, and their place after the answer.
 
-The command line and the console write them (`directory.send_command`); `run.commands.control` handles them. An answered command is
+The command line and the console write them (`pipeline.command_file`); `run.commands.control` handles them. An answered command is
 kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected. A command may be withdrawn before a
-run has claimed it (`engine.command_queue`).
+run has claimed it (`engine.pipeline.command_queue`).
 """
 
 import json
@@ -13,11 +13,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from engine import formats
-from engine.command_queue import Answer, answered_file, keep_answered
-from engine.directory import VERBS
-from engine.errors import NewerFormatError, SpecError
-from engine.events import CommandAccepted, CommandRefused
+from engine.base.errors import NewerFormatError, SpecError
+from engine.journal.events import CommandAccepted, CommandRefused
+from engine.pipeline import formats
+from engine.pipeline.command_file import VERBS
+from engine.pipeline.command_queue import Answer, answered_file, keep_answered
 
 File = tuple[str, int]
 """A file by name and inode: a new file under an old name is a different one."""

@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from engine.base.errors import SpecError, TidemarkError
+from engine.capture.redump_requests import Redump
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
-from engine.errors import SpecError, TidemarkError
-from engine.events import ChunkRedumped
 from engine.journal import Journal
+from engine.journal.events import ChunkRedumped
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
 from engine.run.commands.control import Control
 from engine.run.commands.resnapshots_begun import resnapshots_begun
-from engine.run.redump.requests import Redump
 from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
 from engine.run.snapshot.scheduler import Snapshot
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy

@@ -12,17 +12,17 @@ from rich.table import Table as Grid
 
 from engine.capture.chunk.backfill import among
 from engine.capture.projection.table_projection import published_as
+from engine.capture.redump_requests import Redump, redump_from
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.mirror import Mirror
-from engine.directory import Directory
-from engine.layout import mirror_folder
+from engine.destination.delta.layout import mirror_folder
+from engine.destination.delta.read.mirror import Mirror
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
 from engine.plan.chunks import Plan, plan_from_dict, text
 from engine.plan.conditions import condition_of
 from engine.plan.named import identities
-from engine.run.redump.requests import Redump, redump_from
 from engine.run.redump.rules import Way, decide
 
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.redump_requests import Redump
 from engine.decode.schema import Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
-from engine.run.redump.requests import Redump
 
 Way = Literal["redumped", "resnapshotted", "refused", "left alone"]
 REDUMPED: Way = "redumped"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.run.disk import Disk
+from engine.pipeline.disk import Disk
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.throttle import Pace
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine.base.errors import TableStoppedError, TidemarkError
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.reports import FailureReport, FastForwardReport, ReaderReport
-from engine.errors import TableStoppedError, TidemarkError
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 

@@ -10,12 +10,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine import clock
-from engine.directory import Directory, list_text, read_parked, write_atomically
-from engine.errors import ChunksParkedError, TidemarkError
-from engine.events import ChunkParked, ChunkUnparked
+from engine.base import clock
+from engine.base.durable import write_atomically
+from engine.base.errors import ChunksParkedError, TidemarkError
 from engine.journal import Journal
+from engine.journal.events import ChunkParked, ChunkUnparked
 from engine.ledger.state import TableState
+from engine.pipeline.directory import Directory
+from engine.pipeline.saved_lists import list_text, read_parked
 from engine.plan.chunks import Range, text
 
 _NAMED = 5

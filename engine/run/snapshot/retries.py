@@ -1,10 +1,12 @@
 """Failed reads: what was at fault, when to retry, and when to give up.
 
     the table changed     `SchemaChangedError`: the binlog will show the schema change; the whole table waits for it
-    the source was away   the reader could not reconnect right after: the table waits as long as the run does (`run.outage`)
-    the chunk itself      the reader could reconnect right after. Only that chunk waits; after too many failures in a row it is
+    the source was away   the reader could not reconnect right after: the table waits as long as the run does
+    (`run.source_loss.outage`) the chunk itself      the reader could reconnect right after. Only that chunk waits; after too many
+    failures in a row it is
                           parked (`run.snapshot.parking`), and everything else continues
-    a disk is full        the whole pipeline waits until there is room (`run.disk`), chunks included. It counts against no chunk and
+    a disk is full        the whole pipeline waits until there is room (`pipeline.disk`), chunks included. It counts against no
+    chunk and
                           no table
     a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again in groups half
                           the size, until a failing chunk is alone; then the chunk itself is at fault
@@ -16,9 +18,8 @@ until an operator resumes the table, or until the next run. Redumped chunks are 
 import math
 from dataclasses import dataclass, field
 
-from engine import clock
-from engine.capture.reports import FailureReport
-from engine.errors import (
+from engine.base import clock
+from engine.base.errors import (
     ConnectionLimitError,
     DiskFullError,
     LoginRefusedError,
@@ -28,12 +29,13 @@ from engine.errors import (
     TidemarkError,
     TransientError,
 )
-from engine.events import ChunkFailed, ErrorReported
+from engine.capture.reports import FailureReport
 from engine.journal import Journal
-from engine.run.disk import RETRY_S, Disk
-from engine.run.outage import REFUSED_S
+from engine.journal.events import ChunkFailed, ErrorReported
+from engine.pipeline.disk import RETRY_S, Disk
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
+from engine.run.source_loss.outage import REFUSED_S
 
 ATTEMPTS = 8
 """Tries of a table, except for a chunk's own errors and an unreachable source; a chunk read or split off resets the count."""
@@ -153,8 +155,8 @@ class ChunkRetries:
     ) -> None:
         """Schedule the next try of a table. Raises the error if a retry is useless or there were too many.
 
-        away: the reader could not reconnect right after; such tries are not counted, as `run.outage` ends them. A changed table
-        whose schema change never shows up in the binlog stops alone.
+        away: the reader could not reconnect right after; such tries are not counted, as `run.source_loss.outage` ends them. A
+        changed table whose schema change never shows up in the binlog stops alone.
         """
         if isinstance(error, ConnectionLimitError):
             batch.refused = error

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import TableStoppedError, TidemarkError, TransientError
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reports import ChunkReport, FailureReport, ReaderReport
 from engine.capture.row_counter import rows_read
 from engine.capture.tasks import ChunkGroup
-from engine.errors import TableStoppedError, TidemarkError, TransientError
-from engine.events import ChunkAssigned, ChunkFinished, ChunkPlanned
 from engine.journal import Journal
+from engine.journal.events import ChunkAssigned, ChunkFinished, ChunkPlanned
 from engine.plan.chunks import text
 from engine.plan.coverage import Chunk, Coverage, Split
 from engine.run.commands.heartbeat import Activity, Reading
@@ -34,11 +34,11 @@ from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
 from engine.run.snapshot.throttle import Lease
-from engine.run.turns import TASK, Turns
-from engine.settings import Spec
 from engine.source.connect import Endpoint
 from engine.source.positions import bytes_between
+from engine.source.turns import TASK, Turns
 from engine.spark.session import Session
+from engine.spec.settings import Spec
 
 GROUP_S = 1.0
 """Target seconds of work per group of chunks."""

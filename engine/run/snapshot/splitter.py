@@ -11,13 +11,13 @@ from contextlib import suppress
 
 import pymysql
 
+from engine.base.errors import TidemarkError, TransientError
 from engine.decode.schema import Table
-from engine.errors import TidemarkError, TransientError
 from engine.plan.chunks import Plan
 from engine.plan.coverage import Split, Unsplit
 from engine.plan.splitting import split
-from engine.run.turns import Turns
 from engine.source.connect import Connection, Endpoint, break_off, open_connection
+from engine.source.turns import Turns
 
 _PATIENCE_S = 0.2
 

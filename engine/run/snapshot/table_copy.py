@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine import clock
+from engine.base import clock
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
-from engine.events import TablePlanned
+from engine.journal.events import TablePlanned
+from engine.pipeline.state_machines import CHUNK, START
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import Chunk, Coverage, Split
 from engine.plan.keys import Bound, ChunkKey
-from engine.run.state_machines import CHUNK, START
 from engine.source.positions import Position
 
 KEYS_A_CHUNK = 2000

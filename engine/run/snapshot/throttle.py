@@ -12,14 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from engine import clock
-from engine.errors import TidemarkError
+from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.pipeline.helpers import Helpers
 from engine.plan.speed import owed_s
 from engine.run.commands.heartbeat import Activity
-from engine.run.helpers import Helpers
-from engine.run.turns import Turns
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
-from engine.throttle_settings import Throttle, within_hours
+from engine.source.turns import Turns
+from engine.spec.throttle_settings import Throttle, within_hours
 
 _INTERVAL_S = 0.25
 _SLOW_INTERVAL_S = 1.0

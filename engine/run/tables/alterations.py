@@ -4,23 +4,23 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from engine import clock
+from engine.base import clock
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration
+from engine.capture.captured_tables import CapturedTables
 from engine.decode.schema import same_columns
-from engine.events import TableChanged
+from engine.destination.publisher import Publisher
+from engine.journal.events import TableChanged
 from engine.ledger.state import State, TableState
 from engine.run.tables.bootstrap import Source
-from engine.run.tables.captured import CapturedTables
 from engine.run.tables.resnapshot_limit import limited
 from engine.run.tables.schema_change import REQUESTED, Altered, Verdict, verdict
 from engine.run.tables.statement_reach import tables_reached
-from engine.settings import Spec
-from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, made_since, read_tables
 from engine.source.connect import Connection
 from engine.source.positions import Position, current
+from engine.spec.settings import Spec
 from engine.sql.alter import Alter
 
 _MOST_LATER = 50

@@ -8,21 +8,19 @@ import uuid
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import SpecError, TidemarkError, stop_of
 from engine.capture.binlog.binlog_reader import before
 from engine.capture.binlog.position_search import Binlog, NoPlaceError
+from engine.capture.projection.projection_rules import as_read, check_spec, projection_record
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
-from engine.errors import SpecError, TidemarkError, stop_of
 from engine.ledger.records import EpochRecord, Planned, TableChange
 from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.plan.mirrors import decided
 from engine.plan.planner import check_names, plan_tables
-from engine.run.tables.projection_rules import as_read, check_spec, projection_record
-from engine.run.turns import Turns
-from engine.settings import Spec
 from engine.source.ancestry import check_same, contains_within, has_gtids
 from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, binlog_off, check_identity
@@ -30,8 +28,10 @@ from engine.source.connection_limits import LEAST
 from engine.source.heads import reaches, read_head
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
 from engine.source.preflight import refused
+from engine.source.turns import Turns
 from engine.source.watermarks import WatermarkClass, server_time_s
-from engine.startup import startup_position, startup_time
+from engine.spec.settings import Spec
+from engine.spec.startup import startup_position, startup_time
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ stays. A table that a command added was never selected by them, and stays.
 
 import re
 
+from engine.base.errors import DecodeError
+from engine.capture.projection.projection_rules import has_other_rules
 from engine.decode.schema import table_from_dict
-from engine.errors import DecodeError
-from engine.globs import select_tables
 from engine.ledger.state import State, TableState
-from engine.run.tables.projection_rules import has_other_rules
-from engine.settings import Spec
+from engine.spec.globs import select_tables
+from engine.spec.settings import Spec
 
 _COLUMN = re.compile(r"Column '(.+)' \(")
 _LIMIT = re.compile(r"source\.max_resnapshots_per_hour is (\d+)")

@@ -5,7 +5,7 @@ Each change is a separate epoch, which reads no binlog and leaves the position P
     leave   the published data of the table is right at P; no binlog after P is read for it
     join    P was taken before the catalogue is read, so a later schema change of the table lies after P, where it is seen. The
             binlog before the chunks' low watermarks is not needed: a change is emitted for a chunk only once that is finished,
-            and a chunk that is read later is exact later (`run.coordinator`). So a table may join at any position. If the
+            and a chunk that is read later is exact later (`run.lifecycle.coordinator`). So a table may join at any position. If the
             pipeline copies nothing (`source.startup`), the table is streamed from P on
 
 A table that left and whose destination was kept joins by a resnapshot (`run.tables.schema_change`): the mirror stays as it was
@@ -20,30 +20,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 
-from engine import clock
+from engine.base import clock
+from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
+from engine.capture.projection.projection_rules import as_read, projection_of, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
-from engine.globs import new_matches
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.publisher import Publisher
 from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.commands.control import Control
-from engine.run.epoch import completed
+from engine.run.epochs.epoch import completed
 from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
 from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
-from engine.run.tables.projection_rules import as_read, projection_of, projection_record
-from engine.settings import Spec
-from engine.sink.delta import DeltaTables
-from engine.sink.owned import Guard, unguarded
-from engine.sink.publisher import Publisher
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe
 from engine.source.engines import merge_parts
 from engine.source.positions import current, position_from_dict
 from engine.source.preflight import refused
+from engine.spec.globs import new_matches
+from engine.spec.settings import Spec
 
 _CATALOGUE_LAG_S = 2.0
 """The binlog has a statement a moment before the catalogue has its table."""

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.base.errors import SpecError, unknown_tables
 from engine.decode.schema import Table, table_from_dict
-from engine.directory import Directory
-from engine.errors import SpecError, unknown_tables
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
 from engine.source.catalog import BY_GLOBS, Membership
 
 ADD, REMOVE = "add-table", "remove-table"

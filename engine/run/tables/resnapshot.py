@@ -7,15 +7,15 @@ complete. No change log has what happened between the two positions; the copies 
 from collections.abc import Iterable
 
 from engine.decode.schema import Table, table_from_dict
+from engine.destination.delta.delta_destination import DeltaTables
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.plan.chunks import plan_from_dict
 from engine.run.tables.bootstrap import anchored
 from engine.run.tables.schema_change import Altered, verdict
-from engine.settings import Spec
-from engine.sink.delta import DeltaTables
 from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import current
+from engine.spec.settings import Spec
 
 
 def resnapshot_all(

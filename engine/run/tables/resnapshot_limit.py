@@ -6,7 +6,7 @@ of the last hour began, so that a restart does not count from zero. An operator'
 
 from dataclasses import replace
 
-from engine.errors import TableStoppedError
+from engine.base.errors import TableStoppedError
 from engine.ledger.state import TableState, latest_resnapshots
 from engine.run.tables.schema_change import Altered, Verdict
 

@@ -3,8 +3,8 @@
     evolved        every row keeps its values, and the destination can have the columns: they are written from here on
     resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its columns at that
                    time. The mirror stays as it is until the last chunk is finished, and is then replaced at once
-                   (`sink.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the table.
-                   If the change log cannot get its columns, it begins again (`sink.generations`)
+                   (`destination.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the
+                   table. If the change log cannot get its columns, it begins again (`destination.delta.generations`)
     stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is copied and
                    the binlog has later schema changes, so that the columns in between are unknown
 
@@ -17,21 +17,21 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.base.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
+from engine.capture.projection.projection_rules import as_read, check_altered, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
-from engine.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
 from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import streaming_only
 from engine.run.tables.ddl import definition_after, keeps_rows
-from engine.run.tables.projection_rules import as_read, check_altered, projection_record
-from engine.settings import Spec
 from engine.source.catalog import list_tables, read_table
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
 from engine.source.preflight import refused
+from engine.spec.settings import Spec
 from engine.sql.alter import Alter
 
 REQUESTED = "requested"

@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine import clock
+from engine.base import clock
 from tests.servers import PASSWORD, USER, Server
 from tests.servers.drivers import Driver, Drivers
 from tests.servers.hosts import HostedRunner, Hosts

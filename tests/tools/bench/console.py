@@ -28,8 +28,8 @@ import streamlit
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 
-from app.parts import home
-from engine import clock
+from app.common import home
+from engine.base import clock
 
 ROOT = Path(__file__).parents[3]
 DAYS, CHUNKS_EACH = 7, 20

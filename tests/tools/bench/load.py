@@ -14,7 +14,8 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from engine.directory import Directory, send_command
+from engine.pipeline.command_file import send_command
+from engine.pipeline.directory import Directory
 from tests.live.support.background import Background
 from tests.live.support.pipeline import Pipeline
 from tests.servers import FLAVORS, Server, start

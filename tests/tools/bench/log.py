@@ -9,7 +9,7 @@ import time
 from contextlib import closing
 from statistics import median
 
-from engine import clock
+from engine.base import clock
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.capture.binlog.binlog_reader import read_range
 from engine.source.catalog import read_table

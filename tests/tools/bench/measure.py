@@ -3,7 +3,7 @@
 from statistics import median
 from typing import Any
 
-from engine import clock
+from engine.base import clock
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
 from tests.tools.bench.drain import rows_by_pymysql, rows_undecoded

@@ -22,14 +22,14 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.merge.key_index import KeyIndex
+from engine.destination.delta.table_pair import KINDS
+from engine.destination.maintenance_schedule import Maintenance
+from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.ledger.state import Owner
-from engine.sink.delta import DeltaTables
-from engine.sink.key_index import KeyIndex
-from engine.sink.maintenance import Maintenance
-from engine.sink.owned import KINDS
-from engine.sink.target import Target
-from engine.sink_settings import Sink
+from engine.spec.sink_settings import Sink
 
 UPDATES, INSERTS, DELETES = 1000, 200, 100
 """A second."""

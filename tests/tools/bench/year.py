@@ -28,25 +28,25 @@ import pyarrow as pa
 from streamlit import config
 from streamlit.testing.v1 import AppTest
 
-from app.parts import home
-from engine import clock
+from app.common import home
+from engine.base import clock
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.directory import Directory
-from engine.events import EpochCommitted, LagMeasured, RunStarted, RunState
+from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.orphans import delete_unpublished
+from engine.destination.publisher import Publisher
 from engine.journal import Journal
-from engine.layout import changes_folder, mirror_folder
+from engine.journal.events import EpochCommitted, LagMeasured, RunStarted, RunState
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
-from engine.run.commands.possession import Possession
-from engine.run.observe.status import status
-from engine.sink.orphans import delete_unpublished
-from engine.sink.publisher import Publisher
-from engine.sink_settings import Sink, SinkRules
+from engine.run.lifecycle.possession import Possession
+from engine.spec.sink_settings import Sink, SinkRules
+from engine.status.status import status
 from tests.tools.bench.console import ROOT, beat
 
 DAY_S = 86_400.0

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.view.draft import Draft, first_spec
-from app.view.health import Runner
+from app.common.view.draft import Draft, first_spec
+from app.common.view.health import Runner
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import Plan, Progress

@@ -15,12 +15,13 @@ from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import AppTest, app_test
 from streamlit.util import calc_hash
 
-from app.parts import destination_section, engine, home
-from app.parts.wizard import drafts
-from app.view import words
+from app.common import engine, home
+from app.common.view import words
+from app.live import destination_section
+from app.wizard import drafts
 from engine.decode.schema import Table
-from engine.directory import Directory
 from engine.explore import queries
+from engine.pipeline.directory import Directory
 from tests.support.depth import depth
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 

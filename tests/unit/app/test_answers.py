@@ -4,7 +4,7 @@ from datetime import UTC, datetime, time
 
 import pyarrow as pa
 
-from app.view.queries import Known, columns_note, exact, floats
+from app.explore.view.queries import Known, columns_note, exact, floats
 
 
 def test_no_digit_is_left_out() -> None:

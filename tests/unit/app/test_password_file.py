@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from app.parts.wizard.connect import file_fault
+from app.wizard.connect import file_fault
 
 
 def test_a_file_is_given_by_its_whole_path_and_can_be_read(tmp_path: Path) -> None:

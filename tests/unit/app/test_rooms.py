@@ -3,7 +3,9 @@
 import ast
 from pathlib import Path
 
-from app.parts.engine import ROOT
+import pytest
+
+from app.common.engine import ROOT
 
 APP = Path(__file__).parents[3] / "app"
 FORBIDDEN = (
@@ -11,11 +13,23 @@ FORBIDDEN = (
     "pyspark",
     "deltalake",
     "engine.spark",
-    "engine.sink",
+    "engine.destination",
     "engine.run",
+    "engine.status",
+    "engine.verify",
+    "engine.audit",
+    "engine.backup",
     "engine.capture",
     "engine.ledger",
 )
+ROOMS = {
+    "common": set(),
+    "live": {"common"},
+    **{page: {"common"} for page in ("alerts", "explore", "pipelines", "verify", "wizard")},
+    **{page: {"common", "live"} for page in ("history", "table")},
+    "screens": {"alerts", "common", "explore", "history", "live", "pipelines", "table", "verify", "wizard"},
+}
+"""What each room of the console may import of the others. *History* and *Table* show parts of *Live* too."""
 
 
 def imports(path: Path) -> set[str]:
@@ -36,14 +50,25 @@ def test_the_console_never_imports_spark_sinks_or_the_runner() -> None:
         assert not wrong, path
 
 
+@pytest.mark.parametrize("room", ROOMS)
+def test_pages_do_not_import_each_other(room: str) -> None:
+    """What they share is in `common`."""
+    for path in (APP / room).rglob("*.py"):
+        entered = {name.split(".")[1] for name in imports(path) if name.startswith("app.")}
+        assert entered - {room} <= ROOMS[room], path
+    assert {path.name for path in APP.iterdir() if path.is_dir() and not path.name.startswith(("_", "."))} == set(ROOMS)
+
+
 def test_the_view_is_pure() -> None:
     """No Streamlit, no files, no clock: only functions of their arguments."""
-    for path in (APP / "view").glob("*.py"):
+    views = list(APP.glob("*/view/*.py"))
+    assert len({path.parent for path in views}) == len(set(ROOMS) - {"alerts", "screens"})
+    for path in views:
         wrong = {
             name for name in imports(path) if name.split(".")[0] in ("streamlit", "duckdb", "os", "pathlib", "time")
         }
         assert not wrong, path
-        assert "engine.clock" not in imports(path), path
+        assert "engine.base.clock" not in imports(path), path
 
 
 def test_the_console_finds_the_engine() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.durable import UnknownOutcomeError, link, rename
+from engine.base.durable import UnknownOutcomeError, link, rename
 
 Answer = Callable[..., None]
 

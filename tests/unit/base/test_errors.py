@@ -6,7 +6,7 @@ import pickle
 import pymysql
 import pytest
 
-from engine.errors import (
+from engine.base.errors import (
     ERRORS,
     DecodeError,
     DiskFullError,
@@ -15,7 +15,7 @@ from engine.errors import (
     from_dict,
     is_disk_full,
 )
-from engine.redaction import redact
+from engine.base.redaction import redact
 
 CODES = {
     "SpecError": 2,

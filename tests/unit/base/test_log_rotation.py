@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[3]
 WRITES = """
 import sys
 from pathlib import Path
-from engine.log_rotation import rotate
+from engine.base.log_rotation import rotate
 log = Path(sys.argv[1])
 for part in range(6):
     for number in range(200):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from engine import redaction
-from engine.events import ChunkPlanned, ErrorReported
+from engine.base import redaction
+from engine.base.redaction import Known, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
 from engine.journal import Journal
-from engine.redaction import Known, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
-from engine.settings import Spark
+from engine.journal.events import ChunkPlanned, ErrorReported
 from engine.spark.kinds import redacting
+from engine.spec.settings import Spark
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.capture import reader_session, tasks
-from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
-from engine.capture.chunk.fast_forward import has_mutable_key
-from engine.capture.pacing import Pacer, ReadEndedError
-from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
-from engine.capture.row_counter import RowCounter
-from engine.capture.tasks import ChunkGroup
-from engine.decode.schema import Column, Table
-from engine.errors import (
+from engine.base.errors import (
     DecodeError,
     PreflightError,
     SchemaChangedError,
@@ -25,7 +17,15 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
-from engine.event_fields import Backfill
+from engine.capture import reader_session, tasks
+from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult
+from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.pacing import Pacer, ReadEndedError
+from engine.capture.reports import ChunkReport, FailureReport, from_bytes, to_bytes
+from engine.capture.row_counter import RowCounter
+from engine.capture.tasks import ChunkGroup
+from engine.decode.schema import Column, Table
+from engine.journal.event_fields import Backfill
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.errors import ERRORS
 from engine.cli.systemd_unit import quoted, unit_of
-from engine.directory import directory_of
-from engine.errors import ERRORS
-from engine.settings import load
+from engine.pipeline.directory import directory_of
+from engine.spec.settings import load
 from engine.watch.restarts import after_code
 
 SPEC = """

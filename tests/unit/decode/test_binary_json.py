@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import DecodeError
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.binary_json_text import double_text
-from engine.errors import DecodeError
 from tests.support.depth import depth
 from tests.unit.support.json_documents import (
     Stored,

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.errors import BinlogDamagedError, SourceLostError
 from engine.decode.binlog_events import Kind
 from engine.decode.checksums import RESIDUE, STEER, first_damaged
 from engine.decode.stream import EventBatch, StreamPosition
-from engine.errors import BinlogDamagedError, SourceLostError
 from tests.unit.support.wire import Binlog, laid_out
 
 

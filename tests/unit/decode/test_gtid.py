@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.errors import SourceLostError
 from engine.decode.gtid import (
     GtidPosition,
     GtidSet,
@@ -17,7 +18,6 @@ from engine.decode.gtid import (
     parse_gtid_set,
 )
 from engine.decode.gtid_events import TaggedGtid, read_gtid_list, read_previous_gtids, read_tagged_gtid
-from engine.errors import SourceLostError
 
 SERVERS = [uuid.UUID(int=n) for n in (1, 2**64, 2**127 + 5)]
 Membership = set[tuple[str, int]]

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import DecodeError, SourceLostError, TableStoppedError
 from engine.decode.binlog_events import Headers, read_headers, read_table_map
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT, Images, check_table_map, count_images, decode_images
 from engine.decode.schema import Column, Table
 from engine.decode.types.base import Mapped, slices
-from engine.errors import DecodeError, SourceLostError, TableStoppedError
 from tests.support.depth import depth
 from tests.unit.support.cells import announced
 from tests.unit.support.values import MAKERS, expected, tables

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import DecodeError, TableStoppedError
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.result_rows import check_types, decode_rows
 from engine.decode.schema import Column, Index, Table, table_from_dict
 from engine.decode.types import TYPES, fault
-from engine.errors import DecodeError, TableStoppedError
 from tests.support.depth import depth
 from tests.unit.support.cells import lenenc, protocol_code
 from tests.unit.support.values import LATIN1_CHARACTERS, MAKERS, expected, tables

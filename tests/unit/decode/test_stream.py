@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.errors import SourceLostError
 from engine.decode.binlog_events import Kind, read_headers, read_rotate, read_table_map, refuse_unknown
 from engine.decode.query_event import read_query
 from engine.decode.schema import Column, Table
 from engine.decode.stream import EventBatch, StreamPosition
-from engine.errors import SourceLostError
 from tests.unit.support.wire import Binlog, laid_out, table_map
 
 TABLE = Table("shop", "orders", (Column("id", "int"),), ("id",))

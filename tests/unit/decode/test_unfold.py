@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.errors import SourceLostError
 from engine.decode.binlog_events import ROWS_COMPRESSED, Kind
 from engine.decode.query_event import read_query
 from engine.decode.schema import Column, Table
 from engine.decode.unfold import unfolded
-from engine.errors import SourceLostError
 from tests.unit.support.compressed import event, opened, packed, payload, run_of
 from tests.unit.support.wire import Binlog, rows_body
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from docs.reference import command_line, configuration
-from engine.errors import ERRORS
+from engine.base.errors import ERRORS
 
 DOCS = Path(__file__).parents[3] / "docs"
 

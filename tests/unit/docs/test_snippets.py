@@ -14,11 +14,11 @@ import pytest
 import sqlglot
 from pydantic import BaseModel
 
-from app.view.roles import OPERATOR, VIEWER, role_of
-from engine.run.runner import UNTIL
-from engine.run.state_machines import MACHINES
-from engine.settings import Spec, parse
-from engine.throttle_settings import Throttle, throttled
+from app.common.view.roles import OPERATOR, VIEWER, role_of
+from engine.pipeline.state_machines import MACHINES
+from engine.run.lifecycle.runner import UNTIL
+from engine.spec.settings import Spec, parse
+from engine.spec.throttle_settings import Throttle, throttled
 from tests.live.support.not_run import NOT_RUN, SHORTENED
 from tests.support.pages import PAGES, ROOT, Block, Command, blocks, commands, prose, spans, verbs
 
@@ -230,7 +230,7 @@ def _is_section(model: Any) -> bool:
 
 
 def _metric(name: str) -> bool:
-    sources = (ROOT / "engine" / "run" / "observe").glob("*.py")
+    sources = (ROOT / "engine" / "status").glob("*.py")
     return any(f'"{name}"' in path.read_text(encoding="utf-8") for path in sources)
 
 

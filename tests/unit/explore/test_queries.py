@@ -8,10 +8,10 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.decode.schema import Column, Table
+from engine.destination.delta.layout import make_readable, mirror_folder
 from engine.explore import queries
 from engine.explore.one_select import QueryError
 from engine.explore.queries import answer, as_of_sql, history_sql, quoted
-from engine.layout import make_readable, mirror_folder
 
 TABLE = Table(
     "Shop", 'or"ders', (Column("id", "int"), Column("the name", "varchar", length=9, charset="utf8mb4")), ("id",)

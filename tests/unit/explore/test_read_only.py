@@ -14,7 +14,7 @@ from engine.explore import queries
 from engine.explore.one_select import TABLE_FUNCTIONS, QueryError, one_select
 from engine.explore.queries import answer
 from engine.explore.read_only_files import ReadOnlyFiles
-from tests.unit.sink.lake import Lake
+from tests.unit.destination.lake import Lake
 
 STATEMENTS = {
     "ALTER": ["ALTER TABLE d.t RENAME TO u", "COMMENT ON VIEW d.t IS 'x'"],

@@ -10,11 +10,11 @@ import pyarrow.csv as pc_csv
 import pyarrow.parquet as pq
 import pytest
 
+from engine.base.errors import DestinationError, SpecError
 from engine.cli.published import write_as
-from engine.errors import DestinationError, SpecError
 from engine.explore.reading import Reading, reading_of
-from engine.sink_settings import Mirror
-from tests.unit.sink.lake import Lake
+from engine.spec.sink_settings import Mirror
+from tests.unit.destination.lake import Lake
 
 
 @pytest.fixture(params=["copy_on_write", "merge_on_read"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine import clock
+from engine.base import clock
 from engine.history import History
 from engine.history import chunk_queries as chunks
 from engine.history import table_queries as tables

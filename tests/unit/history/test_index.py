@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.directory import Directory
-from engine.events import RunEnded
 from engine.history import History
 from engine.history.fetch import Cursor, part
 from engine.history.index_schema import TABLES
 from engine.history.runs import journalled, runs
 from engine.journal import Journal
+from engine.journal.events import RunEnded
+from engine.pipeline.directory import Directory
 from tests.support.depth import depth
 from tests.support.entries import event
 from tests.support.simulation import SimulatedTable, Simulation

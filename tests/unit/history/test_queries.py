@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.directory import Directory
-from engine.events import RunStarted, TableResumed
 from engine.history import History, runs, series, table_counts
 from engine.history import chunk_queries as chunks
 from engine.history import event_queries as log
@@ -17,6 +15,8 @@ from engine.history import table_queries as tables
 from engine.history.fetch import Cursor
 from engine.history.redumps import redumps
 from engine.journal import Journal
+from engine.journal.events import RunStarted, TableResumed
+from engine.pipeline.directory import Directory
 from engine.run.commands.inbox import Command
 from tests.support.entries import event
 from tests.support.simulation import SimulatedTable, Simulation

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.events import EVENTS, fields_of
 from engine.history.index_schema import TABLES
 from engine.history.journal_rows import place_of, rows_of
 from engine.history.journal_slices import Line
+from engine.journal.events import EVENTS, fields_of
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from engine import clock
+from engine.base import clock
 from engine.history import event_queries, series
 from engine.history import timeline_queries as timeline
 from tests.support.simulation import Simulation

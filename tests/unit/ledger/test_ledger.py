@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.errors import LedgerError, PipelineHeldError
+from engine.base.errors import LedgerError, PipelineHeldError
 from engine.ledger import store
 from engine.ledger.state import State, apply, following, latest_resnapshots, state_from_dict, state_to_dict
 from engine.ledger.store import Ledger

@@ -2,11 +2,11 @@
 
 import pytest
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Index, Table
-from engine.errors import SpecError
 from engine.plan.keys import SEVERAL_CODES, configured_key, own_key, why_unordered
 from engine.plan.strategy import chunk_key
-from engine.settings import Snapshot
+from engine.spec.settings import Snapshot
 from tests.unit.plan.support import column, table, text
 
 ID, V = column("id", "bigint"), column("v", "int", nullable=True)

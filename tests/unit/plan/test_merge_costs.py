@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.destination import maintenance_schedule
+from engine.destination.delta.maintenance import optimize
+from engine.destination.delta.merge import merge_schedule, mirror_files
+from engine.destination.delta.merge.merge_schedule import MergeSchedule
 from engine.plan import merge_costs
 from engine.plan.merge_costs import DAY_S, MergeCost, merge_cost, seconds
-from engine.sink import maintenance, merge_schedule, merging, optimize
-from engine.sink.merge_schedule import MergeSchedule
-from engine.sink_settings import Merging, Sink
 from engine.source.change_rates import ChangeRate
+from engine.spec.sink_settings import Merging, Sink
 
 MB, GB = 10**6, 10**9
 SINK = Sink(path=Path("lake"))
@@ -41,8 +43,8 @@ def test_the_model_has_the_constants_of_the_engine() -> None:
     }
     assert merge_costs.FEWEST_FILES == optimize.FEWEST_FILES
     assert merge_costs.LEAST_BYTES == optimize.LEAST_BYTES
-    assert merge_costs.MERGES_PER_STEP == maintenance.MERGES
-    assert merge_costs.MOST_ROWS == merging._MAX_ROWS
+    assert merge_costs.MERGES_PER_STEP == maintenance_schedule.MERGES
+    assert merge_costs.MOST_ROWS == mirror_files._MAX_ROWS
 
 
 def test_a_table_of_one_file_is_written_again_with_each_merge() -> None:

@@ -6,8 +6,8 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Column
-from engine.errors import SpecError
 from engine.plan.chunks import Range
 from engine.plan.keys import Bound
 from engine.plan.named import check_keys, check_range, having, identities

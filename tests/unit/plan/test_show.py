@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Table
-from engine.errors import SpecError
 from engine.plan import planner, show
 from engine.plan.chunks import Plan
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.show import json_parts, text_table
 from engine.plan.speed import seconds
-from engine.settings import Snapshot, Source, Spec
-from engine.sink_settings import Sink
 from engine.source.catalog import Statistics
 from engine.source.change_rates import ChangeRate, ChangeRates
-from engine.throttle_settings import Throttle
+from engine.spec.settings import Snapshot, Source, Spec
+from engine.spec.sink_settings import Sink
+from engine.spec.throttle_settings import Throttle
 from tests.unit.plan.support import Server, column, table, walking
 
 __all__ = ["walking"]

@@ -30,8 +30,8 @@ from engine.plan.places import place
 from engine.plan.splitting import split
 from engine.plan.strategy import Ends, decide
 from engine.plan.walk import key_ends, next_bound
-from engine.settings import Snapshot
 from engine.source.catalog import Statistics
+from engine.spec.settings import Snapshot
 from tests.support.depth import depth
 from tests.unit.plan.support import Key, Server, below, walking
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from engine.decode.schema import Index, Table
 from engine.plan.chunks import Plan
 from engine.plan.strategy import Ends, chunk_rows, decide, distribution_factor
-from engine.settings import Snapshot, TableRules
 from engine.source.catalog import Statistics
+from engine.spec.settings import Snapshot, TableRules
 from tests.unit.plan.support import column, table, text
 
 ID = column("id", "bigint")

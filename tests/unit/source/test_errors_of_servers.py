@@ -3,7 +3,7 @@
 import pymysql
 import pytest
 
-from engine.errors import BinlogOffError, SourceLostError
+from engine.base.errors import BinlogOffError, SourceLostError
 from engine.source.connect import explain
 
 SERVER = [

@@ -4,10 +4,10 @@ import pickle
 from dataclasses import replace
 from pathlib import Path
 
-from engine import redaction
-from engine.settings import Source
+from engine.base import redaction
 from engine.source.connect import Endpoint
 from engine.source.endpoint import endpoint_of
+from engine.spec.settings import Source
 
 
 def endpoint(file: Path) -> Endpoint:

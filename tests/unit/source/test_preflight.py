@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from engine.errors import PreflightError, SourceAwayError, TidemarkError
-from engine.settings import Source
+from engine.base.errors import PreflightError, SourceAwayError, TidemarkError
 from engine.source import preflight
 from engine.source.connect import Endpoint, Server
 from engine.source.preflight import Check, Context
+from engine.spec.settings import Source
 
 MARIADB = Server("mariadb", (10, 11, 6), "10.11.6-MariaDB", "mariadb-server-id-1")
 REFUSED = PreflightError("The statement SHOW SLAVE HOSTS failed: Access denied (error 1227).")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.errors import PreflightError, SparkLostError, TransientError
+from engine.base.errors import PreflightError, SparkLostError, TransientError
 from engine.spark.failures import explained
 
 LOST = (

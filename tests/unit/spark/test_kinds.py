@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.settings import Spark
 from engine.spark.kinds import configuration, is_local, remedy, retrying
+from engine.spec.settings import Spark
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from engine.base.errors import PreflightError, SparkLostError, TidemarkError
 from engine.capture.reports import Reader, ReaderReport
 from engine.capture.tasks import Task
-from engine.errors import PreflightError, SparkLostError, TidemarkError
 from engine.spark import session as sessions
 from engine.spark.session import Session
 from engine.spark.workers import answer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.errors import PreflightError
+from engine.base.errors import PreflightError
 from engine.spark.workers import PACKAGES, answer, missing, pins, require, versions
 
 ROOT = Path(__file__).parents[3]

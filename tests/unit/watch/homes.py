@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from engine import clock, processes
+from engine.base import clock, processes
+from engine.base.durable import write_atomically
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
-from engine.directory import Directory, write_atomically
+from engine.pipeline.directory import Directory
 from engine.watch import watchdog
 from engine.watch.background import pipelines_in
 from engine.watch.watchdog import Watchdog

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from engine.errors import ERRORS
+from engine.base.errors import ERRORS
+from engine.spec.watch_settings import Watch
 from engine.watch.restarts import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
-from engine.watch_settings import Watch
 
 ALIVE = {
     "run": "r1",

@@ -8,16 +8,17 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from engine import clock
-from engine.alert_settings import Alerts as Settings
+from engine.alerting.active_alert import Alert
+from engine.alerting.alerts import Alerts
+from engine.base import clock
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
-from engine.directory import read_alerts, send_command
-from engine.events import AlertCleared, RunState
 from engine.journal import Entry, Journal, entry_from
-from engine.run.observe.active_alert import Alert
-from engine.run.observe.alerts import Alerts
-from engine.run.observe.status import status
+from engine.journal.events import AlertCleared, RunState
+from engine.pipeline.command_file import send_command
+from engine.pipeline.saved_lists import read_alerts
+from engine.spec.alert_settings import Alerts as Settings
+from engine.status.status import status
 from engine.watch import watchdog
 from engine.watch.record import read_record
 from engine.watch.stop_requests import runs_restarted_by

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from engine import processes
+from engine.alerting.notifier import Notifier
+from engine.alerting.silences import add_silence, end_silence
+from engine.base import processes
+from engine.base.errors import Failure
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
-from engine.directory import read_alerts
-from engine.errors import Failure
-from engine.events import RunEnded, RunState, TableStateChanged
 from engine.journal import Journal
-from engine.run.observe.notifier import Notifier
-from engine.settings import load
-from engine.silences import add_silence, end_silence
+from engine.journal.events import RunEnded, RunState, TableStateChanged
+from engine.pipeline.saved_lists import read_alerts
+from engine.spec.settings import load
 from engine.watch import watchdog
 from engine.watch.record import read_record
 from tests.support.mounts import Small

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.row_changes import RowChanges, log_table
 from engine.capture.binlog.written_tables import Written
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import StreamPosition
-from engine.errors import SourceLostError
 from engine.source.positions import Position
 from tests.support.depth import depth
 from tests.unit.support.wire import Binlog, laid_out, table_map

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog.event_statistics import EventStatistics
 from engine.decode.stream import StreamPosition
-from engine.errors import SourceLostError
 from tests.unit.support.compressed import event, opened, payload, run_of
 from tests.unit.support.wire import Binlog, laid_out
 

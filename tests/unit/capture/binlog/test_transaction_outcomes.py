@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.base.errors import SourceLostError
 from engine.capture.binlog import transaction_outcomes
 from engine.capture.binlog.binlog_range import BinlogRange
 from engine.decode.schema import Table
-from engine.errors import SourceLostError
 from engine.source.positions import Position
 from engine.source.xa_places import XaPlaces
 from tests.support.depth import depth

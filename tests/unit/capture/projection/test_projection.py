@@ -13,18 +13,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.base.errors import SpecError, TableStoppedError
 from engine.capture.binlog.emission import published
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import without_values
 from engine.capture.projection.filter_parser import parse_where
+from engine.capture.projection.projection_rules import (
+    check_altered,
+    check_rules,
+    check_spec,
+    projection_of,
+    projection_record,
+)
 from engine.capture.projection.row_filter import passing
 from engine.capture.projection.table_projection import Projection, published_as
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column, Index, Table
-from engine.errors import SpecError, TableStoppedError
-from engine.run.tables.projection_rules import check_altered, check_rules, check_spec, projection_of, projection_record
-from engine.settings import Spec, parse
+from engine.spec.settings import Spec, parse
 
 TABLE = Table(
     "shop",

@@ -14,25 +14,28 @@ from typing import Any
 
 import pytest
 
-from engine import clock
+from engine.base import clock
+from engine.base.durable import write_atomically
+from engine.base.errors import SourceAwayError, SpecError, TableStoppedError
 from engine.decode.schema import Table
-from engine.directory import Directory, read_runner, send_command, write_atomically
-from engine.errors import SourceAwayError, SpecError, TableStoppedError
-from engine.events import CommandDone
 from engine.journal import Entry, Journal
+from engine.journal.events import CommandDone
 from engine.ledger.state import State, TableState
+from engine.pipeline.command_file import send_command
+from engine.pipeline.controls import Controls, load_controls, save_controls
+from engine.pipeline.directory import Directory
+from engine.pipeline.runner_file import read_runner
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control
-from engine.run.commands.overrides import Controls, load_controls, save_controls
 from engine.run.commands.resumption import Resumption
-from engine.run.outage import OutageTracker
-from engine.run.table_commands import IN_TURN, parsers, to_add
+from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.bootstrap import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
-from engine.settings import parse
+from engine.run.tables.table_commands import IN_TURN, parsers, to_add
 from engine.source.catalog import BY_GLOBS, Membership
-from engine.throttle_settings import Throttle
-from engine.throttle_settings import end_of_throttle as end_of
+from engine.spec.settings import parse
+from engine.spec.throttle_settings import Throttle
+from engine.spec.throttle_settings import end_of_throttle as end_of
 
 
 @pytest.fixture

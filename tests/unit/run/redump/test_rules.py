@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.capture.redump_requests import Redump
 from engine.decode.schema import Column, Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, unsplit_table
-from engine.run.redump.requests import Redump
 from engine.run.redump.rules import LEFT_ALONE, REDUMPED, REFUSED, RESNAPSHOTTED, decide
 
 KEYED = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))

@@ -10,18 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from engine.base.errors import TidemarkError
 from engine.capture.chunk.chunk_reader import ChunkRequest
 from engine.capture.reports import ChunkReport, FailureReport, Reader, ReaderReport
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Index, Table
-from engine.directory import Directory
-from engine.errors import TidemarkError
-from engine.event_fields import Backfill
 from engine.journal import Journal
+from engine.journal.event_fields import Backfill
+from engine.pipeline.directory import Directory
+from engine.pipeline.disk import Disk
 from engine.plan.chunks import Plan, Range, Strategy
 from engine.plan.coverage import Coverage, Split, Unsplit, unsplit_table
 from engine.run.commands.heartbeat import Activity
-from engine.run.disk import Disk
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
@@ -32,7 +32,7 @@ from engine.run.snapshot.throttle import Pace
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
-from engine.throttle_settings import Throttle
+from engine.spec.throttle_settings import Throttle
 
 LOW = Position("b.000001", 4)
 READER = Reader("h", 1)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.errors import ChunksParkedError, TidemarkError, TransientError
 from engine.capture.reports import ReaderReport
 from engine.capture.row_counter import RowCounter
 from engine.capture.tasks import ChunkGroup
-from engine.directory import Directory, read_parked
-from engine.errors import ChunksParkedError, TidemarkError, TransientError
 from engine.journal import Journal
 from engine.ledger.state import TableState
+from engine.pipeline.directory import Directory
+from engine.pipeline.saved_lists import read_parked
 from engine.plan.chunks import Range
 from engine.plan.coverage import Coverage
 from engine.run.snapshot import scheduler

@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engine import clock
-from engine.capture.files import DataFile
-from engine.capture.reports import ReaderReport
-from engine.capture.tasks import ChunkGroup
-from engine.errors import (
+from engine.base import clock
+from engine.base.errors import (
     LedgerError,
     LoginRefusedError,
     SchemaChangedError,
@@ -19,11 +16,14 @@ from engine.errors import (
     TableStoppedError,
     TransientError,
 )
+from engine.capture.files import DataFile
+from engine.capture.reports import ReaderReport
+from engine.capture.tasks import ChunkGroup
+from engine.pipeline.state_machines import IllegalEventError
 from engine.plan.chunks import WHOLE, Range
 from engine.plan.coverage import Chunk, Coverage, Unsplit
 from engine.run.snapshot.scheduler import AHEAD
-from engine.run.state_machines import IllegalEventError
-from engine.throttle_settings import Throttle
+from engine.spec.throttle_settings import Throttle
 from tests.unit.run.snapshot.copies import GROUP, copies, failure, read_all, report, table_copy
 
 
@@ -88,7 +88,7 @@ def test_a_table_that_goes_on_changing_stops_the_8th_time(tmp_path: Path) -> Non
 def test_a_login_that_is_refused_for_minutes_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After five minutes; a proxy may refuse for a moment."""
     table, now = table_copy("t", 1, "one"), [1000.0]
-    monkeypatch.setattr("engine.clock.monotonic_s", lambda: now[0])
+    monkeypatch.setattr("engine.base.clock.monotonic_s", lambda: now[0])
     with copies(tmp_path, table, answer=refused) as run:
         for _ in range(10):
             now[0] += 30.0

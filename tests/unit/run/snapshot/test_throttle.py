@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import SpecError
+from engine.base.errors import SpecError
 from engine.run.snapshot.throttle import Hold, Lease, Pace, too_much
-from engine.throttle_settings import Throttle, throttled, within_hours
+from engine.spec.throttle_settings import Throttle, throttled, within_hours
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.errors import DecodeError, TableGoneError, TableStoppedError, TidemarkError, stop_of
 from engine.decode.schema import Column, Index, Table
-from engine.errors import DecodeError, TableGoneError, TableStoppedError, TidemarkError, stop_of
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.cures import cured, left_out
-from engine.settings import Spec, parse
+from engine.spec.settings import Spec, parse
 
 ID, V = Column("id", "int", nullable=False), Column("v", "date")
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from engine.base.errors import SpecError
 from engine.decode.schema import Column, Table
-from engine.errors import SpecError
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.membership_commands import ADD, REMOVE, command_from, members_of

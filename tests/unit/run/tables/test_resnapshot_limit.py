@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
+from engine.base.errors import TableStoppedError
 from engine.decode.schema import Column, Table
-from engine.errors import TableStoppedError
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.resnapshot_limit import limited

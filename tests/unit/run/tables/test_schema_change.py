@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from engine.base.errors import TableGoneError, TableStoppedError
 from engine.decode.schema import Column, Index, Table
-from engine.errors import TableGoneError, TableStoppedError
 from engine.plan.chunks import Plan
 from engine.run.tables import schema_change
 from engine.run.tables.schema_change import Altered, Verdict, verdict
-from engine.settings import Spec, parse
 from engine.source.positions import Position
+from engine.spec.settings import Spec, parse
 from engine.sql.statement import effect_of
 from engine.sql.tokens import DEFAULT, tokens
 

@@ -1,0 +1,1 @@
+"""What the pages share: the pipelines, addresses, access, autorefresh, messages."""

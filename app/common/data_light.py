@@ -1,0 +1,89 @@
+"""The fourth light of a pipeline or a table, and the tables that it sums up."""
+
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+
+from app.common import home
+from app.common.view import verification
+from app.common.view.health import Layer
+from app.common.view.verification import VerifiedTable
+from engine.base.errors import TidemarkError
+from engine.history import table_queries
+from engine.pipeline.directory import Directory
+from engine.pipeline.verifications import (
+    ForeignChanges,
+    mirror_logs_changed,
+    read_mirror_logs,
+    read_summaries,
+    summaries_changed,
+)
+from engine.spec import settings
+from engine.spec.verify_settings import OFF, Verify
+
+_MOST = 8
+"""Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
+_kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
+"""By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
+
+
+def verify_settings(where: Directory) -> Verify:
+    """The spec's settings; the usual ones if the spec cannot be read, which the Live page shows."""
+    try:
+        return settings.load(where.spec).verify
+    except TidemarkError:
+        return Verify()
+
+
+def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
+    """The pipeline's tables, without removed ones. They are kept until a fact changes, or a verdict by its age."""
+    changed, verify = summaries_changed(where), verify_settings(where)
+    names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
+    foreign = _foreign_in(where, mirror_logs_changed(where))
+    stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
+    facts, now_s = (names, changed, verify, foreign, stopped), now.timestamp()
+    known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
+    if known != facts or not since_s <= now_s <= until_s:
+        found = verification.tables_of(names, read_summaries(where), verify, now, foreign, stopped)
+        if len(_kept) >= _MOST:
+            _kept.clear()
+        _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _differing_in(where: Directory, _changed_s: float) -> tuple[str, ...]:
+    return tuple(sorted(name for name, one in read_summaries(where).items() if one["differences"]))
+
+
+@lru_cache(maxsize=1024)
+def _foreign_in(where: Directory, _changed_s: float) -> dict[str, ForeignChanges]:
+    return read_mirror_logs(where)["foreign"]
+
+
+@lru_cache(maxsize=1024)
+def _differences_in(where: Directory, _changed_s: float) -> int:
+    return sum(one["differences"] for one in read_summaries(where).values())
+
+
+def differences(where: Directory) -> int:
+    """The rows that are known to differ. The summaries are read again if they change."""
+    changed_s = summaries_changed(where)
+    return _differences_in(where, changed_s) if changed_s else 0
+
+
+def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -> Layer:
+    """The light of one table. current: whether its mirror follows the source now."""
+    found = [one for one in tables_of(where, now) if one.table == table]
+    if not found:  # it was removed
+        found = verification.tables_of([table], read_summaries(where), verify_settings(where), now)
+    return verification.layer(found, now, current=current, continuous=_continuous(where))
+
+
+def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:
+    """The light of a pipeline. current: whether the mirrors follow the source now."""
+    return verification.layer(tables_of(where, now), now, current=current, continuous=_continuous(where))
+
+
+def _continuous(where: Directory) -> bool:
+    return verify_settings(where).period != OFF

@@ -1,0 +1,256 @@
+"""Shared by all screens: the pipelines, the index over their journals, and the runners that this console launched."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import streamlit as st
+
+from app.common.view.alert_list import Firing, Standing, firing_alerts, standing_alerts
+from app.common.view.health import Runner, runner_of
+from engine.alerting.acknowledgements import Acknowledgement, acknowledgement_of
+from engine.alerting.silences import silence_of
+from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.base.redaction import Scrubber, clean_toml
+from engine.base.tail import tail
+from engine.history import History
+from engine.history.fetch import Cursor
+from engine.history.runs import Run, latest_run, spec_of
+from engine.history.series import Lag
+from engine.pipeline.directory import Directory
+from engine.pipeline.launch import launch as start_runner
+from engine.pipeline.runner_file import read_runner
+from engine.pipeline.saved_lists import read_alerts
+from engine.spec import settings
+
+T = TypeVar("T")
+P = ParamSpec("P")
+LAUNCH_GRACE_S = 60.0
+"""A launched runner without a heartbeat counts as starting for this long."""
+_LOG_BYTES = 16 << 10
+
+
+@dataclass
+class Launch:
+    """A runner that this console launched."""
+
+    process: subprocess.Popen[bytes]
+    """Kept to collect its exit code."""
+    at: datetime
+
+
+def home() -> Path:
+    """The folder that has all pipelines, as an absolute path: runners start in another folder."""
+    return Path(os.environ.get("TIDEMARK_HOME") or "~/.tidemark").expanduser().absolute()
+
+
+def directories() -> list[Directory]:
+    """All pipelines, by name."""
+    return [Directory(spec.parent) for spec in sorted(home().glob("*/pipeline.toml"))]
+
+
+@st.cache_resource(show_spinner="Reading the journals")
+def history() -> History:
+    """The index, shared by all browsers. Reading a long history for the first time takes a while."""
+    index = History(home() / "history.duckdb")
+    index.refresh(directories())
+    return index
+
+
+@st.cache_resource
+def launches() -> dict[str, Launch]:
+    """The runners that this console launched, by pipeline."""
+    return {}
+
+
+def fresh() -> Cursor:
+    """A cursor on an index that is at most a second old."""
+    index = history()
+    index.refresh(directories, min_interval_s=1.0)
+    return index.cursor()
+
+
+def ask(query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
+    """The answer of a query of `engine.history`, at most a second old."""
+    index = history()
+    index.refresh(directories, min_interval_s=1.0)
+    return index.ask(query, *args, **options)
+
+
+def launch(where: Directory) -> None:
+    """Launch a runner for a pipeline. It outlives this console."""
+    process = start_runner(where.spec, where)
+    launches()[where.root.name] = Launch(process, clock.utc_now())
+
+
+def launched_at(name: str) -> datetime | None:
+    """When this console launched the pipeline's runner, if that may still be starting."""
+    found = launches().get(name)
+    if found is None or found.process.poll() is not None:
+        return None
+    return found.at if (clock.utc_now() - found.at).total_seconds() < LAUNCH_GRACE_S else None
+
+
+def exit_code(name: str) -> int | None:
+    """The exit code of a runner that this console launched and that has ended."""
+    found = launches().get(name)
+    return found.process.poll() if found else None
+
+
+def runner(where: Directory) -> Runner:
+    """The current state of a pipeline's runner."""
+    return _runner(where, record_of(where), ask(latest_run, where.root.name))
+
+
+def glance(where: Directory) -> Runner:
+    """Like `runner`, but without the index wherever `runner.json` alone says whether there is a problem."""
+    record, name = record_of(where), where.root.name
+    ended_well = record is not None and record.get("state") == "ended" and not record.get("error")
+    unknown = record is None and where.journals.is_dir()
+    return _runner(where, record, _ended(name, str((record or {}).get("run"))) if ended_well or unknown else None)
+
+
+@st.cache_resource
+def _ends() -> dict[tuple[str, str], Run]:
+    """Runs that have ended, which do not change any more."""
+    return {}
+
+
+def _ended(name: str, run: str) -> Run | None:
+    """The newest run, which `runner.json` calls `run`. Only the journal has its exit code."""
+    if (name, run) in _ends():
+        return _ends()[name, run]
+    found = ask(latest_run, name)
+    if found is not None and found.ended is not None and found.run == run:
+        _ends()[name, run] = found
+    return found
+
+
+def _runner(where: Directory, record: dict[str, Any] | None, run: Run | None) -> Runner:
+    name = where.root.name
+    if name not in launches():
+        return runner_of(record, run)
+    found = runner_of(record, run, launched_at(name))
+    code = exit_code(name)
+    # A runner that failed before its first heartbeat leaves only an exit code and a log.
+    if (
+        code
+        and found.state in ("new", "ended", "failed", "lost")
+        and (found.last_seen is None or found.last_seen < launches()[name].at)
+    ):
+        started = clock.utc_text(launches()[name].at)
+        error = f"The runner ended at once with exit code {code}."
+        return runner_of({"state": "ended", "error": error, "started": started}, None)
+    return found
+
+
+def record_of(where: Directory) -> dict[str, Any] | None:
+    """`runner.json`; None if it is missing or cannot be read."""
+    try:
+        return read_runner(where)
+    except TidemarkError as problem:  # of a newer version: show only the error
+        return {"state": "ended", "error": problem.as_dict()}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def reading_of(where: Directory) -> dict[str, dict[str, Any]]:
+    """The longest running reads of a live runner, by table."""
+    record = record_of(where) or {}
+    return dict(record.get("reading") or {}) if record.get("alive") else {}
+
+
+def alerts_of(where: Directory) -> list[dict[str, Any]]:
+    """The active alerts; none if the file cannot be read."""
+    try:
+        return read_alerts(where)
+    except (OSError, ValueError, KeyError, TypeError, TidemarkError):
+        return []
+
+
+def lacking_settings(where: Directory) -> tuple[str, ...]:
+    """The required settings that the source lacks, in one sentence each."""
+    return tuple(str(one.get("message")) for one in alerts_of(where) if one.get("kind") == "source_settings")
+
+
+def acknowledgement(where: Directory, alert: Standing) -> Acknowledgement | None:
+    """Who acknowledged an alert; None if nobody did, or if that cannot be read."""
+    try:
+        return acknowledgement_of(where, alert)
+    except TidemarkError:
+        return None
+
+
+def firing(where: Directory, found: Runner | None = None, lag: Lag | None = None) -> list[Firing]:
+    """The alerts of a pipeline that have not cleared. found: its runner, if known. lag: the latest measurement."""
+    found = found or glance(where)
+    standing = standing_alerts(found, alerts_of(where))
+    seen, silenced = partial(acknowledgement, where), partial(silence_of, where)
+    return firing_alerts(where.root.name, found, standing, seen, lag, silenced)
+
+
+def log_tail(where: Directory, lines: int = 40) -> str:
+    """The end of the runner's log, redacted; empty if there is none."""
+    try:
+        text = "\n".join(tail(where.log, _LOG_BYTES).splitlines()[-lines:])
+    except OSError:
+        return ""
+    know_secrets(where)
+    return Scrubber().clean(text)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What the list of pipelines takes from a spec."""
+
+    source: str = ""
+    """The source's host and port; empty if the spec cannot be read."""
+    tags: tuple[str, ...] = ()
+
+
+def origin_of(where: Directory) -> Origin:
+    """Where a pipeline's rows come from, and its tags. The spec is read again if its file changes."""
+    try:
+        return _origin_in(where.spec, where.spec.stat().st_mtime_ns)
+    except OSError:
+        return Origin()
+
+
+@lru_cache(maxsize=1024)
+def _origin_in(spec: Path, _changed_ns: int) -> Origin:
+    try:
+        found = settings.load(spec)
+    except TidemarkError:
+        return Origin()
+    return Origin(f"{found.source.host}:{found.source.port}", found.tags)
+
+
+def know_secrets(where: Directory) -> None:
+    """Register the secrets of a pipeline for redaction. An invalid spec has none."""
+    with suppress(TidemarkError):
+        settings.load(where.spec)
+
+
+def in_force(where: Directory) -> Mapping[str, Any] | None:
+    """The settings that the live runner follows, redacted; None without one."""
+    record, name = record_of(where) or {}, where.root.name
+    text = ask(spec_of, name, str(record.get("run"))) if record.get("alive") else None
+    found: Mapping[str, Any] | None = json.loads(text) if text else None
+    return found
+
+
+def spec_text(where: Directory) -> str:
+    """The redacted spec, for operators and viewers; empty if there is none."""
+    know_secrets(where)
+    try:
+        return clean_toml(where.spec.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return ""

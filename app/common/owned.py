@@ -1,0 +1,98 @@
+"""Fields whose values belong to a table of a pipeline, such as numbers of chunks: the values of one must never reach another.
+
+Streamlit's browser side sends the values of all fields with each run of a page, also with an autorefresh that was due before the
+browser had received new ones. A field that keeps its key takes the old value, after its table was changed. So a field gets another
+key whenever the page sets its value: old values then arrive under a key that no field has.
+
+The address has each value, under the name of the field.
+"""
+
+from dataclasses import dataclass, replace
+from itertools import count
+
+import streamlit as st
+
+from app.common import selection
+
+Owner = tuple[str, str]
+"""A pipeline and one of its tables; the table is empty while none is chosen."""
+_ADDRESS = 2000
+"""Characters of a value that an address can have. Longer ones are left out, because servers refuse long addresses."""
+_NUMBERS = count()
+
+
+@dataclass(frozen=True)
+class _Value:
+    pipeline: str
+    table: str | None
+    """None: the table that the page opens with."""
+    text: str
+    field: int
+
+
+def take(pipeline: str, *names: str) -> None:
+    """Give fields the values of the URL as the page was opened. Call it in each run, before `settle`."""
+    if selection.opened():
+        for name in names:
+            asked = st.query_params.get_all(name)
+            _set(name, _Value(pipeline, None, asked[-1] if asked else "", next(_NUMBERS)))
+
+
+def put(name: str, owner: Owner, text: str) -> None:
+    """Set a value of a table. The whole page must run again."""
+    _set(name, _Value(*owner, text, next(_NUMBERS)))
+
+
+def settle(name: str, owner: Owner) -> str:
+    """The value of a field for this table: empty if it belonged to another. Call it in each run, also if the field is not drawn."""
+    found = _value(name)
+    if found is not None and found.table is None and found.pipeline == owner[0]:
+        _set(name, replace(found, table=owner[1]))
+    elif found is not None and not entered(name):  # the same field: it may be filled in already
+        _set(name, replace(found, pipeline=owner[0], table=owner[1], text=""))
+    elif found is None or (found.pipeline, found.table) != owner:
+        put(name, owner, "")
+    return keep(name, value(name))
+
+
+def key(name: str) -> str:
+    """The key of the field with this name. Its default must be `value`."""
+    found = _value(name)
+    return f"{name} {found.field if found else 'unset'}"
+
+
+def value(name: str) -> str:
+    """The value at the end of the last run."""
+    found = _value(name)
+    return found.text if found else ""
+
+
+def entered(name: str) -> str:
+    """The value that was entered last: it arrives with a click, before the page runs again."""
+    now = st.session_state.get(key(name), value(name))
+    return "" if now is None else str(now)
+
+
+def keep(name: str, text: str) -> str:
+    """Keep what was entered, in the session and in the URL. Returns it."""
+    found = _value(name)
+    if found is not None and found.text != text:
+        _set(name, replace(found, text=text))
+    if text and len(text) <= _ADDRESS:
+        selection.note(name, text)
+    else:
+        selection.forget_noted(name)
+    return text
+
+
+def _value(name: str) -> _Value | None:
+    found: _Value | None = st.session_state.get(_session(name))
+    return found
+
+
+def _set(name: str, found: _Value) -> None:
+    st.session_state[_session(name)] = found
+
+
+def _session(name: str) -> str:
+    return f"owned {name}"

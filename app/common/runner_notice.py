@@ -1,0 +1,140 @@
+"""The runner notice: the pipeline has never run, is starting, has failed or lost its runner, or cannot reach its source."""
+
+import streamlit as st
+
+from app.common import controls, home, messages, places
+from app.common.autorefresh import autorefresh
+from app.common.view import blocked, words
+from app.common.view.health import Runner, away_line, startup_line, troubles
+from app.common.view.hints import for_console
+from app.common.view.restart_line import restart_line
+from engine.base import clock
+from engine.pipeline.directory import Directory
+from engine.pipeline.saved_lists import read_standbys
+from engine.watch.watch_status import as_status
+
+
+def away(where: Directory, runner: Runner) -> None:
+    """A panel for an outage of the source, with a button for a try at once."""
+    if runner.away is None:
+        return
+    check = for_console(runner.away.hint) if runner.away.refused else "Check the source and the network."
+    show, icon = (st.error, ":material/lock:") if runner.away.refused else (st.warning, ":material/cloud_off:")
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        show(
+            f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
+            "Committed state is safe. When the source answers, the run continues and reads what was committed meanwhile, "
+            f"as long as the source keeps its binlog (*Source safe*). {words.escape(check)}",
+            icon=icon,
+        )
+        if runner.away.attempt:
+            controls.try_now(where)
+
+
+def problems(where: Directory, runner: Runner) -> None:
+    """A panel for each problem that a live runner reports. It comes and goes with its cause."""
+    if runner.alive:
+        for what, meaning, do in troubles(home.record_of(where) or {}):
+            messages.three_parts(what, meaning, do)
+    blocked_reads(where)
+
+
+def blocked_reads(where: Directory, table: str | None = None) -> None:
+    """A panel for each table whose reads wait for a lock on the source. table: only this one."""
+    for what, meaning, do in blocked.panels(home.record_of(where) or {}, table):
+        messages.three_parts(what, meaning, do)
+
+
+def alerts_said(where: Directory, runner: Runner) -> set[str]:
+    """The kinds of alerts whose news one of the panels has: it is said once."""
+    found = {"run_failed", "runner_lost"} if runner.problem else set()
+    if runner.away is not None:
+        found |= {"source_away", "login_refused"}
+    if runner.disk_full:
+        found.add("disk_full")
+    if runner.alive and (home.record_of(where) or {}).get("helpers"):
+        found.add("helper_failed")
+    if blocked.panels(home.record_of(where) or {}):
+        found.add(blocked.KIND)
+    return found
+
+
+def starting(runner: Runner) -> None:
+    """The steps of a start, as they happen."""
+    if line := startup_line(runner, clock.utc_now()):
+        st.markdown(f":blue[:material/hourglass_top: Starting] {words.escape(line)}")
+
+
+def show(where: Directory, runner: Runner) -> None:
+    """A panel for each state that needs attention; nothing for a healthy runner."""
+    for standby in read_standbys(where):
+        since = words.date_time(clock.parse_utc(standby["since"]))
+        st.caption(
+            f"Process {standby['pid']} on {words.escape(standby['host'])} is on standby since {since} and takes over if needed."
+        )
+    if runner.state == "new":
+        st.info(
+            "This pipeline has never run. Start it with the button above. Reading begins when Spark is up, "
+            "after about ten seconds.",
+            icon=":material/info:",
+        )
+    elif runner.state == "starting" and not runner.alive:
+        st.info(
+            "The runner was launched and is expected to send its first heartbeat within seconds.",
+            icon=":material/hourglass_top:",
+        )
+        _log(where, expanded=False)
+    elif runner.state == "failed":
+        _failed(where, runner)
+        _watched(where)
+        _log(where, expanded=False)  # it ends with the same message
+    elif runner.state == "lost":
+        messages.three_parts(
+            f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",
+            "Committed state is safe. Nothing is being read now, and the lag grows.",
+            f"Check the log below and process {runner.pid} on {runner.host}, then restart. The new run continues from the "
+            "committed position.",
+        )
+        _watched(where)
+        _log(where, expanded=True)
+
+
+def brief(where: Directory, runner: Runner) -> None:
+    """One line for a page about a part of the pipeline, with a link to the live page: nobody reads, because no runner is alive."""
+    if runner.alive or runner.state == "starting":
+        return
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        text = f"No runner is alive ({runner.style.label}). {words.escape((runner.error or {}).get('message', ''))}"
+        st.markdown(f":{runner.style.colour}[{runner.style.icon} {text}]", width="content")
+        st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+
+
+@autorefresh()
+def notices(where: Directory) -> None:
+    """What a page about a part of the pipeline says of the runner: an outage of the source, and `brief`."""
+    runner = home.runner(where)
+    away(where, runner)
+    brief(where, runner)
+
+
+def _failed(where: Directory, runner: Runner) -> None:
+    error = runner.error or {"message": "The run ended with an unknown error.", "detail": "", "hint": ""}
+    detail = error["detail"] or "Committed state is safe. Nothing is being read now."
+    messages.three_parts(error["message"], detail, error["hint"] or "Check the log below, fix the cause, and restart.")
+    if runner.needs_resnapshot:
+        controls.resnapshot_all(where)
+
+
+def _watched(where: Directory) -> None:
+    """What the watchdog will do, if the spec has restarts."""
+    if line := restart_line(as_status(where, home.record_of(where)), clock.utc_now()):
+        st.markdown(words.escape(line))
+
+
+def _log(where: Directory, *, expanded: bool) -> None:
+    tail = home.log_tail(where)
+    with st.expander("End of the runner's log", expanded=expanded and bool(tail), icon=":material/terminal:"):
+        if tail:
+            messages.log(tail, 260)
+        else:
+            st.caption("There is no log. The runner was started elsewhere, or never.")

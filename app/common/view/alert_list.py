@@ -1,0 +1,261 @@
+"""Alerts: which are firing, which need attention, which were resolved, and the rules by which they fire.
+
+A runner raises and clears alerts. Without one, the file keeps the last known alerts, which nobody can clear. So an alert of a
+pipeline without a runner is shown with the time at which it was last known, never as current.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from app.common.view import words
+from app.common.view.health import EXIT_CODES, Runner
+from app.common.view.hints import for_console
+from engine.alerting.acknowledgements import Acknowledgement
+from engine.alerting.silences import Silence
+from engine.history.alert_queries import Cleared
+from engine.history.series import Lag
+from engine.journal.sentences import ALERTS, alert_title, remedy
+from engine.spec.alert_settings import Alerts as Settings
+
+Standing = Mapping[str, Any]
+"""A standing alert: the fields of `events.AlertRaised`."""
+_MEASURED = ("lag", "lag_bytes", "runway")
+"""Alerts on measurements of the source."""
+_DURATIONS = ("lag", "runway", "source_away", "login_refused", "disk_filling")
+
+
+@dataclass(frozen=True)
+class Firing:
+    """An alert that has not cleared."""
+
+    pipeline: str
+    standing: Standing
+    title: str
+    table: str | None
+    since: datetime | None
+    value: str
+    """When it was raised."""
+    now: str
+    """The latest measurement; empty if there is none."""
+    threshold: str
+    message: str
+    do: str
+    acknowledged: Acknowledgement | None
+    known_at: datetime | None
+    """If nobody can clear it now: when it was last known."""
+    silence: Silence | None = None
+    """The silence that keeps it from being sent."""
+
+    @property
+    def kind(self) -> str:
+        """Its kind, as in the journal."""
+        return str(self.standing.get("kind"))
+
+    @property
+    def waits(self) -> bool:
+        """Whether it needs attention: nobody has acknowledged it."""
+        return self.acknowledged is None
+
+
+def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing]:
+    """The alerts of a pipeline.
+
+    A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not fit.
+    """
+    if runner.disk_full and all(one.get("kind") != "disk_full" for one in raised):
+        message = f"The pipeline waits: {runner.disk_full}. Nothing is lost."
+        since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
+        full: Standing = {"kind": "disk_full", "table": None, "message": message, "since": since}
+        raised = [full, *raised]
+    lost = runner.state == "lost"
+    raised_already = any(one.get("kind") == ("runner_lost" if lost else "run_failed") for one in raised)
+    if not runner.problem or raised_already:
+        return list(raised)
+    seen = words.date_time(runner.last_seen)
+    error = (runner.error or {}).get("message") or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
+    own: Standing = {
+        "kind": "runner_lost" if lost else "run_failed",
+        "table": None,
+        "value": None,
+        "threshold": None,
+        "message": f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
+        "hint": "" if lost else (runner.error or {}).get("hint", ""),
+        "since": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
+    }
+    return [own, *raised]
+
+
+def firing_alerts(
+    pipeline: str,
+    runner: Runner,
+    standing: Iterable[Standing],
+    acknowledged: Callable[[Standing], Acknowledgement | None],
+    lag: Lag | None = None,
+    silenced: Callable[[Standing], Silence | None] = lambda _: None,
+) -> list[Firing]:
+    """The alerts of one pipeline, as the page shows them. standing: `standing_alerts`. lag: the latest measurement."""
+    found = [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
+    return [replace(one, silence=silenced(one.standing)) for one in found]
+
+
+def _firing(pipeline: str, runner: Runner, one: Standing, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
+    kind, table = str(one.get("kind")), one.get("table")
+    known_at = _known_at(kind, runner)
+    fresh = {"lag": lag.lag_s, "lag_bytes": lag.lag_bytes, "runway": lag.runway_s} if lag and known_at is None else {}
+    now = fresh.get(kind)
+    return Firing(
+        pipeline,
+        one,
+        alert_title(kind),
+        table,
+        _time(one.get("since")),
+        amount(kind, one.get("value")),
+        "" if now is None else amount(kind, now),
+        amount(kind, one.get("threshold")),
+        str(one.get("message") or ""),
+        str(one.get("hint") or "") or remedy(kind, table),
+        seen,
+        known_at,
+    )
+
+
+def _known_at(kind: str, runner: Runner) -> datetime | None:
+    """When an alert was last known; None if it is current."""
+    if runner.alive:
+        return runner.away.since if runner.away is not None and kind in _MEASURED else None
+    about_the_end = kind in ("runner_lost", "not_restarted") or (kind == "run_failed" and runner.state == "failed")
+    return None if about_the_end else runner.last_seen
+
+
+def amount(kind: str, value: object) -> str:
+    """The value or threshold of an alert, with its unit."""
+    if not isinstance(value, int | float):
+        return words.NOTHING
+    if kind == "run_failed":
+        return f"exit code {value:.0f}"
+    if kind == "lag_bytes":
+        return words.size(value)
+    return words.duration(value if value < 10 else round(value)) if kind in _DURATIONS else words.count(value)
+
+
+def order(one: Firing) -> tuple[bool, float, str]:
+    """The sort key: those that need attention first, then the newest."""
+    return not one.waits, -one.since.timestamp() if one.since else 0.0, one.pipeline
+
+
+def lasted(one: Firing, now: datetime) -> str:
+    """For how long it has been firing; until when that is known."""
+    if one.since is None:
+        return words.NOTHING
+    until = one.known_at or now
+    return words.duration(round(max((until - one.since).total_seconds(), 0.0)))
+
+
+def acknowledged_words(seen: Acknowledgement) -> str:
+    """Who acknowledged it, when, and the note."""
+    note = f": {seen.note}" if seen.note else ""
+    return f"Acknowledged by {seen.actor} at {words.date_time(_time(seen.at))}{note}"
+
+
+def silenced_words(one: Silence) -> str:
+    """Who silenced an alert, until when, and why."""
+    return f"Silenced by {one.actor} until {words.date_time(_time(one.until))}: {one.reason}"
+
+
+def alert_lines(found: Iterable[Firing]) -> list[tuple[str, str]]:
+    """One line per alert, and its colour: gray if somebody takes care of it, orange if it is only the last known state."""
+    lines = []
+    for one in found:
+        known = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
+        seen = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
+        seen += "" if one.silence is None else f" {silenced_words(one.silence)}"
+        colour = "gray" if not one.waits else "red" if one.known_at is None else "orange"
+        lines.append((colour, f"{known}{one.title} since {words.date_time(one.since)}: {one.message}{seen}"))
+    return lines
+
+
+def page_title(waiting: int, page: str) -> str:
+    """The title of the browser's tab: `(2) Live · Tidemark`."""
+    return f"({waiting}) {page} · Tidemark" if waiting else f"{page} · Tidemark"
+
+
+def resolved_rows(
+    cleared: Iterable[Cleared], acknowledged: Callable[[str, Standing], Acknowledgement | None]
+) -> list[dict[str, Any]]:
+    """The table of alerts that are over. acknowledged: by pipeline and alert."""
+    rows = []
+    for one in cleared:
+        kind, since = one.kind or "", _time(one.since)
+        alert = {"kind": one.kind, "table": one.table, "since": one.since, "value": one.value}
+        seen = acknowledged(one.pipeline, alert)
+        seconds = None if since is None else round(max((one.cleared - since).total_seconds(), 0.0))
+        rows.append(
+            {
+                "Cleared": one.cleared,
+                "Since": since,
+                "Duration": words.duration(seconds),
+                "Alert": alert_title(kind),
+                "Pipeline": one.pipeline,
+                "Table": one.table or "",
+                "Value": amount(kind, one.value),
+                "Threshold": amount(kind, one.threshold),
+                "Message": one.message or "",
+                "Acknowledged by": (seen.actor + (f": {seen.note}" if seen.note else "")) if seen else "",
+            }
+        )
+    return rows
+
+
+def failing_routes(standing: Iterable[Standing]) -> set[str]:
+    """The names of the routes that do not take alerts. standing: of one pipeline."""
+    found = (one.get("routes") or () for one in standing if one.get("kind") == "route_unreachable")
+    return {str(name).removeprefix("route ") for names in found for name in names}
+
+
+def threshold_rows(pipeline: str, rules: Settings, failing: Collection[str] = ()) -> list[dict[str, str]]:
+    """The thresholds and durations of a pipeline's spec, then those of some of its tables. failing: names of routes."""
+    whole = {
+        "Pipeline": pipeline,
+        "Tables": "all",
+        "Lag above": "no alert" if rules.lag_s is None else words.duration(rules.lag_s),
+        "Lag in bytes above": "no alert" if rules.lag_bytes is None else words.size(rules.lag_bytes),
+        "Retention left below": words.duration(rules.runway_s) if rules.runway_s else "no alert",
+        "Mirror behind above": words.duration(rules.mirror_behind_s),
+        "Disk full within": words.duration(rules.disk_filling_s) if rules.disk_filling_s else "no alert",
+        "Duration": words.duration(rules.for_s),
+        "Repeated every": words.duration(rules.repeat_s),
+        "Routes": ", ".join(f"{name} (fails)" if name in failing else name for name in rules.all_routes()) or "none",
+    }
+    own = [
+        {
+            **dict.fromkeys(whole, ""),
+            "Pipeline": pipeline,
+            "Tables": glob,
+            "Lag above": "" if rule.lag_s is None else words.duration(rule.lag_s),
+            "Mirror behind above": "" if rule.mirror_behind_s is None else words.duration(rule.mirror_behind_s),
+        }
+        for glob, rule in rules.tables.items()
+    ]
+    return [whole, *own]
+
+
+def kind_rows() -> list[dict[str, str]]:
+    """Every kind of alert: when it fires, when it clears, and what to do."""
+    return [
+        {
+            "Alert": text.title,
+            "Fires when": text.fires,
+            "Clears when": text.clears,
+            "What to do": for_console(text.do.replace("{table}", "TABLE")),
+        }
+        for text in ALERTS.values()
+    ]
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

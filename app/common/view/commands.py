@@ -1,0 +1,62 @@
+"""The progress of commands that this browser sent."""
+
+import json
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.common.view import words
+from engine.history.event_queries import Answer
+
+SHOWN_S = 20.0
+"""How long an answer stays on the page, from when it was first shown; a refusal three times as long."""
+SILENT_S = 10.0
+"""After this long without an answer, the page says so."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A command sent from this browser."""
+
+    id: str
+    verb: str
+    at: datetime
+    """When it was put into the inbox."""
+
+
+def sentences(
+    sent: Sequence[Sent], answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+) -> list[tuple[str, str]]:
+    """(colour, sentence) for each command to show, oldest first. shown: when each one's answer was first shown, and added to."""
+    found = [_sentence(one, [a for a in answers if a.id == one.id], shown, now) for one in sent]
+    return [line for line in found if line is not None]
+
+
+def _sentence(
+    sent: Sent, answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+) -> tuple[str, str] | None:
+    verb = sent.verb.replace("-", " ").capitalize()
+    by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()
+    refused, done = by_event.get("command.refused"), by_event.get("command.done")
+    shown_s = (now - shown.setdefault(sent.id, now)).total_seconds() if refused or done else 0.0
+    if refused:
+        return ("orange", f"{verb} was refused: {refused.message}") if shown_s < SHOWN_S * 3 else None
+    if done and done.begun:
+        said = f"{verb}: {resnapshot_begun(done.begun)}"
+        return ("blue", said) if shown_s < SHOWN_S else None
+    if done:
+        return ("green", f"{verb} done in {words.duration(done.duration_s)}") if shown_s < SHOWN_S else None
+    if "command.accepted" in by_event:
+        return "blue", f"{verb} accepted; running for {words.duration(age_s)}"
+    if age_s > SILENT_S:
+        return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"
+    return "blue", f"{verb} sent; waiting for the runner"
+
+
+def resnapshot_begun(tables: str) -> str:
+    """What an answer means that only began resnapshots. tables: their names, as JSON."""
+    names = [str(name) for name in json.loads(tables)]
+    which, its = (
+        (names[0], "its mirror stays") if len(names) == 1 else (words.plural(len(names), "table"), "their mirrors stay")
+    )
+    return f"the resnapshot of {which} has begun; {its} as before until it is complete"

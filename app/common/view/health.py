@@ -1,0 +1,444 @@
+"""The three layers of a pipeline's health: the runner is alive, it keeps up, and the source still has the binlog it needs.
+
+Each layer has its own state, in words and with a colour that shows who must act. If the runner is not alive, the last numbers stay,
+in grey, with the time of the reading.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from app.common.view import words
+from app.common.view.hints import names_full_resnapshot
+from app.common.view.status_style import PIPELINE, Style
+from engine.history.runs import Run
+from engine.history.series import Lag
+
+LAG_FINE_S = 10.0
+"""A smaller lag counts as keeping up."""
+RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
+"""With less retention left than this, the source layer turns red or orange."""
+MERGE_WAITS_S = 30.0
+"""Published changes that wait longer for a merge are said to wait: readers of the mirror do not see them."""
+LAG_STALE_S = 8.0
+"""The runner measures every two seconds; an older reading is stale."""
+
+EXIT_CODES = {
+    0: "done",
+    1: "an unexpected error",
+    2: "the spec or the arguments are wrong",
+    3: "preflight failed",
+    4: "the source can no longer be streamed",
+    5: "another runner holds the pipeline",
+    6: "verification found differences",
+}
+
+
+@dataclass(frozen=True)
+class Away:
+    """An outage of the source, as the runner reports it."""
+
+    since: datetime
+    attempt: int
+    """How often a try has failed; 0 while the first question is still unanswered."""
+    next_try: datetime
+    error: str
+    """The message of the last attempt."""
+    gives_up: datetime | None
+    """When the runner gives up; None if there is no limit."""
+    refused: bool = False
+    """Whether the source answers, but refuses the login."""
+    hint: str = ""
+    """What to do about a refused login."""
+
+    @property
+    def colour(self) -> str:
+        """Orange while the runner retries; red if that cannot help, because the login is refused."""
+        return "red" if self.refused else "orange"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a start."""
+
+    name: str
+    since: datetime
+    seconds: float | None
+    """How long it took; None until it is done."""
+
+
+@dataclass(frozen=True)
+class Runner:
+    """What the console knows of a pipeline's runner."""
+
+    state: str
+    """A key of `status_style.PIPELINE`, without regard to an outage of the source."""
+    phase: str | None
+    """starting, snapshot or streaming."""
+    heartbeat_age_s: float | None
+    alive: bool
+    """Whether the heartbeat is recent."""
+    host: str | None
+    pid: int | None
+    spark_ui: str | None
+    """The URL of the Spark UI; None without a live runner."""
+    started: datetime | None
+    last_seen: datetime | None
+    """The last heartbeat, or else the last event of the journal."""
+    error: dict[str, str] | None
+    """The message, detail and hint of the error that ended the run."""
+    exit_code: int | None
+    away: Away | None = None
+    """An outage of the source; None if the source is reachable."""
+    startup: tuple[Step, ...] = ()
+    """The steps of its start."""
+    disk_full: str = ""
+    """Why a live runner waits for room on a disk; empty if it does not."""
+    disk_full_since: datetime | None = None
+    reason: str = ""
+    """Who paused a live runner, and why; empty if it is not paused."""
+
+    @property
+    def shown(self) -> str:
+        """The key of `status_style.PIPELINE` that is shown.
+
+        "away" during an outage of the source, "refused" if it refuses the login, "full" if a disk is.
+        """
+        if self.away is not None:
+            return "refused" if self.away.refused else "away"
+        return "full" if self.disk_full else self.state
+
+    @property
+    def style(self) -> Style:
+        """How the state is shown."""
+        return PIPELINE[self.shown]
+
+    @property
+    def problem(self) -> bool:
+        """Whether an operator must act on the runner itself: it failed, or it is lost."""
+        return self.state in ("failed", "lost")
+
+    @property
+    def needs_resnapshot(self) -> bool:
+        """Whether the error that ended the run advises to resnapshot all tables. Without that, a restart may fail again."""
+        return self.state == "failed" and names_full_resnapshot((self.error or {}).get("hint", ""))
+
+    @property
+    def works(self) -> bool:
+        """Whether it reads and publishes, so that its rates are those of now."""
+        return self.alive and self.shown == "running"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One of the three layers."""
+
+    title: str
+    headline: str
+    """The state in a few words."""
+    colour: str
+    """A Streamlit colour name: red if an operator must act."""
+    details: tuple[str, ...]
+    """Facts, the most important first."""
+    help: str
+    """The tooltip."""
+
+
+def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: datetime | None = None) -> Runner:
+    """The runner, from `runner.json`, the newest run of the journal, and the time at which this console launched one, if it did."""
+    record = record or {}
+    alive = bool(record.get("alive"))
+    ended = run is not None and run.ended is not None
+    error = error_of(record.get("error")) or (error_of(run.error) if run is not None and ended else None)
+    heartbeat = _time(record.get("heartbeat"))
+    state = str(record.get("state") or ("ended" if ended else "lost" if run else "new"))
+    exit_code = run.exit_code if run is not None and ended else None
+    if launched_at is not None and not alive and (heartbeat is None or heartbeat < launched_at):
+        state, error, exit_code = "starting", None, None
+    elif state == "ended":
+        as_asked = ended and run is not None and run.outcome == "stopped" and not record.get("error")
+        state = "ended" if as_asked or not (error or exit_code) else "failed"
+    elif not alive and state != "new":
+        state = "lost"
+    return Runner(
+        state=state if state in PIPELINE else "running",
+        phase=record.get("phase"),
+        heartbeat_age_s=record.get("heartbeat_age_s"),
+        alive=alive,
+        host=record.get("host") or (run.host if run else None),
+        pid=record.get("pid") or (run.pid if run else None),
+        spark_ui=record.get("spark_ui") if alive else None,
+        started=_time(record.get("started")) or (run.started if run else None),
+        last_seen=heartbeat or (run.last_event if run else None),
+        error=error,
+        exit_code=exit_code,
+        away=away_of(record.get("away")) if alive else None,
+        startup=_startup_of(record.get("startup")),
+        disk_full=str(record.get("disk_full") or "") if alive else "",
+        disk_full_since=_time(record.get("disk_full_since")),
+        reason=str(record.get("reason") or "") if alive else "",
+    )
+
+
+def _startup_of(value: object) -> tuple[Step, ...]:
+    found = (
+        [(one, _time(one.get("since"))) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+    )
+    return tuple(Step(str(one.get("step")), since, one.get("seconds")) for one, since in found if since is not None)
+
+
+def startup_line(runner: Runner, now: datetime) -> str:
+    """The steps of a start and their seconds: `preflight ✓ 1.2 s → plan … 3.0 s · Spark … 4.0 s`; empty if it has started."""
+    if runner.state != "starting" or not runner.alive or not runner.startup:
+        return ""
+    done = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
+    open_ = [
+        f"{one.name} … {words.duration(round(max((now - one.since).total_seconds(), 0)))}"
+        for one in runner.startup
+        if one.seconds is None
+    ]
+    return " → ".join([*done, " · ".join(open_)] if open_ else [*done, "connected"])
+
+
+def away_of(value: object) -> Away | None:
+    """The outage in `runner.json`; None if there is none, or if this version cannot read it."""
+    if not isinstance(value, Mapping):
+        return None
+    since, next_try = _time(value.get("since")), _time(value.get("next_try"))
+    if since is None or next_try is None:
+        return None
+    attempt, error = int(value.get("attempt") or 0), str(value.get("error") or "")
+    gives_up, hint = _time(value.get("gives_up_at")), str(value.get("hint") or "")
+    return Away(since, attempt, next_try, error, gives_up, value.get("refused") is True, hint)
+
+
+def away_line(away: Away, now: datetime) -> str:
+    """The length of the outage, the attempts so far, the next attempt, and when the runner gives up."""
+    seconds = (now - away.since).total_seconds()
+    what = "Login refused" if away.refused else "Source unreachable"
+    return " · ".join((f"{what} for {words.duration(round(max(seconds, 0)))}", *tries(away, now)))
+
+
+def tries(away: Away, now: datetime) -> tuple[str, str, str]:
+    """The attempts so far, the next attempt, and when the runner gives up."""
+    left = (away.next_try - now).total_seconds()
+    until = f"gives up at {words.date_time(away.gives_up)}" if away.gives_up else "no time limit"
+    if not away.attempt:
+        return "no answer yet", "waiting", until
+    return f"attempt {away.attempt}", f"next try in {words.duration(round(left))}" if left >= 1 else "trying now", until
+
+
+def error_of(value: object) -> dict[str, str] | None:
+    """The three parts of an error, from a dictionary, its JSON or a plain sentence."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            return {"message": str(value), "detail": "", "hint": ""}
+    if isinstance(value, str) and value:
+        return {"message": value, "detail": "", "hint": ""}
+    if isinstance(value, dict) and value:
+        return {part: str(value.get(part) or "") for part in ("message", "detail", "hint")}
+    return None
+
+
+def layers(
+    runner: Runner,
+    lag: Lag | None,
+    recent: Sequence[Lag],
+    now: datetime,
+    stopped: Sequence[str] = (),
+    lacks: Sequence[str] = (),
+) -> tuple[Layer, Layer, Layer]:
+    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first. stopped: the stopped tables.
+
+    lacks: the required settings that the source lacks, as alerts say it.
+    """
+    keeping_up = keeping_up_layer(runner, lag, recent, now, stopped)
+    safe = _lacking_layer(lacks) if lacks and runner.alive else source_layer(runner, lag, now)
+    return engine_layer(runner, now), keeping_up, safe
+
+
+def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
+    """Since when the numbers are stale; None if they are current."""
+    unmeasured = not runner.alive or runner.away is not None
+    if lag is not None and (unmeasured or (now - lag.ts).total_seconds() > LAG_STALE_S):
+        return lag.ts
+    return runner.last_seen if unmeasured else None
+
+
+def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
+    """The lag; without a current reading, the most that it can be: everything committed since may be lacking."""
+    if lag is None:
+        return words.NOTHING
+    if stale_since(runner, lag, now) is None:
+        return words.duration(lag.lag_s)
+    return f"up to {words.duration(round(max((now - lag.ts).total_seconds(), 0.0) + (lag.lag_s or 0.0)))}"
+
+
+def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:
+    """The time until the source purges what the pipeline needs; without a current reading, what is left of the last one."""
+    if lag is None or lag.runway_s is None:
+        return None
+    passed_s = 0.0 if stale_since(runner, lag, now) is None else (now - lag.ts).total_seconds()
+    return max(lag.runway_s - passed_s, 0.0)
+
+
+def engine_layer(runner: Runner, now: datetime) -> Layer:
+    """Whether the runner is alive, and what it does."""
+    details = []
+    if runner.away is not None:
+        since = f"for {words.duration(round(max((now - runner.away.since).total_seconds(), 0)))}"
+        details += [since, *tries(runner.away, now)[:2], f"heartbeat {words.duration(runner.heartbeat_age_s)} ago"]
+    elif runner.alive:
+        details.append(runner.reason)
+        details.append(f"heartbeat {words.duration(runner.heartbeat_age_s)} ago")
+        details.append(phase_words(runner))
+    elif runner.state == "failed":
+        details.append(exit_words(runner.exit_code, runner.error))
+    elif runner.state in ("lost", "ended"):
+        details.append(f"last heartbeat {words.time_of_day(runner.last_seen)}")
+    elif runner.state == "new":
+        details.append("nothing read yet")
+    elif runner.state == "starting":
+        details.append("waiting for the first heartbeat")
+    where = f" It runs on {runner.host}, pid {runner.pid}." if runner.host and runner.pid and runner.alive else ""
+    tip = f"{runner.style.meaning}.{where}"
+    return Layer("Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), tip)
+
+
+def exit_words(code: int | None, error: Mapping[str, str] | None) -> str:
+    """The exit code and what it means. Code 1 has many causes: only one without an error is called unexpected."""
+    if code is None:
+        return "it ended with an error"
+    if code == 1 and error:
+        return "exit code 1: the error is below"
+    return f"exit code {code}: {EXIT_CODES.get(code, 'unknown')}"
+
+
+def phase_words(runner: Runner) -> str:
+    """The phase in plain words."""
+    return {
+        "starting": "connecting",
+        "snapshot": "copying",
+        "streaming": "streaming",
+    }.get(runner.phase or "", runner.phase or "")
+
+
+def keeping_up_layer(
+    runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
+) -> Layer:
+    """The lag behind the source, by the source's clock. An idle source is no lag. A stopped table does not keep up."""
+    tip = (
+        "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size of the "
+        "binlog from there on. An idle source is no lag."
+    )
+    if lag is None:
+        headline, colour, details = (
+            "Not measured yet",
+            "gray",
+            ("the first reading follows two seconds after connecting",),
+        )
+        return Layer("Keeping up", headline, colour, details, tip)
+    stale, mirrors = stale_since(runner, lag, now), ""
+    numbers = f"lag {lag_words(runner, lag, now)}"
+    headline, colour, detail = _verdict(runner, lag, recent, stale)
+    if waits_to_merge(lag) and colour == "green":
+        headline, colour, detail = (
+            "Waits to be merged",
+            "orange",
+            "readers of the mirrors do not see the newest changes",
+        )
+    if stale is None and runner.disk_full:
+        headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
+    elif stale is None and stopped and runner.works:
+        headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
+    if stale is None:
+        numbers += f" · {words.size(lag.lag_bytes)}"
+        mirrors = f"mirrors {words.duration(lag.mirror_age_s)} behind the change log" if lag.mirror_age_s else ""
+        if stopped and colour == "red" and not runner.disk_full:  # the lag is that of the others, and not what is red
+            numbers, detail = detail, numbers
+    return Layer("Keeping up", headline, colour, tuple(filter(None, (numbers, detail, mirrors))), tip)
+
+
+def waits_to_merge(lag: Lag | None) -> bool:
+    """Whether a mirror has lacked published changes for long."""
+    return lag is not None and (lag.mirror_age_s or 0.0) >= MERGE_WAITS_S
+
+
+def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None) -> tuple[str, str, str]:
+    """Headline, colour and detail of a measured lag."""
+    if stale is not None:
+        colour = runner.away.colour if runner.away is not None else "gray"
+        return "Not current", colour, f"since {words.time_of_day(stale)}"
+    if runner.state == "paused":
+        return "Paused, lag grows", "violet", "resume to catch up"
+    if lag.lag_s is None:
+        return "Unknown", "gray", "no commit seen yet"
+    if lag.lag_s < LAG_FINE_S:
+        return "Keeping up", "green", "" if lag.lag_bytes or lag.mirror_age_s else "nothing is waiting"
+    known = [reading.lag_s for reading in recent if reading.lag_s is not None]
+    if known and lag.lag_s < known[0]:
+        return "Catching up", "orange", "the lag shrinks; nothing to do"
+    return "Falling behind", "red", "the lag grows: add slots, or capture less"
+
+
+def _lacking_layer(lacks: Sequence[str]) -> Layer:
+    """The source's light without a required setting: its binlog cannot be followed row by row, however long it is kept."""
+    tip = "A run requires these settings of the source. The alert has the statement that corrects them."
+    return Layer(
+        "Source safe", "Settings changed", "red", (*lacks, "the alert has the statement that corrects it"), tip
+    )
+
+
+def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
+    """How long the source keeps the binlog that the pipeline still needs. Without a reading, the time left gets shorter."""
+    title = "Source safe"
+    tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
+    if lag is None:
+        return Layer(title, "Not measured yet", "gray", ("measured after connecting",), tip)
+    tip += f" Committed position: {lag.position or 'none yet'}."
+    left_s, stale = retention_left_s(runner, lag, now), stale_since(runner, lag, now)
+    if left_s is None:
+        return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age",), tip)
+    left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
+    if left_s < RETENTION_RED_S:
+        do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"
+        return Layer(title, "About to be purged", "red", (left, do), tip)
+    if stale is not None:
+        colour = runner.away.colour if runner.away is not None else "gray"
+        return Layer(title, "Not current", colour, (left, f"since {words.time_of_day(stale)}"), tip)
+    if left_s < RETENTION_AMBER_S:
+        return Layer(title, "Little retention left", "orange", (left,), tip)
+    return Layer(title, "Safe", "green", (left,), tip)
+
+
+def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """The problems that a live runner reports, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
+    found = []
+    if record.get("disk_full"):
+        meaning = "The pipeline waits. Nothing is lost; the lag grows."
+        found.append(
+            (str(record["disk_full"]), meaning, "Free space on the disk. The pipeline then continues on its own.")
+        )
+    helpers = record.get("helpers")
+    for helper in helpers if isinstance(helpers, list) else []:
+        since = words.date_time(_time(helper.get("since")))
+        meaning = f"The pipeline continues. {words.plural(helper.get('errors') or 1, 'error')} since {since}."
+        found.append(
+            (
+                str(helper.get("message")),
+                meaning,
+                "Nothing: it retries on its own, and the events show when it has recovered.",
+            )
+        )
+    return found
+
+
+def _time(value: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

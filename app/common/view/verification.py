@@ -1,0 +1,340 @@
+"""What the console shows of a pipeline's verification: the fourth light, the tables, their parts and the rows that differ."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import MappingProxyType
+from typing import Any
+
+from app.common.view import words
+from app.common.view.health import Layer
+from app.common.view.hints import for_console
+from engine.base.wording import rows_differ
+from engine.journal.sentences import audited
+from engine.pipeline.verifications import (
+    STOPPED,
+    WRITTEN,
+    Details,
+    ForeignChanges,
+    LastAudit,
+    PartState,
+    State,
+    Summary,
+    Unreadable,
+    stale_at_s,
+    state_of,
+    unreadable,
+)
+from engine.spec.verify_settings import OFF, Verify
+
+_TIP = (
+    "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago counts. The page "
+    "Verify shows each table."
+)
+STATES: Mapping[State, tuple[str, str, str]] = {
+    "verified": ("Verified", "green", ":material/verified:"),
+    "stale": ("Not verified", "gray", ":material/history_toggle_off:"),
+    "diverged": ("Rows differ", "red", ":material/difference:"),
+    "unverifiable": ("Cannot be verified", "gray", ":material/help:"),
+}
+"""The label, colour and icon of each state."""
+
+_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED)
+"""Reasons that an operator must know, shortened or not."""
+_NAMED = 3
+"""At most so many tables are named in a sentence."""
+
+
+@dataclass(frozen=True)
+class VerifiedTable:
+    """The verification of one table."""
+
+    table: str
+    state: State
+    why: str
+    """The reason as a clause; empty if none is needed."""
+    summary: Summary | None
+
+    @property
+    def at(self) -> datetime | None:
+        """When its oldest part was verified; None if some part never was."""
+        return datetime.fromisoformat(self.summary["at"]) if self.summary and self.summary["at"] else None
+
+    @property
+    def broken(self) -> Unreadable | None:
+        """Why its mirror cannot be read, and what to do; None if it can, as far as known."""
+        return unreadable(self.summary, self.summary["generation"]) if self.summary else None
+
+    @property
+    def label(self) -> str:
+        """Its state in words."""
+        if self.differences:
+            return rows_differ(self.differences)
+        return "Mirror cannot be read" if self.broken else STATES[self.state][0]
+
+    @property
+    def differences(self) -> int:
+        """Rows that differ."""
+        return self.summary["differences"] if self.summary else 0
+
+
+def outcome(
+    tables: Sequence[Mapping[str, Any]], ended: str, now: Sequence[VerifiedTable] = ()
+) -> list[tuple[str, str]]:
+    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time.
+
+    now: the tables as they are now. A table that was verified since is not said to be unverifiable any more.
+    """
+    found = []
+    since = {one.table: one.summary["last"] for one in now if one.state == "verified" and one.summary}
+    compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
+    if compared:
+        of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
+        rows = words.count(sum(one["rows"] for one in compared))
+        total = sum(one["differences_total"] for one in compared)
+        where = f" in {_names([one for one in compared if one['differences_total']])}" if len(compared) > 1 else ""
+        what = f"{rows_differ(total)}{where}" if total else "no row differs"
+        found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
+    open_ones = [one for one in tables if since.get(one["table"], "") <= one.get("at", "")]
+    found += [
+        ("red", f"Cannot be verified at {ended}: {one['table']}: {one['why']}. {for_console(one['hint'])}")
+        for one in open_ones
+        if one.get("hint")
+    ]
+    for verdict, colour, what in (
+        ("lagging", "orange", "Could not be verified"),
+        ("unverifiable", "gray", "Cannot be verified"),
+    ):
+        if some := [one for one in open_ones if one["verdict"] == verdict and not one.get("hint")]:
+            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0]['why']}."))
+    return found
+
+
+def _names(tables: Sequence[Mapping[str, Any]]) -> str:
+    """The first names of tables: `a, b, c and 2 more tables`."""
+    more = f" and {words.plural(len(tables) - _NAMED, 'more table')}" if len(tables) > _NAMED else ""
+    return ", ".join(one["table"] for one in tables[:_NAMED]) + more
+
+
+def tables_of(
+    names: Sequence[str],
+    summaries: Mapping[str, Summary],
+    verify: Verify,
+    now: datetime,
+    foreign: Mapping[str, ForeignChanges] = MappingProxyType({}),
+    stopped: Collection[str] = (),
+) -> list[VerifiedTable]:
+    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago.
+
+    foreign: what other programs have changed in the mirrors. stopped: the tables that have stopped.
+    """
+    found, period_s, now_s = [], verify.period_s, now.timestamp()
+    for name in names:
+        summary = summaries.get(name)
+        generation = summary["generation"] if summary else 0
+        state = state_of(summary, generation, period_s, now_s, foreign.get(name), stopped=name in stopped)
+        found.append(VerifiedTable(name, *state, summary))
+    order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
+
+    def place(one: VerifiedTable) -> tuple[int, str, str]:
+        return -1 if one.broken else order[one.state], one.summary["at"] if one.summary else "", one.table
+
+    return sorted(found, key=place)
+
+
+def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
+    """When the first of these states changes by its age, without a verification: seconds since 1970; infinite if none does."""
+    oldest = min((one.summary["at"] for one in tables if one.summary and one.state == "verified"), default=None)
+    return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
+
+
+def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True, continuous: bool = False) -> Layer:
+    """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
+
+    It is red if rows differ, or if a mirror cannot be read: readers see that too. It is blue until all rows were compared once.
+
+    current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether the runner
+    compares tables by itself.
+    """
+    counts = Counter(one.state for one in tables)
+    able = [one for one in tables if one.state != "unverifiable"]
+    rows = sum(one.differences for one in tables)
+    broken = [one for one in tables if one.broken]
+    unable, notes = counts["unverifiable"] - len(broken), list[str]()
+    if unable:
+        notes.append(f"{words.plural(unable, 'table')} cannot be verified")
+    lost = f"{words.plural(len(broken), 'mirror')} cannot be read"
+    if rows:
+        more = [lost, *notes] if broken else notes
+        return Layer("Data", rows_differ(rows), "red", (_where(tables), *more), _TIP)
+    if broken:
+        of = broken[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
+        return Layer("Data", lost, "red", (of, *notes), _TIP)
+    if not able:
+        return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
+    done = counts["verified"]
+    if done < len(able):
+        headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
+        if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
+            headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+        elif current and continuous and (progress := _first_progress(able)):
+            return Layer("Data", "Verifying", "blue", (progress, *notes), _TIP)
+        else:
+            why = _stale(able)
+        return Layer("Data", headline, "gray", (why, *notes), _TIP)
+    oldest = min(one.at for one in able if one.at is not None)
+    colour = "green" if current else "gray"
+    return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)
+
+
+def _first_progress(tables: Sequence[VerifiedTable]) -> str:
+    """How far the first comparison of all rows is; empty if something else is the reason that tables are not verified."""
+    stale = [one for one in tables if one.state == "stale"]
+    if any(one.why in _URGENT or (one.summary and one.summary["at"]) for one in stale):
+        return ""
+    if len(tables) == 1 and (only := tables[0].summary):
+        return f"{only['compared']:,} of {words.plural(only['parts'], 'part')} compared so far"
+    return f"{len(tables) - len(stale):,} of {words.plural(len(tables), 'table')} compared so far"
+
+
+def _where(tables: Sequence[VerifiedTable]) -> str:
+    """In how many tables rows differ; of a single table, how: `2 missing, 1 different`."""
+    (first, *others) = [one for one in tables if one.differences]
+    if len(tables) > 1 or first.summary is None or others:
+        return f"in {words.plural(1 + len(others), 'table')}"
+    return ", ".join(f"{count:,} {kind}" for kind, count in first.summary["by_kind"].items())
+
+
+def _stale(tables: Sequence[VerifiedTable]) -> str:
+    """Why the most tables are stale; or that some have stopped or were changed by other programs, which an operator must know."""
+    whys = Counter(_short(one.why) for one in tables if one.state == "stale")
+    why, count = max(whys.items(), key=lambda item: (item[0] in _URGENT, item[1]))
+    return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+
+
+def _short(why: str) -> str:
+    """The reason without its subject, which the light and the row name."""
+    return why.removeprefix("it was ").removeprefix("it is ")
+
+
+def _age_s(at: datetime, now: datetime) -> float:
+    return round(max((now - at).total_seconds(), 0.0))
+
+
+def none_differ(one: VerifiedTable) -> str:
+    """What is known of a table without differences."""
+    if one.broken:
+        return "The mirror of this table cannot be read, so its rows cannot be compared."
+    if one.summary is None or not one.summary["last"]:
+        return "This table was not compared with its source yet."
+    return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
+
+
+def schedule(verify: Verify) -> str:
+    """How often the runner verifies, in words."""
+    if verify.period == OFF:
+        return "Only on request: continuous verification is off (`verify.period`)."
+    return (
+        f"The runner compares every row about every {words.duration(verify.period_s)}, the oldest first. "
+        f"It reads for at most {verify.share:.0%} of the time."
+    )
+
+
+def audits(verify: Verify, last: LastAudit | None, now: datetime) -> str:
+    """How often the runner audits the change logs, and its last audit, in words."""
+    if verify.audit_s is None:
+        rule = "Change logs are audited only on request (`verify.audit`)."
+    else:
+        rule = f"The runner audits a random part of the change logs about every {words.duration(verify.audit_s)}."
+    if last is None:
+        return rule
+    return f"{rule} Last audit {words.duration(_age_s(datetime.fromisoformat(last['at']), now))} ago: {audited(last)}."
+
+
+def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
+    """Rows of the list of tables."""
+    return [
+        {
+            "State": one.label,
+            "Table": one.table,
+            "Compared": one.at,
+            "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
+            "Parts": _parts(one.summary),
+            "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
+            "Version": _version(one.summary),
+            "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
+            "Why": _short(one.why)[:1].upper() + _short(one.why)[1:],
+        }
+        for one in tables
+    ]
+
+
+def _parts(summary: Summary | None) -> str:
+    if summary is None or not summary["parts"]:
+        return words.NOTHING
+    return f"{summary['compared']:,} of {summary['parts']:,}"
+
+
+def _version(summary: Summary | None) -> str:
+    return words.NOTHING if summary is None or summary["version"] is None else f"{summary['version']:,}"
+
+
+def difference_rows(details: Details) -> list[dict[str, Any]]:
+    """Rows of the list of differences."""
+    return [
+        {
+            "Kind": str(one["kind"]).capitalize(),
+            "Key": key_text(one),
+            "Chunk": words.NOTHING if one.get("chunk") is None else f"{one['chunk']:,}",
+            "Columns": ", ".join(one["columns"]),
+            "Likely cause": one["cause"],
+        }
+        for one in details["differences"]
+    ]
+
+
+def key_text(difference: Mapping[str, Any]) -> str:
+    """The key of a difference: `17`, or `de, 5`."""
+    return ", ".join(difference["key"])
+
+
+def side_by_side(difference: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Both rows of a difference, a line per column; columns that differ are marked."""
+    source, mirror = difference.get("source"), difference.get("mirror")
+    names = dict.fromkeys([*(source or {}), *(mirror or {})])
+    differing = set(difference["columns"])
+    return [
+        {
+            "": "≠" if name in differing or source is None or mirror is None else "",
+            "Column": name,
+            "Source": "no row" if source is None else value_text(source.get(name)),
+            "Mirror": "no row" if mirror is None else value_text(mirror.get(name)),
+        }
+        for name in names
+    ]
+
+
+def value_text(value: Any) -> str:
+    """A value as text; NULL apart from the text "NULL"."""
+    return "NULL" if value is None else str(value)
+
+
+def part_cells(parts: Sequence[PartState], most: int) -> list[tuple[str, str, float | None, int]]:
+    """Cells of the heat map: label, hover text, age as seconds since 1970 (None: never), differences.
+
+    At most `most` cells: neighbours are one cell, with the oldest age and the sum of the differences.
+    """
+    step = max(-(-len(parts) // most), 1)
+    cells = []
+    for first in range(0, len(parts), step):
+        some = parts[first : first + step]
+        ats = [part["at"] for part in some]
+        oldest = None if "" in ats else datetime.fromisoformat(min(ats)).timestamp()
+        differences = sum(part["differences"] for part in some)
+        numbers = [part["chunk"] for part in some if part["chunk"] is not None]
+        label = "the table" if not numbers else f"chunk {min(numbers):,}" if len(some) == 1 else f"{len(some):,} chunks"
+        rows = sum(part["rows"] for part in some)
+        cells.append((label, f"{words.count(rows)} rows", oldest, differences))
+    return cells

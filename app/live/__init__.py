@@ -1,0 +1,1 @@
+"""The parts of *Live*, some of which *Table* and *History* show too."""

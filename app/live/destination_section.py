@@ -1,0 +1,188 @@
+"""The section about the tables in the destination: files, sizes, costs, and a button that maintains them now."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pandas as pd
+import streamlit as st
+
+from app.common import access, columns, controls, home, jobs, meaning, messages, places
+from app.common.view import words
+from app.live.view import destination
+from app.live.view.snippets import reading
+from app.live.view.source_load import asked_rows
+from engine.base import clock
+from engine.base.errors import SpecError, TidemarkError
+from engine.explore.destination_sizes import Condition, conditions
+from engine.history import cost_queries, maintenance_queries
+from engine.pipeline.directory import Directory
+from engine.spec import settings
+
+_DAY = timedelta(days=1)
+_COLUMNS = {
+    "Table": st.column_config.TextColumn(width="medium", pinned=True),
+    "Page": columns.page(),
+    "Mirror": columns.figure(meaning.of("mirror", also="The files of its newest version.")),
+    "Files": columns.figure("Files of the mirror"),
+    "Deleted rows": columns.figure(
+        meaning.of(
+            "deletion vector",
+            "merge on read",
+            also="Rows that deletion vectors delete; they go when their file is rewritten.",
+        )
+    ),
+    "Change log": columns.figure(meaning.of("change log")),
+    "Log files": columns.figure("Files of the change log"),
+    "Old files": columns.figure(
+        "Files that the newest version does not name; a vacuum deletes them after the retention"
+    ),
+    "Written": columns.figure("Bytes written to the mirror per byte of changes, in the last 24 hours"),
+    "Merged": columns.figure("The last merge into the mirror, in the last 24 hours"),
+    "Maintained": columns.figure("The last step of maintenance, in the last 24 hours"),
+    "Due": st.column_config.TextColumn(
+        "Due", help=meaning.of("maintenance", "compaction", also="What it would do now, apart from deleting old files.")
+    ),
+}
+
+
+def section(where: Directory) -> None:
+    """Sizes per table, read on request, since large logs take a while."""
+    name = where.root.name
+    _asked(name)
+    if space := home.ask(maintenance_queries.latest_space, name):
+        st.markdown(f"**Disk** {words.escape(destination.disk(space, clock.utc_now()))}")
+    read = _conditions(where)
+    if read is None:
+        return
+    spec, key, found = read
+    if not found:
+        messages.nothing("No table yet", "Tables appear here when the runner has planned them.")
+        return
+    now = clock.utc_now()
+    works = {work.table: work for work in home.ask(maintenance_queries.work, name, now - _DAY)}
+    st.dataframe(
+        pd.DataFrame(
+            [destination.row(one, works.get(one.table), now, places.table_address(name, one.table)) for one in found]
+        ),
+        hide_index=True,
+        key="destination",
+        column_config=_COLUMNS,
+        placeholder=words.NOTHING,
+        alt="Files and sizes per table",
+    )
+    st.caption(f"{destination.sums(found, works)} · read {jobs.ended(key)}")
+    _reading(where, found)
+    if access.operator():
+        _maintain(where, [one.table for one in found])
+    retention = "for ever" if spec.sink.changes_retention == "forever" else f"for {spec.sink.changes_retention}"
+    schedule = (
+        "by schedule: mirrors after 10 merges, everything every hour"
+        if spec.sink.maintenance
+        else "only on request (sink.maintenance = false)"
+    )
+    st.caption(
+        f"The runner maintains tables {schedule}. Old files stay for {spec.sink.files_retention}, changes {retention}. "
+        "Maintenance changes no row."
+    )
+
+
+def _asked(name: str) -> None:
+    """What was asked of the source, beside what the destination costs."""
+    now = clock.utc_now()
+    spans = {"Last hour": timedelta(hours=1), "Last 24 hours": _DAY}
+    rows = asked_rows({label: cost_queries.asked(home.fresh(), name, now - span) for label, span in spans.items()})
+    with st.expander("Asked of the source", icon=":material/database:"):
+        if not rows:
+            st.caption("Nothing in the last 24 hours.")
+            return
+        st.dataframe(
+            pd.DataFrame(rows),
+            hide_index=True,
+            key="asked",
+            placeholder=words.NOTHING,
+            alt="Bytes and seconds asked of the source",
+        )
+        st.caption(
+            "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and the pauses "
+            "of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is read whole, with the "
+            "changes of other tables."
+        )
+
+
+def _reading(where: Directory, found: Sequence[Condition]) -> None:
+    """Where a mirror is, and code that reads it."""
+    mirrors = {one.table: one.mirror for one in found if one.mirror is not None}
+    if not mirrors:
+        return
+    with st.expander("Read a mirror", icon=":material/code:"):
+        table = st.selectbox("Mirror", list(mirrors), key=f"read-mirror-{where.root.name}")
+        st.caption(f"{words.escape(table)} is here: {words.escape(str(mirrors[table]))}")
+        snippets = reading(str(mirrors[table]))
+        for tab, (language, code) in zip(st.tabs(list(snippets)), snippets.values(), strict=True):
+            tab.code(code, language=language)
+
+
+def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, list[Condition]] | None:
+    """The spec, the job that reads, and the condition of these tables, or of all, below a heading with a button that reads again.
+
+    None while it is read, or if it cannot be, with that shown.
+    """
+    name = where.root.name
+    try:
+        spec = settings.load(where.spec)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return None
+    key = f"destination of {name} {' '.join(tables)} {spec.sink.model_dump_json()}"
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
+        st.markdown(f"**Destination** :gray[{words.escape(str(spec.sink.path))}]", width="content")
+        if st.button("Reload", icon=":material/refresh:", type="tertiary", key=f"destination-read-{name}-{tables}"):
+            jobs.forget(key)
+    try:
+        found = jobs.result(key, "Reading the Delta logs", lambda: conditions(spec, where, tables))
+    except SpecError:  # the ledger does not have the table
+        found = []
+    except TidemarkError as problem:
+        messages.error(problem)
+        return None
+    return None if found is None else (spec, key, found)
+
+
+def of_table(where: Directory, table: str) -> None:
+    """Files and sizes of one table, read when the page is opened and on request."""
+    name, now = where.root.name, clock.utc_now()
+    read = _conditions(where, table)
+    if read is None:
+        return
+    _, key, found = read
+    if not found:
+        st.caption("The pipeline writes no files for this table: its copy has not begun, or the table was removed.")
+        return
+    works = {work.table: work for work in home.ask(maintenance_queries.work, name, now - _DAY)}
+    st.dataframe(
+        pd.DataFrame([destination.row(one, works.get(one.table), now) for one in found]),
+        hide_index=True,
+        key="table-destination",
+        column_config=_COLUMNS,
+        placeholder=words.NOTHING,
+        alt="Files and sizes of the table",
+    )
+    st.caption(f"read {jobs.ended(key)}")
+
+
+def _maintain(where: Directory, tables: list[str]) -> None:
+    name, click = where.root.name, controls.clicks(where.root.name)
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        chosen = st.multiselect("Tables to maintain", tables, key=f"maintain-{name}-{click}", placeholder="All tables")
+        st.button(
+            f"Maintain {words.plural(len(chosen), 'table')} now" if chosen else "Maintain all now",
+            icon=":material/mop:",
+            key=f"maintain-send-{name}-{click}",
+            on_click=_send,
+            args=(where, click, chosen),
+        )
+
+
+def _send(where: Directory, click: int, tables: list[str]) -> None:
+    if controls.first_time(where.root.name, click):
+        controls.post(where, "maintain", "", {"tables": tables})

@@ -1,0 +1,55 @@
+"""The section on the source: what has changed there since the run began, before and after."""
+
+from datetime import datetime
+
+import pandas as pd
+import streamlit as st
+
+from app.common import columns, home
+from app.common.autorefresh import autorefresh
+from app.common.view import words
+from app.live.view.source_changes import Compared, compared, rows
+from engine.base import clock
+from engine.pipeline.directory import Directory
+
+
+@autorefresh()
+def section(where: Directory) -> None:
+    """The section."""
+    began = home.runner(where).started
+    st.markdown(
+        "**Changed under us** :gray[since the run began]",
+        help="A run compares the source every minute, and after each outage, with its state when the run began: settings that bear "
+        "on reading, values and the binlog, the account's grants, the TLS certificate, and the version.",
+    )
+    found = compared(home.record_of(where) or {})
+    if found is None:
+        st.markdown(":gray[:material/info: No runner has compared the source yet, or none is alive.]")
+        return
+    _verdict(found, began, clock.utc_now())
+    if found.changes:
+        shown = rows(found)
+        st.dataframe(
+            pd.DataFrame(shown),
+            hide_index=True,
+            key="source-changes",
+            row_height=columns.height(str(one[side]) for one in shown for side in ("Before", "Now")),
+            column_config={**columns.time("Noticed", 150), "Before": columns.sentences(), "Now": columns.sentences()},
+            placeholder=words.NOTHING,
+            alt="What has changed on the source since the run began",
+        )
+    st.caption(f"compared {words.date_time(found.at)}")
+
+
+def _verdict(found: Compared, began: datetime | None, now: datetime) -> None:
+    since = f"since {words.date_time(began)}"
+    if found.failing:
+        st.markdown(f":orange[:material/warning: {words.escape(found.failing)}]")
+    if found.changes:
+        st.markdown(f":orange[:material/difference: **{words.plural(len(found.changes), 'change')}** {since}]")
+    elif not found.failing and found.is_old(now):
+        st.markdown(
+            f":gray[:material/history: None of {found.facts:,} facts had changed when they were last compared.]"
+        )
+    elif not found.failing:
+        st.markdown(f":green[:material/check_circle: None of {found.facts:,} facts has changed {since}.]")

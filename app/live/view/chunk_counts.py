@@ -1,0 +1,71 @@
+"""How many chunks of a table are planned so far. Splitting is lazy: chunks are planned while others are read."""
+
+from collections.abc import Iterable, Sequence
+
+from app.common.view import words
+from app.common.view.status_style import who_acts
+from app.live.view.lineage import listed
+from engine.history.chunk_splits import Split
+from engine.history.table_queries import Plan, Progress
+
+
+def planned_chunks(plan: Plan) -> str:
+    """`40 chunks`, `12 of about 400 chunks planned`, `12 chunks planned, more follow`."""
+    if plan.complete:
+        return _chunks(plan)
+    return f"{_chunks(plan)} planned" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
+
+
+def more_note(plan: Plan | None) -> str:
+    """A note for the chunk map while it does not have all chunks; else empty."""
+    return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
+
+
+def changed_note(plan: Plan | None, splits: Sequence[Split]) -> str:
+    """Why a completely planned table has more or fewer chunks than at first; empty if it has as many.
+
+    splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an estimate, from
+    the server's statistics.
+    """
+    split = len(splits)
+    if plan is None or not (plan.complete or split):
+        return ""
+    were, they = ("was", "it") if split == 1 else ("were", "they")
+    which = f" ({numbers})" if (numbers := listed(splits)) else ""
+    cause = f"{split:,} {were} split because {they} had more than twice the planned rows{which}."
+    first = plan.estimated_chunks
+    if not plan.complete or first is None or first == plan.chunks:
+        return cause if split else ""
+    if plan.strategy == "even":
+        return f"{words.plural(first, 'chunk')} planned, {plan.chunks:,} now{f': {cause}' if split else '.'}"
+    expected = f"About {words.plural(first, 'chunk')} expected from the server's statistics, {plan.chunks:,} now."
+    return f"{expected} {cause}" if split else expected
+
+
+def _chunks(plan: Plan) -> str:
+    if plan.expected_chunks > plan.chunks:
+        return f"{plan.chunks:,} of about {words.plural(plan.expected_chunks, 'chunk')}"
+    return words.plural(plan.chunks, "chunk")
+
+
+def chunks_read(table: Progress) -> str:
+    """`12 of 40`, `12 of about 400`, or `—` without a plan."""
+    if not table.planned:
+        return words.NOTHING
+    about = "" if table.complete else "about "
+    return f"{table.done:,} of {about}{table.expected_chunks:,}"
+
+
+def state(table: Progress) -> str:
+    """The state in the journal; `waiting` for a table that is only planned."""
+    return table.state or ("waiting" if table.planned else words.NOTHING)
+
+
+def troubled_first(tables: Iterable[Progress]) -> list[Progress]:
+    """The tables that stopped, then those with chunks that are retried, then the others; each in the order given."""
+    return sorted(tables, key=lambda one: (one.state != "stopped", not one.failed))
+
+
+def who(table: Progress, *, live: bool) -> str:
+    """Who acts on the table's state: you if it stopped, a live runner if chunks are retried; else empty."""
+    return who_acts("red" if table.state == "stopped" else "orange" if table.failed and live else "")

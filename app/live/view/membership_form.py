@@ -1,0 +1,32 @@
+"""Membership: the tables that can be added to a running pipeline, and those that can be removed."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from app.common.view import words
+from app.common.view.picking import ICONS, Badge
+from engine.history.table_queries import Progress
+from engine.source.survey import Surveyed
+
+KEEP, DROP = "Keep mirror and change log", "Delete mirror and change log"
+
+
+def captured(found: Sequence[Progress]) -> list[str]:
+    """The tables that the pipeline captures, including stopped ones."""
+    return [one.table for one in found if one.state not in (None, "removed")]
+
+
+def offered(seen: Sequence[Surveyed], has: Collection[str]) -> dict[str, Surveyed]:
+    """The tables of the source that the pipeline does not capture, by full name."""
+    return {one.table.full_name: one for one in seen if one.table.full_name not in has}
+
+
+def label(one: Surveyed) -> str:
+    """`shop.invoices · about 12k rows, 3.4 MB`."""
+    size = words.size(one.statistics.data_bytes)
+    return f"{one.table.full_name} · about {words.count(one.statistics.rows)} rows, {size}"
+
+
+def faults(chosen: Sequence[Surveyed], risks: Mapping[str, Sequence[Badge]]) -> list[tuple[str, Badge]]:
+    """The risks of the chosen tables, worst first."""
+    found = [(one.table.full_name, badge) for one in chosen for badge in risks.get(one.table.full_name, ())]
+    return sorted(found, key=lambda pair: list(ICONS).index(pair[1].tone))

@@ -1,0 +1,245 @@
+"""The rows of the timeline: what a run did when, what interrupted it, and the events that explain its curves.
+
+The journal has no phases. They follow from its events:
+
+    starting      from the start of a run until it has connected
+    copying       while at least one table is being copied
+    catching up   after that, and after each pause and outage, until the lag is small for the first time
+    streaming     from then on
+
+Pauses and outages have rows of their own; meanwhile there is no phase.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from app.common.view import words
+from app.common.view.status_style import HEX
+from engine.history.timeline_queries import CaughtUp, Copying, Moment
+from engine.journal.sentences import alert_title
+
+ROWS = ("Phase", "Pauses", "Outages", "Redumps", "Schema changes", "Restarts", "Alerts")
+"""From top to bottom."""
+STREAMING, NO_RUNNER = "streaming", "no runner"
+COLOURS = {
+    "starting": HEX["blue"],
+    "copying": HEX["primary"],
+    "catching up": HEX["orange"],
+    STREAMING: HEX["green"],
+    NO_RUNNER: HEX["gray"],
+}
+_ALIVE_S = 15.0
+"""A run whose last event is this young may still be alive."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Something that lasted."""
+
+    row: str
+    begin: datetime
+    end: datetime
+    name: str
+    moment: Moment | None = None
+    """The event that began it."""
+
+
+@dataclass(frozen=True)
+class Instant:
+    """Something that happened at one time."""
+
+    row: str
+    at: datetime
+    name: str
+    moment: Moment
+
+
+def activity(
+    moments: Sequence[Moment], copies: Sequence[Copying], lives: Mapping[str, datetime], until: datetime
+) -> list[Span]:
+    """The phases, with catching up still a part of streaming.
+
+    lives: the last event of each run. A run that ended without a word did nothing after that.
+    """
+    found: list[Span] = []
+    runs = [one for one in moments if one.event == "run.started"]
+    for n, start in enumerate(runs):
+        following = runs[n + 1].ts if n + 1 < len(runs) else until
+        end = run_end(start, moments, lives, following, until)
+        own = [one for one in moments if start.ts <= one.ts <= end]
+        connected = next((one for one in own if one.event == "run.connected" and one.run == start.run), None)
+        found.append(Span("Phase", start.ts, connected.ts if connected else end, "starting", start))
+        if connected is not None:
+            for begin, stop in _working(own, connected, end):
+                found += _copied(begin, stop, [one for one in copies if one.run == start.run], connected)
+        if end < following:
+            last = next((one for one in reversed(own) if one.event == "run.ended"), None)
+            found.append(Span("Phase", end, following, NO_RUNNER, last))
+    return [span for span in found if span.begin < span.end]
+
+
+def run_end(
+    start: Moment, moments: Sequence[Moment], lives: Mapping[str, datetime], following: datetime, until: datetime
+) -> datetime:
+    """When a run ended: as it reported, or else with its last event. following: when the next run started, or `until`."""
+    ended = next((one.ts for one in moments if one.event == "run.ended" and one.run == start.run), None)
+    if ended is None:
+        ended = lives.get(start.run, following)
+        if following == until and (until - ended).total_seconds() < _ALIVE_S:
+            return until
+    return min(ended, following)
+
+
+def _working(own: Sequence[Moment], connected: Moment, end: datetime) -> list[tuple[datetime, datetime]]:
+    """The times in which a connected run was neither paused nor without its source."""
+    found, begin, idle = [], connected.ts, set[str]()
+    for one in own:
+        before = bool(idle)
+        at = _told(one.since) or one.ts if one.event == "source.away" else one.ts
+        if one.event == "source.away":
+            idle.add("away")
+        elif one.event == "source.back":
+            idle.discard("away")
+        elif one.event == "run.state":
+            (idle.add if one.label == "paused" else idle.discard)("paused")
+        at = max(at, connected.ts)
+        if idle and not before:
+            found.append((begin, max(at, begin)))
+        elif before and not idle:
+            begin = at
+    return found if idle else [*found, (begin, end)]
+
+
+def _copied(begin: datetime, end: datetime, copies: Sequence[Copying], moment: Moment) -> list[Span]:
+    """An interval of work, cut where tables began or ended to be copied."""
+    cuts = [one for one in copies if begin < one.ts < end]
+    copied = next((one.copies for one in reversed(copies) if one.ts <= begin), False)
+    found = []
+    for at, next_copied in [*((one.ts, one.copies) for one in cuts), (end, False)]:
+        found.append(Span("Phase", begin, at, "copying" if copied else STREAMING, moment))
+        begin, copied = at, next_copied
+    return found
+
+
+def phases(spans: Sequence[Span], caught_up: Sequence[CaughtUp]) -> list[Span]:
+    """The phases, with catching up cut off from streaming. caught_up: for the begin of each streaming span."""
+    reached = {one.start: one.reached for one in caught_up}
+    found: list[Span] = []
+    for span in spans:
+        if span.name != STREAMING:
+            found.append(span)
+            continue
+        at = reached.get(span.begin)
+        cut = span.end if at is None or at > span.end else at
+        found += [replace(span, end=cut, name="catching up"), replace(span, begin=cut)]
+    return [span for span in found if span.begin < span.end]
+
+
+def interruptions(moments: Sequence[Moment], lives: Mapping[str, datetime], until: datetime) -> list[Span]:
+    """Pauses and outages. They end with the run."""
+    found: list[Span] = []
+    began: dict[str, tuple[datetime, Moment]] = {}
+    for one in moments:
+        over = {"source.back": ("Outages",), "run.started": ("Pauses", "Outages"), "run.ended": ("Pauses", "Outages")}
+        closed = over.get(one.event, ())
+        if one.event == "run.state" and one.label != "paused":
+            closed = ("Pauses",)
+        for row in closed:
+            found += _ended(row, began.pop(row, None), one.ts, lives)
+        if one.event == "source.away":
+            began.setdefault("Outages", (_told(one.since) or one.ts, one))
+        elif one.event == "run.state" and one.label == "paused":
+            began.setdefault("Pauses", (one.ts, one))
+    for row, begun in began.items():
+        alive = (until - lives.get(begun[1].run, until)).total_seconds() < _ALIVE_S
+        found += _ended(row, begun, until, {} if alive else lives)
+    return sorted(found, key=lambda span: span.begin)
+
+
+def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives: Mapping[str, datetime]) -> list[Span]:
+    if begun is None:
+        return []
+    begin, moment = begun
+    name = f"paused: {moment.text}" if row == "Pauses" and moment.text else "paused"
+    if row == "Outages":
+        name = f"source away: {moment.text or ''}".rstrip(": ")
+    end = min(at, max(lives.get(moment.run, at), moment.ts))
+    return [Span(row, begin, end, name, moment)] if begin < end else []
+
+
+def lasting(moments: Sequence[Moment], until: datetime) -> list[Span]:
+    """Redumps and alerts, from their first event to the one that ends them, or to `until`."""
+    found: list[Span] = []
+    began: dict[str, Moment] = {}
+    for one in moments:
+        if one.event in ("command.accepted", "alert.raised"):
+            began.setdefault(one.id, one)
+        elif one.event in ("command.done", "command.refused", "alert.cleared") and one.id in began:
+            found.append(_lasted(began.pop(one.id), one.ts))
+    found += [_lasted(one, until) for one in began.values()]
+    return sorted(found, key=lambda span: span.begin)
+
+
+def _lasted(one: Moment, end: datetime) -> Span:
+    if one.event == "alert.raised":
+        return Span(
+            "Alerts", _told(one.since) or one.ts, end, f"{alert_title(one.label)}: {one.text or ''}".rstrip(": "), one
+        )
+    return Span("Redumps", one.ts, end, f"redump: {one.text}" if one.text else "redump", one)
+
+
+def instants(moments: Sequence[Moment]) -> list[Instant]:
+    """Starts of runs, schema changes, failovers, stopped tables and parked chunks."""
+    found = []
+    for one in moments:
+        place = {
+            "run.started": ("Restarts", "run started"),
+            "run.ended": ("Restarts", f"run ended: {one.label}"),
+            "source.event": ("Schema changes", f"{one.table or ''} {one.label}: {one.text or ''}".strip(": ")),
+            "source.failover": ("Outages", "failover to another server"),
+            "table.state": ("Alerts", f"{one.table} stopped"),
+            "chunk.parked": ("Alerts", f"chunk of {one.table} parked"),
+        }.get(one.event)
+        if place is not None:
+            found.append(Instant(place[0], one.ts, place[1], one))
+    return found
+
+
+def within(spans: Sequence[Span], since: datetime, until: datetime) -> list[Span]:
+    """The parts of the spans inside the time shown."""
+    cut = [replace(span, begin=max(span.begin, since), end=min(span.end, until)) for span in spans]
+    return [span for span in cut if span.begin < span.end]
+
+
+def lines(spans: Sequence[Span], marks: Sequence[Instant]) -> list[tuple[datetime, str, str, Moment]]:
+    """The events behind the timeline, newest first: (time, row, words, event). Phases are none: the events around them are."""
+    found = [(one.at, one.row, one.name, one.moment) for one in marks]
+    found += [
+        (
+            span.begin,
+            span.row,
+            f"{span.name}, for {words.duration((span.end - span.begin).total_seconds())}",
+            span.moment,
+        )
+        for span in spans
+        if span.moment is not None and span.row != "Phase"
+    ]
+    return sorted(found, key=lambda line: (line[0], line[3].seq), reverse=True)
+
+
+def nearest(moments: Sequence[tuple[datetime, Moment]], at: datetime) -> Moment | None:
+    """The event closest to an instant; None if there is none."""
+    return min(moments, key=lambda one: abs(one[0] - at), default=(at, None))[1]
+
+
+def name_of(moment: Moment) -> str:
+    """The name of an event in an address: its run and its number there."""
+    return f"{moment.run}:{moment.seq}"
+
+
+def _told(text: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,212 @@
+"""The cards of the list of pipelines: six facts and, if there is one, the problem."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.common.view import words
+from app.common.view.health import LAG_FINE_S, Layer, Runner, away_line, lag_words, phase_words, retention_left_s
+from app.common.view.progress import copying, rows_per_s, share
+from app.common.view.status_style import PIPELINE, Style, who_acts
+from engine.base.wording import rows_differ
+from engine.history.chunk_queries import Read
+from engine.history.series import Epoch, Lag
+from engine.history.table_queries import Progress
+
+CHANGES_S = 60.0
+"""The window for the rate of changes."""
+_FIRST = (
+    "failed",
+    "lost",
+    "full",
+    "table_stopped",
+    "refused",
+    "away",
+    "stopping",
+    "starting",
+    "running",
+    "paused",
+    "new",
+    "ended",
+)
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A labelled value."""
+
+    label: str
+    value: str
+    colour: str = ""
+    """Red or orange by urgency, gray for a stale value, else empty."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """The card of a pipeline."""
+
+    name: str
+    runner: Runner
+    phase: str
+    """The phase in plain words; empty unless the runner is running."""
+    facts: tuple[Fact, ...]
+    trouble: str
+    """The most urgent problem; empty if there is none."""
+    source: str = ""
+    """The source's host and port; empty if the spec cannot be read."""
+    stopped: tuple[str, ...] = ()
+    """The stopped tables."""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def shown(self) -> str:
+        """The key of `status_style.PIPELINE`: the runner's, or "table_stopped" if it works but does not follow every table."""
+        return "table_stopped" if self.stopped and self.runner.works else self.runner.shown
+
+    @property
+    def style(self) -> Style:
+        """How the state is shown."""
+        return PIPELINE[self.shown]
+
+    @property
+    def problem(self) -> bool:
+        """Whether something is wrong; a pause is not."""
+        return bool(self.trouble) and self.trouble_colour != "violet"
+
+    @property
+    def trouble_colour(self) -> str:
+        """Red if an operator must act."""
+        if self.runner.away is not None:
+            return self.runner.away.colour
+        return "violet" if self.trouble == _paused(self.runner) else "red"
+
+    @property
+    def who(self) -> str:
+        """Who acts on the problem; empty without one. A pause waits for an operator too."""
+        return (who_acts(self.trouble_colour) or "you") if self.trouble else ""
+
+
+def order(one: Card) -> tuple[int, str]:
+    """The sort key: pipelines that need attention come first."""
+    return _FIRST.index(one.shown), one.name
+
+
+def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
+    """Whether a card has all words of a text, in its name, source, state or tags, and one of some labels of states (empty: any)."""
+    known = " ".join((one.name, one.source, one.style.label, *one.tags)).casefold()
+    return all(word in known for word in text.casefold().split()) and (not labels or one.style.label in labels)
+
+
+def by_source(cards: Iterable[Card]) -> dict[str, list[Card]]:
+    """The cards by source, in their order; the source whose first card is the most urgent comes first."""
+    found: dict[str, list[Card]] = {}
+    for one in cards:
+        found.setdefault(one.source or "source unknown", []).append(one)
+    return found
+
+
+def outages(cards: Iterable[Card]) -> list[str]:
+    """One sentence per source that several pipelines cannot reach."""
+    away: dict[str, list[str]] = {}
+    for one in cards:
+        if one.runner.away is not None and not one.runner.away.refused and one.source:
+            away.setdefault(one.source, []).append(one.name)
+    return [
+        f"{source} is unreachable: affects {len(names)} pipelines: {', '.join(sorted(names))}"
+        for source, names in sorted(away.items())
+        if len(names) > 1
+    ]
+
+
+def card_of(
+    name: str,
+    runner: Runner,
+    layers: tuple[Layer, Layer, Layer],
+    lag: Lag | None,
+    tables: Sequence[Progress],
+    reads: Sequence[Read],
+    epochs: Sequence[Epoch],
+    now: datetime,
+    source: str = "",
+    tags: tuple[str, ...] = (),
+    differences: int = 0,
+) -> Card:
+    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ."""
+    _, keeping_up, retention = layers
+    stale = "" if runner.alive else "gray"
+    live = runner.works
+    rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
+    facts = (
+        Fact("Copied", words.percent(share(tables)), stale),
+        Fact("Reading", words.rate(rows_s, "rows"), stale),
+        Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
+        Fact("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
+        Fact("Retention left", _whole(retention_left_s(runner, lag, now)), _colour(retention)),
+        Fact("Heartbeat", _heartbeat(runner, now), stale),
+    )
+    return Card(
+        name,
+        runner,
+        phase_words(runner) if live else "",
+        facts,
+        _trouble(runner, tables, now, keeping_up, retention) or _differing(differences),
+        source,
+        stopped_tables(tables),
+        tags,
+    )
+
+
+def _differing(rows: int) -> str:
+    return f"{rows_differ(rows)} from the source; see the page Verify" if rows else ""
+
+
+def stopped_tables(tables: Iterable[Progress]) -> tuple[str, ...]:
+    """The names of the stopped tables."""
+    return tuple(table.table for table in tables if table.state == "stopped")
+
+
+def _changes_per_s(epochs: Sequence[Epoch], runner: Runner, now: datetime) -> float:
+    """Over the last `CHANGES_S`, or since the runner started if that is later."""
+    since = max(now - timedelta(seconds=CHANGES_S), runner.started or now - timedelta(seconds=CHANGES_S))
+    return sum(epoch.changes for epoch in epochs if epoch.ts > since) / max((now - since).total_seconds(), 1.0)
+
+
+def _heartbeat(runner: Runner, now: datetime) -> str:
+    if runner.alive:
+        return f"{words.duration(runner.heartbeat_age_s)} ago"
+    return f"{words.duration((now - runner.last_seen).total_seconds())} ago" if runner.last_seen else words.NOTHING
+
+
+def _whole(seconds: float | None) -> str:
+    return words.duration(seconds if seconds is None else round(seconds))
+
+
+def _colour(layer: Layer) -> str:
+    return layer.colour if layer.colour in ("red", "orange", "gray") else ""
+
+
+def _lag_colour(keeping_up: Layer, lag: Lag | None) -> str:
+    """A small lag is not red, whatever else is: a stopped table, a full disk."""
+    colour = _colour(keeping_up)
+    return "" if colour == "red" and lag is not None and (lag.lag_s or 0.0) < LAG_FINE_S else colour
+
+
+def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers: Layer) -> str:
+    if runner.away is not None:
+        return f"{away_line(runner.away, now)}: {runner.away.error}"
+    if runner.state == "failed" and runner.error:
+        return runner.error["message"]
+    if runner.state == "lost":
+        return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
+    if runner.disk_full:
+        return f"The pipeline waits: {runner.disk_full}. Free space on the disk; it then continues by itself."
+    if stopped := stopped_tables(tables):
+        others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
+        return f"{others}: {', '.join(stopped)}"
+    red = [f"{layer.headline}: {', '.join(layer.details)}" for layer in layers if layer.colour == "red"]
+    return red[0] if red else _paused(runner)
+
+
+def _paused(runner: Runner) -> str:
+    """Who paused a live runner, and why; empty if it is not paused."""
+    return f"Paused: {runner.reason}" if runner.reason else ""

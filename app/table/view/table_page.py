@@ -1,0 +1,309 @@
+"""One table: its state and why, how fresh its destination is, its copy and its changes.
+
+A table without changes looks like one that is stuck, and like one that nobody reads. So it is only called up to date while the
+runner works, the lag is small and measured now, and neither the change log nor the mirror lacks an older change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from app.common.view import words
+from app.common.view.health import MERGE_WAITS_S, Layer, Runner, keeping_up_layer, lag_words, stale_since
+from app.live.view import chunk_counts
+from engine.history.series import Lag
+from engine.history.table_details import Changes, Flow, StateCount, TableState
+from engine.history.table_queries import Progress
+from engine.journal.sentences import outage
+
+PUBLISH_LATE_S = 30.0
+"""A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
+MERGE_LATE_S = 60.0
+"""The same for a merge, beyond the longest time for which merges are put off."""
+QUIET_S = 60.0
+"""Without a change for this long, the page says since when."""
+_STATES = {
+    "copying": ("Copying", "blue"),
+    "streaming": ("Streaming", "green"),
+    "stopped": ("Stopped", "red"),
+    "removed": ("Removed", "gray"),
+}
+Verdict = tuple[str, str, tuple[str, ...]]
+"""Headline, colour and details of a layer."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the page knows of a table."""
+
+    table: str
+    runner: Runner
+    lag: Lag | None
+    recent: Sequence[Lag]
+    """The readings of the last minute, oldest first."""
+    state: TableState | None
+    progress: Progress | None
+    counts: Sequence[StateCount]
+    flow: Flow
+    copied: datetime | None
+    """When the last copy was completed; None while the mirror is incomplete."""
+    mirrored: bool
+    """False for a table without a key, which has a change log only."""
+    paused: bool
+    """Whether an operator paused its copy."""
+    max_merge_delay_s: float
+
+    @property
+    def word(self) -> str | None:
+        """The state as in the journal."""
+        return self.state.state if self.state else None
+
+    def chunks(self, state: str) -> int:
+        """The number of chunks in a state."""
+        return sum(one.chunks for one in self.counts if one.state == state)
+
+
+def numbers_until(facts: Facts, now: datetime) -> datetime:
+    """The time up to which the numbers are right: now, or the last reading if they are not current."""
+    return stale_since(facts.runner, facts.lag, now) or now
+
+
+def layers(facts: Facts, now: datetime) -> tuple[Layer, Layer, Layer]:
+    """The state of the table, how fresh its destination is, and its copy."""
+    return state_layer(facts, now), freshness_layer(facts, now), copy_layer(facts, now)
+
+
+def state_layer(facts: Facts, now: datetime) -> Layer:
+    """The state. That of a table without a live runner is grey, because nobody carries it out."""
+    tip = "The state of the table in the journal, and since when it has been in it."
+    if facts.state is None:
+        detail = "its copy has not begun" if facts.progress and facts.progress.planned else "no run has planned it"
+        return Layer("State", "Waiting", "gray", (detail,), tip)
+    headline, colour = _STATES.get(facts.state.state, (facts.state.state.capitalize(), "gray"))
+    details = [f"since {words.date_time(facts.state.since)}"]
+    if facts.state.state in ("copying", "streaming"):
+        until = stale_since(facts.runner, facts.lag, now)
+        if not facts.runner.alive:
+            colour = "gray"
+            details.insert(0, f"when last seen, {words.date_time(until)}" if until else "when last seen")
+        elif facts.runner.away is not None:
+            colour = facts.runner.away.colour
+            details.insert(0, "waits for the source")
+        elif facts.runner.disk_full:
+            colour = "red"
+            details.insert(0, "waits for room on the disk")
+        elif facts.runner.state == "paused" or (facts.paused and facts.state.state == "copying"):
+            colour = "violet"
+            details.insert(0, "the pipeline is paused" if facts.runner.state == "paused" else "its copy is paused")
+    elif facts.state.state == "stopped":
+        details.append("the other tables continue")
+    return Layer("State", headline, colour, tuple(details), tip)
+
+
+def freshness_layer(facts: Facts, now: datetime) -> Layer:
+    """Whether the destination has what the source has, and if not, what holds it up."""
+    tip = (
+        "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and the mirror "
+        "has them too or is about to be merged."
+    )
+    return Layer("Freshness", *_freshness(facts, now), tip)
+
+
+def _freshness(facts: Facts, now: datetime) -> Verdict:
+    if facts.state is not None and facts.state.state in ("stopped", "removed"):
+        since = words.date_time(facts.state.since)
+        if facts.state.state == "removed":
+            return "No longer captured", "gray", (f"nothing published since {since}",)
+        return "Stopped", "red", (f"nothing published since {since}", "the mirror stays as it was")
+    rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
+    return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
+
+
+def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
+    """Nothing is read: there is no runner, it is paused, or the source is away."""
+    runner = facts.runner
+    last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
+    if runner.away is not None:
+        what = outage(refused=runner.away.refused).replace("The", "the", 1)
+        return "Not current", runner.away.colour, (what, last)
+    if runner.disk_full:
+        return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")
+    if runner.state == "paused":
+        return "Paused", "violet", (f"lag {lag_words(runner, facts.lag, now)}", "resume the pipeline to catch up")
+    if runner.alive:
+        return None
+    if runner.state in ("new", "starting"):
+        return "Not measured yet", "gray", (f"the pipeline is {runner.style.label}",)
+    colour = "gray" if runner.state == "ended" else "red"
+    why = "the runner is stopped" if runner.state == "ended" else f"the {_lost(runner)}"
+    return "Not current", colour, (why, last)
+
+
+def _lost(runner: Runner) -> str:
+    return "runner is lost" if runner.state == "lost" else "run failed"
+
+
+def _unmeasured(facts: Facts, now: datetime) -> Verdict | None:
+    if facts.lag is None:
+        return "Not measured yet", "gray", ("the first reading follows two seconds after connecting",)
+    if stale := stale_since(facts.runner, facts.lag, now):
+        return "Not current", "gray", (f"the lag is not measured since {words.date_time(stale)}",)
+    return None
+
+
+def _unpublished(facts: Facts, now: datetime) -> Verdict | None:
+    since = facts.flow.unpublished_since
+    if since is None or _age_s(since, now) < PUBLISH_LATE_S:
+        return None
+    waits = f"committed changes wait for {_age(since, now)}"
+    return "Stuck before the change log", "red", (waits, "check the errors below, and the destination's disk")
+
+
+def _behind(facts: Facts, now: datetime) -> Verdict | None:
+    """The pipeline is behind, or nobody knows by how much, and so may be this table. Merges are a matter of each table."""
+    lag = replace(facts.lag, mirror_age_s=None) if facts.lag else None
+    layer = keeping_up_layer(facts.runner, lag, facts.recent, now)
+    return None if layer.colour == "green" else (layer.headline, layer.colour, layer.details)
+
+
+def _copying(facts: Facts, _now: datetime) -> Verdict | None:
+    if facts.word == "streaming":
+        return None
+    if facts.state is None:
+        return "Not copied yet", "gray", ("nothing is published",)
+    # A resnapshot leaves the mirror alone until its copy is complete.
+    mirror = (
+        "the mirror keeps its earlier copy until then" if facts.flow.merged else "the mirror is incomplete until then"
+    )
+    detail = f"{_chunks(facts)} read" if facts.progress and facts.progress.planned else "no chunk is planned"
+    if facts.paused:
+        return "Copy paused", "violet", (detail, "resume the table to continue")
+    return "Being copied", "blue", (detail, mirror)
+
+
+def waits_to_merge(facts: Facts, now: datetime) -> bool:
+    """Whether a live runner has put off merging changes of this table for long."""
+    following = facts.word == "streaming" and facts.runner.works
+    return following and _unmerged_s(facts, now) >= MERGE_WAITS_S
+
+
+def _unmerged(facts: Facts, now: datetime) -> Verdict | None:
+    waits = _unmerged_s(facts, now)
+    if MERGE_WAITS_S <= waits < facts.max_merge_delay_s + MERGE_LATE_S:
+        most = f"merged after {words.duration(facts.max_merge_delay_s)} at most"
+        return "Waits to be merged", "orange", (f"published changes wait for {words.duration(round(waits))}", most)
+    if waits < facts.max_merge_delay_s + MERGE_LATE_S:
+        return None
+    detail = f"published changes wait for {words.duration(round(waits))} to be merged"
+    return "Stuck before the mirror", "red", (detail, "check the errors below, and the destination's disk")
+
+
+def _unmerged_s(facts: Facts, now: datetime) -> float:
+    """For how long the oldest change has waited for a merge. The runner measures it for the mirror that waits longest."""
+    since = facts.flow.unmerged_since
+    if since is None or not facts.mirrored:
+        return 0.0
+    measured = facts.lag.mirror_age_s if facts.lag else None
+    return _age_s(since, now) if measured is None else min(_age_s(since, now), measured)
+
+
+def _current(facts: Facts, now: datetime) -> Verdict:
+    last, lag = facts.flow.committed, f"lag {lag_words(facts.runner, facts.lag, now)}"
+    waits = _unmerged_s(facts, now)
+    mirror = (f"mirror {words.duration(waits)} behind the change log",) if waits > 0 else ()
+    if last is None:
+        return "Up to date", "green", ("no changes since the copy", lag)
+    if _age_s(last, now) < QUIET_S:
+        return "Up to date", "green", (f"last change {_age(last, now)} ago", lag, *mirror)
+    return "Up to date", "green", (f"no changes since {words.date_time(last)}", lag, *mirror)
+
+
+def copy_layer(facts: Facts, now: datetime) -> Layer:
+    """The chunks that are read, and those that are parked."""
+    tip = "Chunks read, of the expected number. A parked chunk failed too often; everything else continues."
+    return Layer("Copy", *_copy(facts, now), tip)
+
+
+def _copy(facts: Facts, now: datetime) -> Verdict:
+    progress = facts.progress
+    if progress is None or not progress.planned:
+        return "No chunks", "gray", ("nothing is copied" if facts.word else "no chunk is planned",)
+    read, rows = f"{_chunks(facts)} read", f"{words.count(progress.rows)} rows"
+    if parked := facts.chunks("parked"):
+        return f"{words.plural(parked, 'chunk')} parked", "red", (read, "resume the table to retry")
+    if progress.copied:
+        return "Copied", "green", (_chunks(facts), rows, f"until {words.date_time(progress.last_ended)}")
+    headline, colour = "Copying", "blue"
+    if facts.word == "stopped" or stale_since(facts.runner, facts.lag, now) or not facts.runner.alive:
+        headline, colour = "Incomplete", "gray"
+    elif facts.runner.disk_full:
+        headline, colour = "Waits for room", "red"
+    elif facts.runner.state == "paused" or facts.paused:
+        headline, colour = "Paused", "violet"
+    elif progress.failed:
+        headline, colour, rows = "Retrying", "orange", f"{words.plural(progress.failed, 'chunk')} failed"
+    return headline, colour, (read, rows)
+
+
+def _chunks(facts: Facts) -> str:
+    assert facts.progress is not None
+    return f"{chunk_counts.chunks_read(facts.progress)} {'chunk' if facts.progress.expected_chunks == 1 else 'chunks'}"
+
+
+def stopped(facts: Facts) -> tuple[str, str, str] | None:
+    """Why the table stopped, in three parts; None if it did not."""
+    if facts.state is None or facts.state.state != "stopped":
+        return None
+    first, _, rest = (facts.state.reason or "The reason is in the journal of an earlier run.").partition("\n")
+    meaning = f"The other tables continue. Nothing more of this table is published; its mirror stays as it was. {rest}"
+    hint = facts.state.hint or "Fix the cause, then redump the table."
+    return f"{facts.table} stopped: {first}", meaning.strip(), hint
+
+
+def first_parked(facts: Facts) -> int | None:
+    """The lowest number of a parked chunk."""
+    return next((one.first for one in facts.counts if one.state == "parked"), None)
+
+
+def flow_rows(facts: Facts, now: datetime) -> list[tuple[str, str]]:
+    """The table's way from the source to the mirror, step by step."""
+    flow = facts.flow
+    merged = max((at for at in (flow.merged, facts.copied) if at is not None), default=None)
+    rows = [
+        ("Last change committed", _at(flow.committed, now)),
+        ("Last published", _at(flow.published, now)),
+        ("Last merged into the mirror", _at(merged, now) if facts.mirrored else "no mirror: the table has no key"),
+    ]
+    if flow.unpublished_since is not None:
+        rows.append(("Waits to be published", f"since {_at(flow.unpublished_since, now)}"))
+    if _unmerged_s(facts, now) > 0:
+        rows.append(("Waits to be merged", f"since {_at(flow.unmerged_since, now)}"))
+    rows.append(("Lag of the pipeline", lag_words(facts.runner, facts.lag, now)))
+    stale = stale_since(facts.runner, facts.lag, now)
+    rows.append(("Last measured", _at(stale, now) if stale else _at(facts.lag.ts if facts.lag else None, now)))
+    return rows
+
+
+def change_row(label: str, found: Changes) -> dict[str, object]:
+    """The changes in a time, by kind."""
+    cells = {"Inserts": found.inserts, "Updates": found.updates, "Deletes": found.deletes}
+    cells |= {"Redumped": found.redumped, "Entries": found.changes}
+    return {"Time": label, **{name: words.NOTHING if n is None else f"{n:,}" for name, n in cells.items()}}
+
+
+def window_label(name: str, until: datetime, now: datetime) -> str:
+    """`Last hour`; `Hour before 15:30:17 UTC` if the numbers are not current."""
+    return f"Last {name}" if until == now else f"{name.capitalize()} before {words.time_of_day(until)}"
+
+
+def _age_s(at: datetime, now: datetime) -> float:
+    return max((now - at).total_seconds(), 0.0)
+
+
+def _age(at: datetime, now: datetime) -> str:
+    seconds = round(_age_s(at, now))
+    return f"{seconds} s" if seconds < 10 else words.duration(seconds)
+
+
+def _at(at: datetime | None, now: datetime) -> str:
+    return words.NOTHING if at is None else f"{words.date_time(at)} · {_age(at, now)} ago"

@@ -1,0 +1,337 @@
+"""Steps 5 and 6: the destination and the startup mode, and Spark."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from app.common import engine, jobs, messages, source_queries
+from app.common.view import words
+from app.common.view.draft import Draft
+from app.common.view.template import toml
+from app.wizard import drafts, frame
+from engine.base.errors import TidemarkError, from_dict
+from engine.base.writable import write_fault
+from engine.spec.settings import Spec
+
+_STARTS = {
+    "initial": "Copy everything, then follow changes",
+    "snapshot": "Copy everything, then end",
+    "latest": "Follow from now on, copy nothing",
+    "earliest": "Follow from the oldest binlog, copy nothing",
+    "timestamp:": "Follow from a time",
+    "position:": "Follow from a binlog position",
+    "gtid:": "Follow after a GTID set",
+}
+_ARGUMENTS = {
+    "timestamp:": ("Time, UTC", "2026-01-31T00:00:00Z"),
+    "position:": ("File and offset", "mysql-bin.000003:4"),
+    "gtid:": ("GTID set", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5"),
+}
+MIRRORS = {
+    "auto": "By the table's size",
+    "copy_on_write": "Copy on write: for every Delta reader",
+    "merge_on_read": "Merge on read: for readers of deletion vectors",
+}
+MIRROR_HELP = (
+    "Copy on write rewrites each file with a changed row. Merge on read writes only the changes; deltalake's pandas and Arrow "
+    "exports cannot read it. Tables from 16 MiB on are merged on read by default."
+)
+_PLACES = ("This machine", "Cluster or Connect server")
+_TRY_S = 400.0
+
+
+def destination(draft: Draft) -> None:
+    """The destination folder, the merge interval, and the startup mode."""
+    left, right = st.columns([3, 2], gap="large")
+    with left:
+        st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
+        frame.text(
+            "Destination folder",
+            draft,
+            "sink",
+            "path",
+            help="Relative to the pipeline's folder, or absolute; shared when Spark is remote",
+        )
+        frame.number(
+            "Seconds between merges into the mirror",
+            draft,
+            "sink",
+            "merge_interval_s",
+            default=10.0,
+            min_value=0.0,
+            step=5.0,
+            format="%g",
+            help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
+        )
+        frame.choice("Merging into the mirror", draft, MIRRORS, "sink", "mirror", default="auto", help=MIRROR_HELP)
+        _start(draft)
+    with right:
+        try:
+            spec = source_queries.spec_of(draft)
+        except TidemarkError as problem:
+            messages.error(problem)
+            draft = frame.note(draft, "Destination", "fail", problem.message)
+        else:
+            draft = _folder(draft, spec)
+    frame.foot(draft, "Destination")
+
+
+def _start(draft: Draft) -> None:
+    mode, colon, argument = str(draft.get("source", "startup", default="initial")).partition(":")
+    # A mode with an argument is saved when the argument is entered; until then it is only on the page.
+    mode = st.session_state.get(f"{draft.id} start-wanted") or mode + colon
+    key = frame.synced(f"{draft.id} start", mode, lambda key: _keep_start(draft.id, key, ""))
+    text_key = f"{draft.id} start-at {mode}"
+    modes = list(_STARTS)
+    chosen = st.selectbox(
+        "Start",
+        modes,
+        index=modes.index(mode),
+        format_func=_STARTS.__getitem__,
+        key=key,
+        on_change=_keep_start,
+        args=(draft.id, key, ""),
+    )
+    if chosen in _ARGUMENTS:
+        label, example = _ARGUMENTS[chosen]
+        st.text_input(
+            label,
+            argument,
+            key=text_key,
+            placeholder=example,
+            on_change=_keep_start,
+            args=(draft.id, key, text_key),
+        )
+        if not st.session_state.get(text_key):
+            st.caption("Until it is entered, the draft keeps the previous mode.")
+
+
+def _keep_start(identity: str, key: str, text_key: str) -> None:
+    mode = st.session_state[key]
+    argument = (st.session_state.get(text_key) or "").strip() if text_key else ""
+    incomplete = mode in _ARGUMENTS and not argument
+    st.session_state[f"{identity} start-wanted"] = mode if incomplete else ""
+    if not incomplete:
+        value = mode + argument if mode in _ARGUMENTS else mode
+        drafts.change(identity, lambda draft: draft.put("source", "startup", value=value))
+
+
+def examined(draft: Draft, spec: Spec) -> Draft:
+    """The draft with a finding about the folder on this machine. Workers of a remote Spark must see it under the same path."""
+    path = spec.sink.path
+    if fault := write_fault(path):
+        return frame.note(draft, "Destination", "fail", f"{fault.rstrip('.')}. It cannot be written.")
+    if path.is_dir() and any(path.iterdir()):
+        return frame.note(draft, "Destination", "warn", f"The folder {path} is not empty.")
+    return frame.note(draft, "Destination", "ok", f"{path} is writable.")
+
+
+def _folder(draft: Draft, spec: Spec) -> Draft:
+    path = spec.sink.path
+    st.markdown("**Layout**")
+    tree = "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log"
+    st.code(f"{path}\n{tree}", language=None, wrap_lines=True)
+    draft = examined(draft, spec)
+    found = draft.finding("Destination")
+    if found is not None and found.outcome == "fail":
+        messages.three_parts(
+            found.text, "Nothing can be published there.", "Choose another folder, or grant this user write permission."
+        )
+    elif found is not None and found.outcome == "warn":
+        messages.three_parts(
+            found.text,
+            "This pipeline would write to tables of the same names.",
+            "Choose another folder, unless you want to add to this one.",
+            amber=True,
+        )
+    else:
+        free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
+        st.markdown(f":green[:material/check_circle:] writable · {words.size(free)} free")
+    return draft
+
+
+def spark(draft: Draft) -> None:
+    """Local or remote Spark, its settings, and a button to test it."""
+    left, right = st.columns([3, 2], gap="large")
+    master = str(draft.get("spark", "master", default="local[*]"))
+    with left:
+        st.markdown("**Spark** :gray[runs the readers, on this machine or on a cluster]")
+        key = f"{draft.id} spark-place"
+        local = master.startswith("local")
+        place = st.segmented_control(
+            "Where it runs", _PLACES, default=_PLACES[0 if local else 1], key=key, required=True
+        )
+        if place == _PLACES[0]:
+            _local(draft, master if local else "local[*]", switched=not local)
+        else:
+            _remote(draft, "" if local else master)
+        _conf(draft)
+    with right:
+        draft = _trial(draft)
+    frame.foot(draft, "Spark")
+
+
+def _local(draft: Draft, master: str, *, switched: bool) -> None:
+    cores = os.cpu_count() or 1
+    inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
+    now = 0 if inside == "*" else int(inside or 1)
+    key = frame.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
+    st.number_input(
+        "Chunks read at once",
+        min_value=0,
+        max_value=256,
+        value=now,
+        step=1,
+        key=key,
+        on_change=_keep_slots,
+        args=(draft.id, key),
+        help=f"0: one for each of this machine's {cores} cores",
+    )
+    if switched:
+        drafts.change(draft.id, lambda now: now.put("spark", "master", value=master))
+        st.rerun()
+
+
+def _keep_slots(identity: str, key: str) -> None:
+    slots = st.session_state[key]
+    drafts.change(identity, lambda draft: draft.put("spark", "master", value=f"local[{slots or '*'}]"))
+
+
+def _remote(draft: Draft, master: str) -> None:
+    key = frame.synced(f"{draft.id} master", master, partial(_keep_master, draft.id))
+    st.text_input(
+        "Address",
+        master,
+        key=key,
+        placeholder="spark://host:7077",
+        on_change=_keep_master,
+        args=(draft.id, key),
+        help="spark://host:7077 (standalone), sc://host:15002 (Connect), yarn, k8s://https://host:6443. A token comes from "
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN, never from the spec.",
+    )
+    if problem := st.session_state.pop(f"{draft.id} master-fault", None):
+        messages.error(problem)
+    elif not master:
+        st.caption("Until an address is entered, the draft keeps this machine.")
+    st.caption(
+        "Workers need Python of this version, the packages of requirements.txt, and the destination folder under the same path."
+    )
+
+
+def _keep_master(identity: str, key: str) -> None:
+    """Save the address, unless it is invalid: it may contain a token."""
+    value = (st.session_state[key] or "").strip()
+    if not value:
+        return
+    draft = drafts.load(identity).put("spark", "master", value=value)
+    try:
+        source_queries.spec_of(draft)
+    except TidemarkError as problem:
+        st.session_state[f"{identity} master-fault"] = problem
+        return
+    drafts.change(identity, lambda now: now.put("spark", "master", value=value))
+
+
+def _conf(draft: Draft) -> None:
+    conf = draft.get("spark", "conf", default={})
+    shown = "\n".join(f"{name} = {value}" for name, value in conf.items())
+    key = frame.synced(f"{draft.id} conf", shown, partial(_keep_conf, draft.id))
+    with st.expander("Spark settings", expanded=bool(conf)):
+        st.text_area(
+            "One per line: name = value",
+            value=shown,
+            key=key,
+            placeholder="spark.executor.memory = 2g",
+            on_change=_keep_conf,
+            args=(draft.id, key),
+        )
+
+
+def _keep_conf(identity: str, key: str) -> None:
+    parts = (line.partition("=") for line in (st.session_state[key] or "").splitlines() if "=" in line)
+    conf = {name.strip(): value.strip() for name, _, value in parts if name.strip()}
+    drafts.change(identity, lambda draft: draft.put("spark", "conf", value=conf or None))
+
+
+def _trial(draft: Draft) -> Draft:
+    st.markdown("**Spark test** :gray[starts or joins Spark as the run would, and checks its workers]")
+    try:
+        spec = source_queries.spec_of(draft)
+    except TidemarkError as problem:
+        messages.error(problem)
+        return frame.note(draft, "Spark", "fail", problem.message)
+    key = f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
+    finding = draft.finding("Spark")
+    tested = finding is not None or jobs.known(key)
+    pressed = st.button(
+        "Test Spark again" if tested else "Test Spark",
+        type="secondary" if tested else "primary",
+        icon=":material/bolt:",
+        key="test-spark",
+        disabled=jobs.running(key),
+    )
+    text = toml(
+        draft.put("name", value=spec.name)
+        .put("source", "tables", value=list(spec.source.tables))
+        .put("sink", "path", value=str(spec.sink.path))
+        .spec
+    )
+    if pressed:
+        jobs.forget(key)
+        jobs.start(key, lambda: tried(text))
+        st.rerun()
+    if not jobs.known(key):
+        frame.found_before(
+            finding, "Not tested yet. It takes about ten seconds locally, and up to three minutes on a busy cluster."
+        )
+        return draft
+    try:
+        found = jobs.result(key, f"Starting Spark at {spec.spark.master}", lambda: tried(text))
+    except TidemarkError as problem:
+        messages.error(problem)
+        return frame.note(draft, "Spark", "fail", problem.message)
+    if found is None:
+        return draft
+    slots = words.plural(int(found["slots"]), "chunk")
+    with st.container(border=True, gap="small"):
+        st.markdown(f"#### :green[:material/check_circle: Spark {found['version']} is ready]", anchors=False)
+        st.markdown(f"Reads {slots} at once · {words.escape(found['master'])}")
+        st.caption("The test session has ended; the run starts its own.")
+    return frame.note(draft, "Spark", "ok", f"Spark {found['version']} at {found['master']} reads {slots} at once.")
+
+
+def tried(spec: str) -> dict[str, Any]:
+    """Test Spark in a separate process, so that neither a JVM nor a client stays in the console. Raises TidemarkError."""
+    with tempfile.TemporaryDirectory(prefix="tidemark-trial-") as folder:
+        file = Path(folder) / "pipeline.toml"
+        file.write_text(spec, encoding="utf-8")
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "engine.spark.trial", str(file)],
+                cwd=engine.ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRY_S, check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise TidemarkError(
+                f"Spark did not start within {_TRY_S:.0f} s.",
+                detail="Nothing was read.",
+                hint="Check the Spark UI and the logs of Spark.",
+            ) from None
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
+    if "error" in answer:
+        raise from_dict(answer)
+    if done.returncode or not answer:
+        raise TidemarkError(
+            f"Spark could not be tested: {(done.stderr.strip().splitlines() or ['no output'])[-1]}",
+            detail="Nothing was read.",
+            hint=f"For the full output, run python -m engine.spark.trial SPEC in {engine.ROOT}.",
+        )
+    return answer

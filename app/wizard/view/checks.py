@@ -1,0 +1,60 @@
+"""The results of a preflight for the page: failures first, equal results of several tables as one, and a summary."""
+
+from collections.abc import Sequence
+
+from app.common.view import words
+from app.common.view.draft import Outcome
+from engine.source.preflight import Check, Preflight
+
+_NAMED = 12
+
+
+def by_outcome(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
+    """Failed, warned and passed checks; a check that several tables share appears once."""
+    failed, warned, passed = ([c for c in checks if c.outcome == outcome] for outcome in ("fail", "warn", "ok"))
+    return _together(failed), _together(warned), _together(passed)
+
+
+def _together(checks: Sequence[Check]) -> list[Check]:
+    """The server's checks, then one check per kind for all tables."""
+    kinds: dict[str, list[Check]] = {}
+    for check in checks:
+        if check.table:
+            kinds.setdefault(check.name.rpartition(": ")[2], []).append(check)
+    return [*(check for check in checks if not check.table), *(_one(kind, some) for kind, some in kinds.items())]
+
+
+def _one(kind: str, some: Sequence[Check]) -> Check:
+    if len(some) == 1:
+        return some[0]
+    first = some[0]
+    actual = f"ok in {words.plural(len(some), 'table')}"
+    if first.outcome != "ok":
+        names = ", ".join(check.table for check in some[:_NAMED])
+        actual = names + (f" and {len(some) - _NAMED:,} more" if len(some) > _NAMED else "")
+        found = {check.actual for check in some}
+        actual = f"{found.pop()}, in {actual}" if len(found) == 1 else actual
+    fixes = dict.fromkeys(check.fix for check in some if check.fix)
+    name = f"{words.plural(len(some), 'table')}: {kind}"
+    return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)
+
+
+def outcome(found: Preflight) -> Outcome:
+    """A failure if nothing can be captured. If only some tables cannot, only they stop, which is a warning."""
+    failed = [check for check in found.checks if check.outcome == "fail"]
+    everywhere = found.tables and len({check.table for check in failed}) == len(found.tables)
+    if any(not check.table for check in failed) or everywhere:
+        return "fail"
+    return "warn" if failed or any(check.outcome == "warn" for check in found.checks) else "ok"
+
+
+def headline(found: Preflight) -> str:
+    """`All 12 checks passed`, `1 of 12 checks failed`, `2 warnings in 12 checks`."""
+    of = words.plural(len(found.checks), "check")
+    failed = sum(check.outcome == "fail" for check in found.checks)
+    warned = sum(check.outcome == "warn" for check in found.checks)
+    if failed:
+        tail = f", {words.plural(warned, 'warning')}" if warned else ""
+        alone = "" if outcome(found) == "fail" else "; only the affected tables stop"
+        return f"{failed} of {of} failed{tail}{alone}"
+    return f"{words.plural(warned, 'warning')} in {of}, none failed" if warned else f"All {of} passed"

@@ -1,0 +1,101 @@
+"""What a new pipeline is and does, in plain sentences."""
+
+from app.common.view import limits, words
+from app.common.view.draft import Draft
+from app.wizard.view import planning
+from engine.base.errors import SpecError
+from engine.spec.throttle_settings import Throttle, throttled
+
+_BEGIN = {
+    "initial": "copies every chosen table, then follows its changes until it is stopped",
+    "snapshot": "copies every chosen table, and ends",
+    "latest": "follows changes from now on; existing rows are not copied",
+    "earliest": "follows changes from the oldest binlog that the server still has; nothing is copied",
+}
+
+
+def facts(draft: Draft) -> list[tuple[str, list[str]]]:
+    """(label, lines) of the settings; `—` for an unknown value."""
+    source = draft.get("source", default={})
+    server, plan, spark = (_finding_text(draft, step) for step in ("Connect", "Plan", "Spark"))
+    globs = ", ".join(source.get("tables", [])) or words.NOTHING
+    projected = draft.get("tables", default={})
+    edited = draft.get("snapshot", "tables", default={})
+    size, time = _size_and_time(plan)
+    lines = [
+        ("Pipeline", [draft.name or words.NOTHING]),
+        (
+            "Source",
+            [f"{source.get('user')}@{source.get('host')}:{source.get('port', 3306)}", server],
+        ),
+        ("Password", [_password(draft)]),
+        ("Tables", [globs if len(globs) < 300 else f"{globs[:300]}…", size]),
+        ("Columns", [f"left out or masked in {', '.join(projected)}" if projected else ""]),
+        ("Chunks", [f"set by you for {', '.join(edited)}" if edited else ""]),
+        ("Start", [begins(draft)]),
+        ("Throttle", [_throttle(draft), time]),
+        ("Destination", [f"Delta tables in {draft.get('sink', 'path', default=words.NOTHING)}"]),
+        ("Spark", [spark or str(draft.get("spark", "master", default="local[*]"))]),
+    ]
+    shown = [(label, [value for value in values if value]) for label, values in lines]
+    return [(label, values) for label, values in shown if values]
+
+
+def begins(draft: Draft) -> str:
+    """The startup mode, as the predicate of a sentence."""
+    startup = str(draft.get("source", "startup", default="initial"))
+    mode, _, argument = startup.partition(":")
+    return _BEGIN.get(startup) or f"follows changes from {mode} {argument}; nothing is copied"
+
+
+def copies(draft: Draft) -> bool:
+    """Whether the run reads tables, and not only the binlog."""
+    return str(draft.get("source", "startup", default="initial")) in ("initial", "snapshot")
+
+
+def happens(draft: Draft) -> list[str]:
+    """The steps of a launch, in order."""
+    lines = [
+        "A runner starts as a separate process. It continues when this console ends.",
+        "It runs the preflight checks again and starts Spark. It reads nothing before both succeed.",
+    ]
+    if copies(draft):
+        lines.append(
+            "Tables are read in chunks, several at once, without a lock, while applications write to the source."
+        )
+    lines.append(
+        "Changes are taken from the binlog and merged into the mirror."
+        if draft.get("source", "startup") != "snapshot"
+        else "When all tables are copied and consistent, it ends."
+    )
+    lines.append("You can pause, stop and start it at any time. It continues from the committed state.")
+    return lines
+
+
+def _size_and_time(plan: str) -> tuple[str, str]:
+    """The parts of `planning.sums` about the tables, and the one about the time to read them."""
+    parts = plan.split(planning.BETWEEN)
+    times = [part for part in parts if planning.OF_READING in part]
+    return planning.BETWEEN.join(part for part in parts if part not in times), planning.BETWEEN.join(times)
+
+
+def _throttle(draft: Draft) -> str:
+    """The limits in words; empty if nothing is copied, or the settings are not valid."""
+    if not copies(draft):
+        return ""
+    try:
+        wanted = throttled(Throttle(), dict(draft.get("throttle", default={})))
+    except SpecError:
+        return ""
+    return limits.described(limits.pace_of(wanted.model_dump()))
+
+
+def _finding_text(draft: Draft, step: str) -> str:
+    found = draft.finding(step)
+    return found.text if found and found.outcome != "fail" else ""
+
+
+def _password(draft: Draft) -> str:
+    if name := draft.get("source", "password_env"):
+        return f"from the variable {name}"
+    return f"from the file {name}" if (name := draft.get("source", "password_file")) else "none"

@@ -1,0 +1,472 @@
+"""Computes the active alerts from the journal's events. Pure: the caller passes the time.
+
+Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
+The list of alerts is in `alerting/__init__.py`.
+
+An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
+(`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
+alert.
+
+While a silence covers an alert (`alerting.silences`), it is raised and cleared as ever, but *held*: no route gets it, and it is not
+repeated. If it still stands when the silence ends, it is announced then, as it is then; so is one that has changed meanwhile. The
+end of an alert that routes know is always sent. Without a runner, the watchdog announces it (`watch.own_alerts`).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from typing import Any
+
+from engine.alerting.active_alert import Alert, Name
+from engine.alerting.alert_words import away_words, failure_kind, patience_s, seconds_between, space_words
+from engine.alerting.lag_rules import LagRules, behind_words
+from engine.base import clock
+from engine.base.wording import plural, rows_differ
+from engine.journal import Entry
+from engine.journal.connection_events import ReadsBlocked
+from engine.journal.events import (
+    AlertCleared,
+    AlertRaised,
+    ChunkParked,
+    ChunkUnparked,
+    DiskFreed,
+    ErrorReported,
+    Event,
+    HelperRecovered,
+    LagMeasured,
+    RunConnected,
+    RunEnded,
+    RunState,
+    SourceAway,
+    SourceBack,
+    SpaceMeasured,
+    TableChanged,
+    TableStateChanged,
+)
+from engine.journal.sentences import behind, blocked, hidden, parked, remedy, written
+from engine.journal.verification_events import (
+    ChangeLogsAudited,
+    HiddenChanges,
+    MirrorBehind,
+    MirrorWritten,
+    TableVerified,
+)
+from engine.spec.alert_settings import Alerts as Settings
+
+_ROUTES = ("route_unreachable", None)
+_OUTAGES = ("source_away", "login_refused")
+"""By whether the source answers and refuses the login."""
+_WORKS_S = 10.0
+"""A run that has worked for so long is no part of a series of failures."""
+WATCHDOGS = ("runner_lost", "not_restarted")
+"""Alerts about an earlier run."""
+_HOUR_S = 3600.0
+_OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
+_OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked")
+
+Notice = tuple[type[AlertRaised], Alert]
+"""AlertRaised or AlertCleared, and the alert."""
+
+
+class Alerts:
+    """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        standing: Iterable[Alert] = (),
+        most_resnapshots: int = 20,
+        silenced: Callable[[Alert], bool] = lambda _: False,
+    ) -> None:
+        """Create the alerts of one run.
+
+        standing: alerts that an earlier run left active.
+        most_resnapshots: of a table within an hour (`[source]`).
+        silenced: whether a silence covers an alert now.
+        """
+        self._settings, self._most_resnapshots, self._silenced = settings, most_resnapshots, silenced
+        self._lag_rules = LagRules(settings)
+        self._routes: dict[str, str] = {}  # failing, by name, and why
+        self._resnapshotted_s: dict[
+            str, float
+        ] = {}  # when a table was last resnapshotted in this run, without a request
+        self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
+        self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
+        self._running_since_s: float | None = None
+        self._announced_s: dict[Name, float] = {}  # announced in this run
+        self._now_s, self._at = 0.0, ""  # of the line that is being handled
+        self._helpers: set[str] = set()  # failing in this run
+        self._disk_full = False
+        self.unsaved = False
+        """Whether the active alerts have changed since they were saved."""
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """The active alerts for the file, oldest first."""
+        return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
+
+    def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
+        """The alerts to announce after a line of the journal. now_s: a monotonic clock; the line's time if None."""
+        self._at = entry.ts
+        self._now_s = clock.parse_utc(entry.ts).timestamp() if now_s is None else now_s
+        handler = _HANDLERS.get(type(entry.event))
+        return list(handler(self, entry.event)) if handler else []
+
+    def _lag(self, event: LagMeasured) -> Iterator[Notice]:
+        yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._clear_resnapshots())
+        yield from self._repeat(self._at)
+
+    def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
+        if not event.parked:
+            yield from self._clear(("chunk_parked", event.table), f"No chunk of {event.table} is parked.", None)
+
+    def _run_state(self, event: RunState) -> Iterator[Notice]:
+        running = event.state == "running"
+        self._running_since_s = self._now_s if running else None
+        if running:
+            yield from self._clear_watchdogs("A runner is alive.")
+            yield from (
+                *self._clear_helper_failed("A later run is running."),
+                *self._clear_disk_full("A later run is running."),
+            )
+
+    def _freed(self, event: DiskFreed) -> Iterator[Notice]:
+        self._disk_full = False
+        yield from self._clear_disk_full("There is room on the disk again.")
+
+    def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
+        if event.helper in self._routes:
+            del self._routes[event.helper]
+            yield from self._route_news(event.helper)
+            return
+        self._helpers.discard(event.helper)
+        yield from self._clear_helper_failed("All helper threads work again.")
+
+    def begin_routes(self, names: Iterable[str], at: str) -> list[Notice]:
+        """Take the routes of this run. Those of them that an earlier run found unreachable count as that until they work.
+
+        names: as in `ErrorReported.helper`.
+        """
+        self._at = at
+        known = self.standing.get(_ROUTES)
+        if known is None:
+            return []
+        self._routes = {name: known.message for name in names if name in known.routes}
+        self.standing[_ROUTES], self.unsaved = replace(known, routes=tuple(self._routes)), True
+        return [] if self._routes else list(self._clear(_ROUTES, "The route was removed from the spec.", None))
+
+    def _route_news(self, route: str) -> Iterator[Notice]:
+        """Raise, update or clear the alert on routes that fail."""
+        known, texts = self.standing.get(_ROUTES), dict.fromkeys(self._routes.values())
+        if not self._routes:
+            yield from self._clear(_ROUTES, "All routes of alerts work again.", None)
+        elif known is None:
+            message, hint = " ".join(texts), remedy("route_unreachable")
+            yield self._raise(Alert(*_ROUTES, None, None, message, hint, self._at, self._at, routes=(route,)))
+        else:  # another one fails or works, which is no other alert
+            changed = replace(known, message=" ".join(texts), routes=tuple(self._routes))
+            self.standing[_ROUTES], self.unsaved = changed, True
+
+    def _error(self, event: ErrorReported) -> Iterator[Notice]:
+        """Handle a full disk, a failed helper or a failed route; other errors have their own events."""
+        if event.error == "RouteError":
+            self._routes[event.helper or ""] = event.message
+            yield from self._route_news(event.helper or "")
+            return
+        if event.error not in ("DiskFullError", "HelperError"):
+            return
+        if event.error == "DiskFullError":
+            self._disk_full, name = True, ("disk_full", None)
+        else:
+            self._helpers.add(event.helper or "")
+            name = ("helper_failed", None)
+        if name not in self.standing:
+            message = f"{event.message} {event.detail or ''}".strip()
+            yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
+
+    def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
+        if not self._helpers:
+            yield from self._clear(("helper_failed", None), message, None)
+
+    def _clear_disk_full(self, message: str) -> Iterator[Notice]:
+        if not self._disk_full:
+            yield from self._clear(("disk_full", None), message, None)
+
+    def _measured(self, event: LagMeasured) -> Iterator[Notice]:
+        at, limits = self._at, self._settings
+        lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
+        yield from self._lag_of_tables(lag_s)
+        whole_s = limits.lag_s if self._lag_rules.whole_pipeline() else None
+        for kind, value, limit, form in (
+            ("lag", lag_s, whole_s, "{:,.0f} s"),
+            ("lag_bytes", size, limits.lag_bytes, "{:,.0f} bytes of binlog"),
+        ):
+            if value is None:
+                continue  # unknown: keep the current state
+            over = limit is not None and value > limit
+            more = f", more than {form.format(limit)}" if over else ""
+            message = f"The pipeline is {form.format(value)} behind its source{more}."
+            yield from self._level(kind, value, limit, at, over=over, text=(message, remedy(kind)))
+        held = "does not purge" if runway_s is None else f"purges in {runway_s / 3600:,.1f} h"
+        message = f"The source {held} the binlog at the committed position."
+        short = runway_s is not None and runway_s < limits.runway_s
+        yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
+
+    def _lag_of_tables(self, lag_s: float | None) -> Iterator[Notice]:
+        """Compare the lag with the rules of some tables."""
+        rules = self._lag_rules.rules()
+        for name in [
+            name for name in self.standing if name[0] == "lag" and name[1] is not None and name[1] not in rules
+        ]:
+            yield from self._clear(name, f"{name[1]} has no threshold of its own any more.", None)
+        for glob, (limit_s, tables) in rules.items():
+            if lag_s is None:
+                continue  # unknown: keep the current state
+            over = lag_s > limit_s
+            text = (behind_words(glob, tables, lag_s, limit_s if over else None), remedy("lag"))
+            yield from self._level("lag", lag_s, limit_s, self._at, over=over, text=text, table=glob)
+
+    def _space(self, event: SpaceMeasured) -> Iterator[Notice]:
+        full_in_s, limit_s, message = event.full_in_s, self._settings.disk_filling_s, space_words(event)
+        over = full_in_s is not None and full_in_s < limit_s
+        yield from self._level(
+            "disk_filling", full_in_s, limit_s, self._at, over=over, text=(message, remedy("disk_filling"))
+        )
+
+    def _level(
+        self,
+        kind: str,
+        value: float | None,
+        limit: float | None,
+        at: str,
+        *,
+        over: bool,
+        text: tuple[str, str],
+        table: str | None = None,
+    ) -> Iterator[Notice]:
+        """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
+        name = (kind, table)
+        if over == (name in self.standing):
+            self._crossed.pop(name, None)
+            if over and (known := self.standing[name]).held:  # no route knows it: it is announced as it is then
+                self.standing[name] = replace(known, value=value, message=text[0])
+            return
+        since, since_s = self._crossed.setdefault(name, (at, self._now_s))
+        if self._now_s - since_s < self._settings.for_s:
+            return
+        if over:
+            yield self._raise(Alert(kind, table, value, limit, *text, since, at))
+        else:
+            yield from self._clear(name, text[0], value)
+
+    def _table(self, event: TableStateChanged) -> Iterator[Notice]:
+        self._lag_rules.hear(event)
+        name = ("table_stopped", event.table)
+        if event.state == "streaming":
+            yield from self._clear(name, f"{event.table} is copied and streamed again.", None)
+        elif event.state == "removed":
+            for alert in (name, *((kind, event.table) for kind in _OF_TABLES)):
+                yield from self._clear(alert, f"{event.table} was removed from the pipeline.", None)
+        if event.state == "stopped":
+            for kind in ("mirror_behind", "resnapshots"):
+                yield from self._clear((kind, event.table), f"{event.table} stopped.", None)
+        if event.state in ("copying", "removed"):
+            for kind in ("change_log_differs", "mirror_unreadable"):
+                yield from self._clear((kind, event.table), f"{event.table} is {event.state}.", None)
+        if event.state != "copying":
+            yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
+        if event.state == "stopped" and name not in self.standing:
+            hint = event.hint or remedy(*name)
+            message = f"{event.table} stopped: {event.reason}"
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+
+    def _parked(self, event: ChunkParked) -> Iterator[Notice]:
+        name = ("chunk_parked", event.table)
+        if name not in self.standing:
+            message = f"{parked(event.to_json(), event.table)} Everything else continues."
+            hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
+            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+
+    def _verified(self, event: TableVerified) -> Iterator[Notice]:
+        name, count = ("diverged", event.table), event.differences
+        if not count:
+            yield from self._clear(name, f"No row of {event.table} differs from the source.", 0.0)
+        elif name not in self.standing:
+            message = f"{rows_differ(count, event.table)} from the source."
+            yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+        yield from self._readable(event)
+
+    def _readable(self, event: TableVerified) -> Iterator[Notice]:
+        name, broken = ("mirror_unreadable", event.table), event.summary.get("unreadable")
+        if not broken:
+            yield from self._clear(name, f"The mirror of {event.table} can be read.", None)
+        elif name not in self.standing:
+            message = f"{event.table}: {broken['why']}"
+            yield self._raise(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
+
+    def _audited(self, event: ChangeLogsAudited) -> Iterator[Notice]:
+        if event.again is not None and event.again not in event.differing:
+            message = f"The change log of {event.again} does not differ from {event.start} to {event.end} any more."
+            yield from self._clear(("change_log_differs", event.again), message, 0.0)
+        for table, count in event.differing.items():
+            name = ("change_log_differs", table)
+            if name not in self.standing:
+                part = f"from {event.start} to {event.end}"
+                message = f"The change log of {table} differs from the binlog {part}: {plural(count, 'difference')}."
+                yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+
+    def _hidden(self, event: HiddenChanges) -> Iterator[Notice]:
+        name, message = (event.kind, event.table), f"{hidden(event.to_json(), event.table)}."
+        if not event.names:
+            yield from self._clear(name, message, None)
+        elif name not in self.standing or self.standing[name].message != message:
+            yield self._raise(Alert(*name, None, None, message, event.hint or remedy(*name), self._at, self._at))
+
+    def _blocked(self, event: ReadsBlocked) -> Iterator[Notice]:
+        name, message = ("read_blocked", event.table), f"{blocked(event.to_json(), event.table)}."
+        if event.since is None:
+            yield from self._clear(name, message, None)
+        elif (known := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
+            self.standing[name], self.unsaved = replace(known, value=event.seconds, message=message), True
+        elif event.seconds >= (limit_s := patience_s(self._settings)):
+            hint = event.hint or remedy(*name)
+            yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
+
+    def _written(self, event: MirrorWritten) -> Iterator[Notice]:
+        name, message = ("mirror_written", event.table), f"{written(event.to_json(), event.table)}."
+        if not event.commits:
+            yield from self._clear(name, message, 0.0)
+            return
+        message += " Rows may differ from the source."
+        count = float(event.commits)
+        if (known := self.standing.get(name)) is None:
+            yield self._raise(Alert(*name, count, None, message, remedy(*name), self._at, self._at))
+        elif known.message != message:  # it continues to write, which is no other alert
+            self.standing[name], self.unsaved = replace(known, value=count, message=message), True
+
+    def _behind(self, event: MirrorBehind) -> Iterator[Notice]:
+        name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event.to_json())}."
+        if event.since is None:
+            yield from self._clear(name, message, 0.0)
+        elif name not in self.standing:
+            age_s = round(seconds_between(event.since, self._at), 1)
+            limit_s = self._settings.mirror_behind_of(event.table)
+            yield self._raise(Alert(*name, age_s, limit_s, message, remedy(*name), event.since, self._at))
+
+    def _changed(self, event: TableChanged) -> Iterator[Notice]:
+        """Count automatic resnapshots."""
+        name, count = ("resnapshots", event.table), event.within_hour or 0
+        if count:
+            self._resnapshotted_s[event.table] = self._now_s
+        if name not in self.standing and count >= max(2, self._most_resnapshots // 4):
+            message = (
+                f"{event.table} had to be resnapshotted {count} times within an hour, last because: {event.reason}."
+            )
+            limit = float(self._most_resnapshots)
+            yield self._raise(Alert(*name, float(count), limit, message, remedy(*name), self._at, self._at))
+
+    def _clear_resnapshots(self) -> Iterator[Notice]:
+        for kind, table in [name for name in self.standing if name[0] == "resnapshots"]:
+            # An earlier run's last one is not known: then the hour begins with this run.
+            if self._now_s - self._resnapshotted_s.setdefault(table or "", self._now_s) >= _HOUR_S:
+                yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
+
+    def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
+        for kind in _OUTAGES:
+            yield from self._clear((kind, None), "The source can be reached again.", None)
+
+    def _away(self, event: SourceAway) -> Iterator[Notice]:
+        name, seconds = (_OUTAGES[event.refused], None), seconds_between(event.since, self._at)
+        other = "The source refuses the login now." if event.refused else "The source does not answer any more."
+        yield from self._clear((_OUTAGES[not event.refused], None), other, None)
+        if name not in self.standing and seconds >= patience_s(self._settings):
+            yield self._unreachable(name, seconds, event)
+        yield from self._repeat(self._at)
+
+    def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
+        hint = event.hint or remedy(*name)
+        return self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
+
+    def _ended(self, event: RunEnded) -> Iterator[Notice]:
+        name, error = ("run_failed", None), event.error
+        yield from self._clear_watchdogs("A later run has ended.")
+        if event.outcome != "failed" or error is None:
+            yield from self._clear(name, "A later run ended as it should.", None)
+            return
+        known, at = self.standing.get(name), self._at
+        message = f"The run failed: {error['message']}"
+        if known is not None and (known.value, failure_kind(known.message)) == (event.exit_code, failure_kind(message)):
+            yield from self._repeat(at, [name])
+            return
+        yield from self._clear(name, "A later run failed for another reason.", None)
+        yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
+
+    def _clear_watchdogs(self, message: str) -> Iterator[Notice]:
+        for kind in WATCHDOGS:
+            yield from self._clear((kind, None), message, None)
+
+    def _clear_run_failed(self, at: str) -> Iterator[Notice]:
+        if self._running_since_s is not None and self._now_s - self._running_since_s >= min(
+            self._settings.for_s, _WORKS_S
+        ):
+            yield from self._clear(("run_failed", None), "A later run is running.", None)
+
+    def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+        """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
+        waiting = [name for name, alert in self.standing.items() if alert.held or alert.changed]
+        chosen = [n for n in self.standing if n[0] != "run_failed" or n in waiting] if names is None else names
+        for name in chosen:
+            alert = self.standing[name]
+            if name in waiting:
+                if not self._silenced(alert):
+                    yield self._raise(replace(alert, announced=at))
+            elif self._must_repeat(alert, at):
+                yield self._raise(replace(alert, announced=at, repeat=alert.repeat + 1))
+
+    def _must_repeat(self, alert: Alert, at: str) -> bool:
+        if alert.name in self._crossed or self._silent_s(alert, at) < self._settings.repeat_s:
+            return False
+        return not self._silenced(alert)
+
+    def _silent_s(self, alert: Alert, at: str) -> float:
+        """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
+        if alert.name not in self._announced_s:
+            self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
+        return self._now_s - self._announced_s[alert.name]
+
+    def _raise(self, alert: Alert) -> Notice:
+        known, silent = self.standing.get(alert.name), self._silenced(alert)
+        held = silent and (known is None or known.held)  # routes that know it get its end
+        self.standing[alert.name] = replace(alert, held=held, changed=silent and not held)
+        self._announced_s[alert.name], self.unsaved = self._now_s, True
+        self._crossed.pop(alert.name, None)
+        return AlertRaised, replace(alert, held=silent)
+
+    def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
+        self._crossed.pop(name, None)
+        self._announced_s.pop(name, None)
+        if (alert := self.standing.pop(name, None)) is not None:
+            self.unsaved = True
+            yield AlertCleared, replace(alert, message=message, hint="", value=value)
+
+
+_HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
+    LagMeasured: Alerts._lag,  # noqa: SLF001 - the table of the class above
+    SpaceMeasured: Alerts._space,  # noqa: SLF001
+    TableStateChanged: Alerts._table,  # noqa: SLF001
+    ChunkParked: Alerts._parked,  # noqa: SLF001
+    ChunkUnparked: Alerts._unparked,  # noqa: SLF001
+    ErrorReported: Alerts._error,  # noqa: SLF001
+    DiskFreed: Alerts._freed,  # noqa: SLF001
+    HelperRecovered: Alerts._recovered,  # noqa: SLF001
+    RunState: Alerts._run_state,  # noqa: SLF001
+    RunConnected: Alerts._source,  # noqa: SLF001
+    SourceAway: Alerts._away,  # noqa: SLF001
+    SourceBack: Alerts._source,  # noqa: SLF001
+    RunEnded: Alerts._ended,  # noqa: SLF001
+    TableVerified: Alerts._verified,  # noqa: SLF001
+    MirrorWritten: Alerts._written,  # noqa: SLF001
+    MirrorBehind: Alerts._behind,  # noqa: SLF001
+    TableChanged: Alerts._changed,  # noqa: SLF001
+    HiddenChanges: Alerts._hidden,  # noqa: SLF001
+    ReadsBlocked: Alerts._blocked,  # noqa: SLF001
+    ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
+}

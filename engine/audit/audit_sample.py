@@ -1,0 +1,58 @@
+"""Chooses a random part of an audit's stretches, so that an audit is short however much binlog there is."""
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from engine.audit.audit_range import Stretch
+from engine.source.positions import FIRST_OFFSET, Position, bytes_between, file_number
+
+SAMPLE_BYTES = 64 << 20
+"""About the bytes of binlog that a sampled audit reads. It ends with the transaction in which they are read."""
+_NOTE = "a random part of it was chosen (--sample)"
+
+
+def sampled(
+    stretches: Sequence[Stretch],
+    files: Mapping[str, int],
+    next_between: Callable[[Position], Position],
+    most_bytes: int = SAMPLE_BYTES,
+    below: Callable[[int], int] = secrets.randbelow,
+) -> list[Stretch]:
+    """The same random part of the binlog for all tables. A table whose stretch lies elsewhere gets an empty one.
+
+    files: of the binlog, with their sizes. next_between: the first position at or after another that lies between two
+    transactions. below: a random number from 0 to below its argument.
+    """
+    wanted = [part for part in stretches if part.start.order < part.end.order]
+    if not wanted:
+        return list(stretches)
+    first = min((part.start for part in wanted), key=lambda position: position.order)
+    last = max((part.end for part in wanted), key=lambda position: position.order)
+    spare = bytes_between(dict(files), first, last) - most_bytes
+    if spare <= 0:
+        return list(stretches)
+    begin = next_between(_advanced(files, first, below(spare + 1)))
+    end = min(next_between(_advanced(files, begin, most_bytes)), last, key=lambda position: position.order)
+    return [_within(part, begin, end) for part in stretches]
+
+
+def _advanced(files: Mapping[str, int], position: Position, count: int) -> Position:
+    """The position so many bytes later, if the binlog is that long; perhaps within a transaction."""
+    left = count + position.offset
+    for name, size in files.items():
+        if file_number(name) < file_number(position.file):
+            continue
+        if left < size:
+            return Position(name, max(left, FIRST_OFFSET))
+        left -= size
+    name, size = list(files.items())[-1]
+    return Position(name, size)
+
+
+def _within(part: Stretch, begin: Position, end: Position) -> Stretch:
+    start = max(part.start, begin, key=lambda position: position.order)
+    stop = min(part.end, end, key=lambda position: position.order)
+    if stop.order < start.order:
+        stop = start
+    return replace(part, start=start, end=stop, notes=(*part.notes, _NOTE))

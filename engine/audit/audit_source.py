@@ -1,0 +1,440 @@
+"""The source's transactions as mysql-replication decodes them, row by row.
+
+The package reads the binlog over a connection of ours, which looks at each event's header first (`Frames`). Events of tables that
+are not audited never reach the package. Nor do events that it cannot decode: their positions are noted with the reason
+(`audit_limits`), and images at these positions are not compared.
+
+Which rows count is decided here, apart from `capture.binlog.transaction_outcomes`: rows count when their transaction ends with a
+commit; those after a savepoint that is rolled back do not; those of an XA transaction count at its commit. A transaction of more
+than `MOST_BYTES` is passed on before its end. If it is rolled back then, its tables are `unsure`.
+"""
+
+import re
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pymysql
+from pymysqlreplication import BinLogStreamReader, event, row_event
+
+from engine.audit.audit_values import LABELS, UNSURE, Unsure
+from engine.base.errors import BinlogDamagedError, TidemarkError, TransientError
+from engine.decode.schema import Table
+from engine.destination.delta.read.change_log import packed
+from engine.source.connect import Connection, Endpoint, explain, open_connection
+from engine.source.positions import FIRST_OFFSET, Position, file_number
+from engine.source.replication import server_id
+
+MOST_BYTES = 64 << 20
+"""Bytes of an open transaction, as Python's values, that are held back until its outcome is known."""
+_VALUE_BYTES = 60
+"""About what a Python value takes beside its content."""
+_LARGEST_OFFSET = 0xFFFFFFFF
+_HEADER = 20
+"""An OK byte and the common header of an event."""
+_ARTIFICIAL = 0x20
+_ROTATE, _TABLE_MAP, _PARTIAL, _PAYLOAD = 4, 19, 39, 40
+_ROWS = frozenset((23, 24, 25, 30, 31, 32))
+_COMPRESSED_QUERY = 165
+_COMPRESSED_ROWS = frozenset(range(166, 172))
+_TAGGED = 42
+_DECODED = frozenset((2, 4, 15, 16, 33, 34, 38, _TAGGED, 162, _COMPRESSED_QUERY))
+"""Further events that the package must see: QUERY, ROTATE, FORMAT_DESCRIPTION, XID, GTIDs, XA_PREPARE."""
+_UNKNOWN_TYPES = {140: "COMPRESSED", 141: "COMPRESSED", 242: "VECTOR"}
+_EVENTS = [
+    event.QueryEvent,
+    event.RotateEvent,
+    event.XidEvent,
+    event.GtidEvent,
+    event.MariadbGtidEvent,
+    event.XAPrepareEvent,
+    event.NotImplementedEvent,
+    row_event.TableMapEvent,
+    row_event.WriteRowsEvent,
+    row_event.UpdateRowsEvent,
+    row_event.DeleteRowsEvent,
+]
+_INVALID = frozenset((1300, 3854))
+"""Errors of the server for bytes that are no text in the character set."""
+_XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
+_SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*$", re.DOTALL)
+_ROLLBACK_TO = re.compile(r"(?i)ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?\s+(.*?)\s*$", re.DOTALL)
+Name = tuple[str, str]
+"""Database and name of a table."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one row event."""
+
+    table: Name
+    order: int
+    """The position after the event, packed; of an XA transaction, after its commit."""
+    kinds: tuple[str, ...]
+    """The kinds of a row's images: `+I`, `-D`, or `-U` and `+U`."""
+    rows: Sequence[Mapping[str, Any]]
+    ts: int = 0
+    """When the transaction was committed, in seconds since 1970."""
+    tx: str | Unsure | None = None
+    """The GTID."""
+    transaction: int = 0
+    """Counts transactions."""
+    size: int = 0
+    """About how many bytes the rows take."""
+
+
+@dataclass
+class _Open:
+    """A transaction that has begun."""
+
+    ts: int
+    tx: str | Unsure | None
+    number: int
+    rows: list[Rows] = field(default_factory=list)
+    savepoints: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    held_back: bool = False
+    """Whether it is an XA transaction, whose rows count later."""
+    passed: set[Name] = field(default_factory=set)
+    """The tables of rows that have been passed on before its end."""
+
+
+@dataclass
+class Frames:
+    """What the headers of the events say; the package sees only what `admit` accepts."""
+
+    wanted: Collection[Name]
+    names: dict[int, str]
+    """The binlog files, by number."""
+    file: str
+    order: int = 0
+    """The position after the newest event, packed."""
+    kind: int = 0
+    known: dict[int, Name] = field(default_factory=dict)
+    """Audited tables, by their number in the binlog."""
+    opaque: dict[Name, dict[int, str]] = field(default_factory=dict)
+    """By table, positions of images that cannot be decoded, with the limit."""
+    anywhere: dict[int, str] = field(default_factory=dict)
+    """The same for positions whose table is not known."""
+    undecoded: dict[Name, str] = field(default_factory=dict)
+    """Tables whose images cannot be decoded, with the reason."""
+
+    def admit(self, packet: bytes) -> bool:
+        """Note an event's position; return whether the package can read it and must."""
+        kind, flags = packet[5], int.from_bytes(packet[18:20], "little")
+        end = int.from_bytes(packet[14:18], "little")
+        self.kind = kind
+        if end and not flags & _ARTIFICIAL and kind != _ROTATE:
+            number = file_number(self.file)
+            end += (self.order & ~0xFFFFFFFF) - packed(number, 0) if self.order >= packed(number, 0) else 0
+            end += 1 << 32 if packed(number, end) < self.order else 0
+            self.order = packed(number, end)
+        body = packet[_HEADER:]
+        if kind == _TABLE_MAP:
+            return self._mapped(body)
+        if kind in _ROWS or kind in _COMPRESSED_ROWS or kind == _PARTIAL:
+            table = self.known.get(int.from_bytes(body[:6], "little"))
+            if table is not None and kind not in _ROWS:
+                self.note(table, "partial_json" if kind == _PARTIAL else "compressed")
+            return table is not None and kind in _ROWS
+        if kind == _PAYLOAD:
+            self.anywhere[self.order] = "compressed"
+        return kind in _DECODED
+
+    def note(self, table: Name, limit: str) -> None:
+        """The images of the newest event cannot be compared."""
+        self.opaque.setdefault(table, {})[self.order] = limit
+
+    def rotated(self, file: str) -> None:
+        """The next events are of this file."""
+        if file != self.file or not self.names:
+            self.known.clear()
+        self.file = file
+        self.names[file_number(file)] = file
+
+    def _mapped(self, body: bytes) -> bool:
+        number = int.from_bytes(body[:6], "little")
+        length = body[8]
+        database, rest = body[9 : 9 + length].decode(), body[10 + length :]
+        table, types = rest[1 : 1 + rest[0]].decode(), rest[2 + rest[0] :]
+        name = (database, table)
+        if name not in self.wanted:
+            self.known.pop(number, None)
+            return False
+        count, at = (types[0], 1) if types[0] < 251 else (int.from_bytes(types[1:3], "little"), 3)
+        unknown = {_UNKNOWN_TYPES[code] for code in types[at : at + count] if code in _UNKNOWN_TYPES}
+        if unknown:
+            self.undecoded[name] = f"it has columns of type {' and '.join(sorted(unknown))}"
+            self.known.pop(number, None)
+            return False
+        self.known[number] = name
+        return True
+
+
+class _Dump:
+    """The connection that the package reads the dump from."""
+
+    def __init__(self, connection: Connection, frames: Frames) -> None:
+        self.__dict__.update(connection=connection, frames=frames)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.connection, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.connection, name, value)
+
+    def _read_packet(self) -> Any:
+        try:
+            while True:
+                packet = self.connection._read_packet()  # noqa: SLF001 - as the package does
+                if not packet.is_ok_packet() or self.frames.admit(packet.get_all_data()):
+                    return packet
+        except pymysql.Error as error:  # the package would reconnect in the middle of a transaction
+            raise explain(error, f"Reading the binlog {self.frames.file}") from error
+
+
+class LoggedRows:
+    """The rows of some tables between two positions, both between transactions.
+
+    A dump cannot begin after 4 GiB of a file: it then begins with the file, and rows before `start` are yielded too.
+
+    tables: with their columns, which name those of a log without names (`binlog_row_metadata=MINIMAL`). `frames`: what cannot be
+    decoded, as far as the log was read. `unsure`: tables whose rows cannot be trusted, with the reason.
+    """
+
+    def __init__(
+        self, endpoint: Endpoint, first_server_id: int, tables: Mapping[Name, Table], start: Position, end: Position
+    ) -> None:
+        self._endpoint, self._first = endpoint, first_server_id
+        self._tables, self._start, self._end = tables, start, end
+        self.frames = Frames(set(tables), {file_number(start.file): start.file}, start.file)
+        self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
+        self.frames.order = packed(file_number(start.file), self._from)
+        self.unsure: dict[Name, str] = {}
+        self._open: _Open | None = None
+        self._count = 0
+        self._prepared: dict[tuple[str, str, int], list[Rows]] = {}
+
+    def __iter__(self) -> Iterator[list[Rows]]:
+        """Yield the rows of each transaction that counts; of a large one, in parts. Positions only grow from part to part."""
+        end = packed(*self._end.order)
+        with closing(self._reader()) as reader:
+            while self.frames.order < end:
+                found = self._next(reader)
+                if found is None:
+                    break
+                if self.frames.order <= end:
+                    yield from self._parts(found)
+        if self.frames.order < end:
+            raise TransientError(
+                f"The server sent the binlog only up to {self.frames.file}, not to {self._end}.",
+                detail="The audit is incomplete.",
+                hint="Run it again.",
+            )
+
+    def _reader(self) -> BinLogStreamReader:
+        def connect(**settings: Any) -> Any:
+            connection = open_connection(self._endpoint)
+            if "cursorclass" in settings:  # the package's second connection, for variables
+                connection.cursorclass = settings["cursorclass"]
+                return connection
+            return _Dump(connection, self.frames)
+
+        return BinLogStreamReader(
+            connection_settings={},
+            server_id=server_id(self._first),
+            slave_uuid=str(uuid.uuid4()),
+            resume_stream=True,
+            log_file=self._start.file,
+            log_pos=self._from,
+            only_events=_EVENTS,
+            filter_non_implemented_events=False,
+            pymysql_wrapper=connect,
+            enable_logging=False,
+        )
+
+    def _next(self, reader: BinLogStreamReader) -> Any:
+        while True:
+            try:
+                return reader.fetchone()
+            except TidemarkError:
+                raise
+            except Exception as error:  # whatever the package raises  # noqa: BLE001
+                self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        """The package could not read an event. Raises BinlogDamagedError if rows may be missed because of it."""
+        if self.frames.kind == _TABLE_MAP:
+            name = self.frames.known.popitem()[1]
+            self.frames.undecoded[name] = f"the package fails in its table map: {error!r}"
+            return
+        raise BinlogDamagedError(
+            f"mysql-replication cannot read the event of type {self.frames.kind} that ends before {self.frames.file}:"
+            f"{self.frames.order & 0xFFFFFFFF}: {error!r}.",
+            detail="The audit ended there. Nothing is known to be wrong.",
+            hint="Audit the binlog before and after it: --to and --from.",
+        )
+
+    def _parts(self, found: Any) -> Iterator[list[Rows]]:
+        if isinstance(found, row_event.RowsEvent):
+            yield from self._rows(found)
+        elif isinstance(found, row_event.TableMapEvent):
+            self._describe(found)
+        elif isinstance(found, event.RotateEvent):
+            self.frames.rotated(found.next_binlog)
+            self.frames.order = max(self.frames.order, packed(file_number(found.next_binlog), found.position))
+            self._open = self._open if found.timestamp == 0 and self._open else None  # torn at the end of a file
+        elif isinstance(found, event.GtidEvent | event.MariadbGtidEvent):
+            self._begin(found.timestamp, found.gtid)
+        elif isinstance(found, event.NotImplementedEvent):
+            self._undecoded(found)
+        elif isinstance(found, event.XAPrepareEvent) and not found.one_phase:
+            self._prepare(found)
+        elif isinstance(found, event.XidEvent | event.XAPrepareEvent):
+            yield from self._commit()
+        elif isinstance(found, event.QueryEvent):
+            yield from self._query(found.query)
+
+    def _undecoded(self, found: Any) -> None:
+        if found.event_type == _COMPRESSED_QUERY:
+            for rows in self._open.rows if self._open else ():
+                self.frames.opaque.setdefault(rows.table, {})[rows.order] = "compressed"
+            if self._open:
+                self._open.rows.clear()
+            return
+        self._begin(found.timestamp, UNSURE if found.event_type == _TAGGED else None)
+
+    def _begin(self, ts: int, tx: str | Unsure | None) -> None:
+        self._count += 1
+        self._open = _Open(ts, tx, self._count)
+
+    def _rows(self, found: Any) -> Iterator[list[Rows]]:
+        table = (found.schema, found.table)
+        kinds = {row_event.WriteRowsEvent: ("+I",), row_event.DeleteRowsEvent: ("-D",)}.get(type(found), ("-U", "+U"))
+        try:
+            rows = found.rows
+        except Exception:  # noqa: BLE001 - whatever the package raises
+            self.frames.note(table, "failed_event")
+            return
+        if self._open is None:
+            self._begin(found.timestamp, None)
+        assert self._open is not None
+        held = self._open
+        size = len(rows) * len(found.columns) * len(kinds) * _VALUE_BYTES + found.event_size
+        held.rows.append(Rows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number, size))
+        held.size += size
+        if held.size > MOST_BYTES and not held.held_back:
+            held.passed |= {part.table for part in held.rows}
+            part, held.rows, held.size = held.rows, [], 0
+            yield part
+
+    def _commit(self) -> Iterator[list[Rows]]:
+        held, self._open = self._open, None
+        if held is not None and held.rows:
+            yield held.rows
+
+    def _undo(self, held: _Open) -> None:
+        """Rows do not count. If some were passed on already, the transaction's tables are not compared."""
+        if held.passed:
+            reason = f"a transaction of more than {MOST_BYTES >> 20} MiB was rolled back in part or as a whole"
+            self.unsure.update(dict.fromkeys({*held.passed, *(rows.table for rows in held.rows)}, reason))
+
+    def _query(self, query: str) -> Iterator[list[Rows]]:
+        text, held = query.strip().rstrip(";"), self._open
+        if match := _XA.match(text):
+            yield from self._decided(match, held)
+        elif held is None:
+            return
+        elif text.upper().startswith("XA START"):
+            held.held_back = True
+        elif text.upper() == "COMMIT":
+            yield from self._commit()
+        elif match := _ROLLBACK_TO.fullmatch(text):
+            self._undo(held)
+            del held.rows[held.savepoints.get(match[1], 0) :]
+        elif text.upper().startswith("ROLLBACK"):
+            self._undo(held)
+            self._open = None
+        elif match := _SAVEPOINT.fullmatch(text):
+            held.savepoints[match[1]] = len(held.rows)
+
+    def _prepare(self, found: Any) -> None:
+        held, self._open = self._open, None
+        if held is not None:
+            self._undo(held)
+            xid = (found.xid_gtrid.hex(), found.xid_bqual.hex(), found.xid_format_id)
+            self._prepared[xid] = held.rows
+
+    def _decided(self, match: re.Match[str], held: _Open | None) -> Iterator[list[Rows]]:
+        prepared = self._prepared.pop((match[2].lower(), match[3].lower(), int(match[4])), None)
+        self._open = None
+        if match[1].upper() == "ROLLBACK" or held is None:
+            return
+        if prepared is None:
+            self.frames.anywhere[self.frames.order] = "prepared"
+        else:
+            order, number = self.frames.order, held.number
+            yield [replace(rows, order=order, ts=held.ts, tx=held.tx, transaction=number) for rows in prepared]
+
+    def _describe(self, found: Any) -> None:
+        """Correct what the package believes of a table's columns: it shall leave texts as bytes, and know all names."""
+        name = (found.schema, found.table)
+        table = self._tables[name]
+        if found.columns[0].name is None:
+            if len(found.columns) != len(table.columns):
+                self.frames.undecoded[name] = "the binlog has no names for its columns, and another number of them"
+                self.frames.known.pop(found.table_id, None)
+                return
+            for column, described in zip(found.columns, table.columns, strict=True):
+                column.name, column.unsigned = described.name, described.unsigned
+                column.enum_values, column.set_values = ["", *described.labels], list(described.labels)
+        kinds = {column.name: column.type for column in table.columns}
+        for column in found.columns:
+            if kinds.get(column.name) not in LABELS:
+                column.character_set_name = "bytes"  # an encoding that Python does not know
+
+
+class ServerTexts:
+    """Asks the server for texts of character sets. Keeps the newest answers."""
+
+    _MOST, _BATCH = 100_000, 100
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._known: dict[str, dict[bytes, str | Unsure]] = {}
+
+    def texts(self, charset: str, values: Sequence[bytes]) -> Mapping[bytes, str | Unsure]:
+        """The text of each of these bytes; UNSURE where the server refuses."""
+        known = self._known.setdefault(charset, {})
+        if len(known) > self._MOST:
+            known.clear()
+        missing = [value for value in values if value not in known]
+        for n in range(0, len(missing), self._BATCH):
+            part = missing[n : n + self._BATCH]
+            found = self._asked(charset, part)
+            if found is None:
+                found = [self._alone(charset, value) for value in part]
+            known.update(zip(part, found, strict=True))
+        return known
+
+    def _alone(self, charset: str, value: bytes) -> str | Unsure:
+        found = self._asked(charset, [value])
+        return UNSURE if found is None else found[0]
+
+    def _asked(self, charset: str, values: Sequence[bytes]) -> list[str | Unsure] | None:
+        if charset == "inet6":
+            expressions = [f"INET6_NTOA(x'{value.hex()}')" for value in values]
+        else:
+            expressions = [f"CONVERT(_{charset} x'{value.hex()}' USING utf8mb4)" for value in values]
+        try:
+            with self._connection.cursor() as cursor:
+                cursor.execute(f"SELECT {', '.join(expressions)}")
+                row = cursor.fetchone() or ()
+        except pymysql.Error as error:
+            if error.args[0] in _INVALID:
+                return None
+            raise explain(error, "Converting texts") from error
+        found = [value.decode() if isinstance(value, bytes) else value for value in row if value is not None]
+        return found if len(found) == len(values) else None

@@ -1,0 +1,282 @@
+"""One table of an audit: collects its images of the binlog, and compares them in batches with those of its change log."""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.audit.audit_compare import Found, Images, compared
+from engine.audit.audit_range import Stretch
+from engine.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
+from engine.audit.audit_source import Frames, Name, Rows
+from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
+from engine.decode.schema import Column
+from engine.destination.delta.layout import changes_folder
+from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, packed, unpacked
+from engine.source.positions import file_of
+
+_BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
+"""Images of one table that are compared at once, and their bytes."""
+_LOOKAHEAD = 2000
+"""Changes of the log that are read beyond a position, and beyond the stretch, to find images that come too late."""
+_TX, _TS = "_tm_tx", "_tm_ts"
+_OWN = ("_tm_kind", "_tm_position", "_tm_redump", _TX, _TS)
+_BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_values"}
+"""Where the package has the values of an image, by kind."""
+
+
+class _Values:
+    """The rows of a log. `_tm_seq` numbers them and ascends."""
+
+    def __init__(self, parts: Generator[pa.Table, None, None]) -> None:
+        self._parts, self._last = parts, -1
+        self._held: list[pa.Table] = []
+
+    def close(self) -> None:
+        self._parts.close()
+        self._held.clear()
+
+    def take(self, numbers: Sequence[int], later: Sequence[int]) -> pa.Table:
+        """The rows with these numbers, one at least, ascending. later: the numbers up to the last read that are taken later."""
+        wanted, waiting, found, kept = (
+            pa.array(numbers),
+            pa.array(later, pa.int64()),
+            list[pa.Table](),
+            list[pa.Table](),
+        )
+        for part in self._until(numbers[-1]):
+            here = pc.is_in(part["_tm_seq"], wanted)
+            found.append(part.filter(here))
+            rest = pc.or_(pc.greater(part["_tm_seq"], numbers[-1]), pc.is_in(part["_tm_seq"], waiting))
+            kept.append(part.filter(pc.and_(rest, pc.invert(here))))
+        self._held = [part for part in kept if part.num_rows]
+        return pa.concat_tables(found)
+
+    def _until(self, number: int) -> Iterator[pa.Table]:
+        yield from self._held
+        while self._last < number and (part := next(self._parts, None)) is not None:
+            if part.num_rows:
+                self._last = part["_tm_seq"][-1].as_py()
+            yield part
+
+
+class _Published:
+    """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read.
+
+    Images that come too late are looked for far ahead: by their positions, while their values are read when they are taken.
+    """
+
+    def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
+        """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
+        self._places, self._seq = log.since(start, [*PLACES, "_tm_redump"], seq), seq
+        self._values = _Values(log.since(start, [*columns, *_OWN, "_tm_seq"], seq))
+        self._most = max(min(_BATCH_IMAGES, _BATCH_BYTES // log.row_bytes()), 1)
+        self._start, self._end = start, end
+        self._orders: list[int] = []
+        self._numbers: list[int] = []
+        self._ascending = True
+        self._beyond = 0
+        self.redumped = 0
+
+    def close(self) -> None:
+        """Close the files that are being read; nothing more can be taken."""
+        self._places.close()
+        self._values.close()
+
+    def cut(self, through: int) -> int:
+        """A position up to which there are about a batch of changes, at most `through`."""
+        while len(self._orders) < self._most and self._load():
+            pass
+        some = self._orders[: self._most]
+        return min(through, max(some)) if len(some) == self._most else through
+
+    def take(self, through: int) -> tuple[pa.Table | None, list[int]]:
+        """The changes up to a position, in the order of `_tm_seq`, with their positions. None if there are none."""
+        while sum(order > through for order in self._orders[-_LOOKAHEAD:]) < _LOOKAHEAD and self._load():
+            pass
+        if self._ascending:
+            count = bisect_right(self._orders, through)
+            numbers, self._numbers = self._numbers[:count], self._numbers[count:]
+            taken, self._orders = self._orders[:count], self._orders[count:]
+        else:
+            known = list(zip(self._orders, self._numbers, strict=True))
+            taken = [order for order, _ in known if order <= through]
+            numbers = [number for order, number in known if order <= through]
+            self._orders = [order for order, _ in known if order > through]
+            self._numbers = [number for order, number in known if order > through]
+            self._ascending = _is_ascending(self._orders)
+        return self._values.take(numbers, self._numbers) if numbers else None, taken
+
+    def _load(self) -> bool:
+        part = next(self._places, None) if self._beyond < _LOOKAHEAD else None
+        if part is None:
+            return False
+        part = part.filter(pc.greater_equal(part["_tm_seq"], self._seq))
+        logged = pc.and_(pc.is_null(part["_tm_redump"]), pc.is_valid(part[_TS]))
+        changes = part.filter(logged)
+        others = orders_of(part.filter(pc.invert(logged))["_tm_position"])
+        self.redumped += sum(self._start < order <= self._end for order in others)
+        orders = orders_of(changes["_tm_position"])
+        if self._seq:  # else they may be positions of another server, with more changes after them
+            self._beyond += sum(order > self._end for order in orders)
+        inside = [
+            (order, n) for order, n in zip(orders, changes["_tm_seq"].to_pylist(), strict=True) if self._is_in(order)
+        ]
+        self._orders += [order for order, _ in inside]
+        self._numbers += [number for _, number in inside]
+        self._ascending = _is_ascending(self._orders)
+        return True
+
+    def _is_in(self, order: int) -> bool:
+        return self._start < order <= self._end
+
+
+def _is_ascending(orders: list[int]) -> bool:
+    return all(a <= b for a, b in pairwise(orders))
+
+
+class AuditedTable:
+    """One table. Give it its rows with `feed`, call `settle` between transactions, and at last `result`."""
+
+    def __init__(self, stretch: Stretch, lake: Path, texts: Texts, frames: Frames) -> None:
+        table = stretch.table
+        self.name: Name = (table.database, table.name)
+        self.stretch, self._texts, self._frames = stretch, texts, frames
+        self.listed: list[ImageDifference] = []
+        log = ChangeLog(changes_folder(lake, table.database, table.name))
+        names = tuple(column.name for column in stretch.columns)
+        self._names, self._key = names, [names.index(name) for name in table.key if name in names]
+        self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
+        self._start, self._end = packed(*stretch.start.order), packed(*stretch.end.order)
+        self._published = _Published(log, names, self._start, self._end, stretch.seq)
+        self._version = log.version
+        self._orders: list[int] = []
+        self._kinds: list[str] = []
+        self._facts: list[tuple[Any, int]] = []
+        self._rows: list[Mapping[str, Any]] = []
+        self._nones: list[Mapping[str, str]] = []
+        self._limits: Counter[str] = Counter()
+        self._found: Counter[str] = Counter()
+        self._images = self._transactions = self._last = self._size = 0
+        self._excluded = ""
+
+    def feed(self, rows: Rows) -> None:
+        """Take the rows of one row event."""
+        if not self._start < rows.order <= self._end or self._excluded:
+            return
+        if missing := [n for n in self._names if n not in rows.rows[0][_BEFORE[rows.kinds[-1]]]]:
+            self._excluded = f"the rows in the binlog have no column {', '.join(missing)}"
+            return
+        self._transactions += rows.transaction != self._last
+        self._last = rows.transaction
+        for row in rows.rows:
+            for kind in rows.kinds:
+                values = _BEFORE[kind]
+                self._rows.append(row[values])
+                self._nones.append(row[values.replace("values", "none_sources")])
+        self._size += rows.size
+        count = len(rows.rows) * len(rows.kinds)
+        self._orders += [rows.order] * count
+        self._kinds += [*rows.kinds] * len(rows.rows)
+        self._facts += [(rows.tx, rows.ts)] * count
+
+    def settle(self, through: int | None = None) -> None:
+        """Compare what was fed, if it is a batch. through: the end of the stretch, to compare the rest."""
+        small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
+        if self._excluded or self.name in self._frames.undecoded or (through is None and small):
+            return
+        until = self._orders[-1] if through is None else through
+        logged = self._logged()
+        cut, begin = -1, 0
+        while cut < until:  # the change log may have many changes where nothing was fed
+            cut = self._published.cut(until)
+            end = bisect_right(logged.orders, cut, begin)
+            self._compare(logged.part(begin, end), self._stored(*self._published.take(cut)))
+            begin = end
+
+    def _logged(self) -> Images:
+        """The collected images; none are left."""
+        columns = []
+        for name in self._names:
+            values = [row[name] for row in self._rows]
+            columns.append(theirs(self._columns[name], values, self._nones, self._texts, self._limits))
+        self._limits["tagged_gtid"] += sum(tx is UNSURE for tx, _ in self._facts)
+        columns += [[tx for tx, _ in self._facts], [ts for _, ts in self._facts]]
+        images = Images(self._orders, self._kinds, columns)
+        self._orders, self._kinds, self._facts, self._rows, self._nones, self._size = [], [], [], [], [], 0
+        return images
+
+    def _stored(self, rows: pa.Table | None, orders: list[int]) -> Images:
+        """The changes of the log, without those that the package cannot decode."""
+        if rows is None or not len(orders):
+            return Images([], [], [[] for _ in range(len(self._names) + 2)])
+        opaque = self._frames.opaque.get(self.name, {})
+        unknown = [opaque.get(order) or self._frames.anywhere.get(order) for order in orders]
+        if any(unknown):
+            self._limits.update(limit for limit in unknown if limit)
+            rows = rows.filter(pa.array([limit is None for limit in unknown]))
+            orders = [order for order, limit in zip(orders, unknown, strict=True) if limit is None]
+        columns = [ours(self._columns[name], rows[name], self._limits) for name in self._names]
+        return Images(orders, rows["_tm_kind"].to_pylist(), [*columns, rows[_TX].to_pylist(), seconds(rows[_TS])])
+
+    def _compare(self, logged: Images, stored: Images) -> None:
+        self._images += len(logged)
+        for found in compared(logged, stored, self._key):
+            self._found[found.kind] += 1
+            if len(self.listed) < MOST_LISTED:
+                self.listed.append(self._described(found))
+
+    def _described(self, found: Found) -> ImageDifference:
+        row = found.theirs or found.ours or []
+        names = [*self._names, _TX, _TS]
+        about = [self._columns.get(name) for name in names]
+        key = [shown(about[n], row[n]) for n in self._key]
+
+        def texts(values: list[Any] | None) -> dict[str, str]:
+            return {names[n]: shown(about[n], values[n]) for n in found.columns if values is not None}
+
+        position = self._position(found.order)
+        columns = [names[n] for n in found.columns]
+        full = self.stretch.table.full_name
+        return ImageDifference(full, found.kind, position, key, columns, texts(found.ours), texts(found.theirs))
+
+    def _position(self, order: int) -> str:
+        number, offset = unpacked(order)
+        return f"{self._frames.names.get(number) or file_of(number, self.stretch.end.file)}:{offset}"
+
+    def result(self, unsure: Mapping[Name, str]) -> TableAudit:
+        """The result, after the end of the stretch. Closes the change log.
+
+        unsure: tables whose rows of the binlog cannot be trusted.
+        """
+        self._published.close()
+        excluded = self._excluded or unsure.get(self.name, "") or self._frames.undecoded.get(self.name, "")
+        if excluded:
+            self.listed.clear()
+            return TableAudit(self.stretch.table.full_name, excluded=excluded)
+        return TableAudit(
+            self.stretch.table.full_name,
+            self._images,
+            self._transactions,
+            str(self.stretch.start),
+            str(self.stretch.end),
+            self._version,
+            self._found.total(),
+            dict(self._found),
+            self._published.redumped,
+            {name: count for name, count in sorted(self._limits.items()) if count},
+            self.stretch.notes,
+        )
+
+
+def first_change(lake: Path, stretch: Stretch) -> Iterator[int]:
+    """The position of the first change that is left in the log, packed; nothing if it is before the stretch, or there is none."""
+    log = ChangeLog(changes_folder(lake, stretch.table.database, stretch.table.name))
+    first = log.first()
+    if first is not None and first[1] >= stretch.seq:  # else its position may be that of another server
+        yield first[0]

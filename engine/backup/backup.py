@@ -1,0 +1,258 @@
+"""Backups of a pipeline: its ledger, and the versions of its Delta tables at that time.
+
+A ledger and a destination are restored together or not at all (`destination.agreement`). A backup contains the ledger's files and
+each Delta table's identifier, version and transactions. It contains no rows: the destination keeps those until someone vacuums
+them. `restore` puts the ledger back and rolls every table back to its version. The pipeline then continues from the backup's
+position, if the source still has it.
+
+Order. A backup may be made while the pipeline runs: it reads the tables' versions first, then the ledger. So the ledger is never
+older than the tables, and has every epoch that they lack; that is checked before the file is written. A restore first takes the
+pipeline's lock and a new term, so that no other runner writes meanwhile.
+"""
+
+import json
+import os
+import shutil
+import socket
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine import __version__
+from engine.base import clock
+from engine.base.durable import make_folders, rename, sync_folder, write_atomically
+from engine.base.errors import LedgerError, SpecError
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import table_from_dict
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.fence import Fence, Term
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
+from engine.pipeline.pipeline_lock import held
+from engine.spec.settings import Spec
+
+FORMAT = 1
+_TRIES = 5
+_MANIFEST = "backup.json"
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A written or restored backup."""
+
+    file: Path
+    epoch: int
+    position: str
+    """`epoch` and `position` are those of the ledger in the backup."""
+    tables: int
+    """The number of tables in it."""
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "file": str(self.file)}
+
+
+def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
+    """Write a backup, even while the pipeline runs. Raises SpecError without a ledger or if the file cannot be written."""
+    for _ in range(_TRIES):
+        before = _state(directory)
+        found = _destinations(spec, before)
+        tables = {name: one.versions() for name, one in found.items()}
+        identities = {name: one.identities() for name, one in found.items()}
+        files = _ledger_files(directory)
+        state = _state(directory)
+        if state.ledger == before.ledger and _is_complete(files, tables, state):
+            return _written(spec, directory, out, state, {"tables": tables, "identities": identities}, files)
+    raise LedgerError(
+        "The ledger changed faster than it could be copied.",
+        detail="No backup was written.",
+        hint="Try again, or pause the pipeline meanwhile.",
+    )
+
+
+def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
+    """Restore the ledger from a backup and roll the destination back to it; the old ledger is set aside.
+
+    Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives, DestinationError when a
+    table cannot be rolled back. After a partial failure, run the restore again.
+    """
+    with held(directory), _opened(file) as archive:
+        manifest = _manifest(archive, file, spec)
+        aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")
+        number = _next_term(spec, manifest)
+        if directory.ledger.exists():
+            directory.ledger.rename(aside)
+        try:
+            _unpack(archive, directory)
+            state = _rolled_back(spec, directory, manifest, number)
+        except BaseException:
+            shutil.rmtree(directory.ledger, ignore_errors=True)
+            if aside.exists():
+                aside.rename(directory.ledger)
+            raise
+        # Verifications are about versions that are not the newest any more.
+        shutil.rmtree(directory.verifications, ignore_errors=True)
+    return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
+
+
+def _next_term(spec: Spec, manifest: Mapping[str, Any]) -> int:
+    newest = Fence(spec.sink.path, manifest["ledger"]).newest()
+    return max(newest.number if newest else 0, int(manifest["term"])) + 1
+
+
+def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], number: int) -> State:
+    ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
+    ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
+    assert ledger.state is not None
+    state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
+    found = {name: tables for name, tables in _begun(spec, state, fence.check).items() if name in manifest["tables"]}
+    found = {name: tables for name, tables in found.items() if tables.any_is_there}
+    for name, tables in found.items():
+        # Backups of an earlier version do not have the identifiers.
+        tables.check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
+    fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
+    for name, tables in found.items():
+        tables.repair()
+        tables.roll_back(manifest["tables"][name])
+        tables.seal()
+    fence.release()
+    return state
+
+
+def _written(
+    spec: Spec,
+    directory: Directory,
+    out: Path,
+    state: State,
+    versions: Mapping[str, Mapping[str, Any]],
+    files: Mapping[str, bytes],
+) -> Backup:
+    manifest = {
+        "format": FORMAT,
+        "version": __version__,
+        "made": clock.utc_text(),
+        "pipeline": spec.name,
+        "ledger": state.ledger,
+        "epoch": state.epoch,
+        "term": state.term,
+        "position": state.position,
+        "destination": str(spec.sink.path),
+        **versions,
+    }
+    partial = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        make_folders(out.absolute().parent)
+        with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False))
+            for name, content in files.items():
+                archive.writestr(f"ledger/{name}", content)
+            for path in (directory.spec, directory.controls, directory.parked):
+                if path.exists():
+                    archive.write(path, path.name)
+        with partial.open("rb") as written:
+            os.fsync(written.fileno())
+        rename(partial, out)
+        sync_folder(out.absolute().parent)
+    except OSError as error:
+        raise SpecError(f"The backup {out} cannot be written: {error}.", hint="Choose another file.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Backup(out, state.epoch, _position(state), len(versions["tables"]))
+
+
+def _state(directory: Directory) -> State:
+    state = Ledger(directory.ledger).state
+    if state is None:
+        raise SpecError("The pipeline has no ledger yet.", detail="There is nothing to back up.", hint="Run it first.")
+    return state
+
+
+def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, DeltaTables]:
+    """The tables that have data in the destination."""
+    return {name: tables for name, tables in _begun(spec, state, guard).items() if tables.there}
+
+
+def _begun(spec: Spec, state: State, guard: Guard) -> dict[str, DeltaTables]:
+    """The tables that must have a destination."""
+    shown = {
+        name: published_as(table_from_dict(known.table), known.projection)
+        for name, known in state.tables.items()
+        if known.begun
+    }
+    return {name: DeltaTables(spec.sink.path, state.owner, table, guard) for name, table in shown.items()}
+
+
+def _ledger_files(directory: Directory) -> dict[str, bytes]:
+    """The ledger's current files. One that is pruned meanwhile is left out; `_holds` notices."""
+    found = {}
+    for path in sorted(directory.ledger.glob("*-*.json")):
+        if not path.name.startswith("."):
+            try:
+                found[path.name] = path.read_bytes()
+            except FileNotFoundError:
+                continue
+    return found
+
+
+def _is_complete(files: Mapping[str, bytes], tables: Mapping[str, Any], state: State) -> bool:
+    """Whether the copied files lead to `state` and include every epoch that a table lacks."""
+    epochs = {int(name[6:-5]) for name in files if name.startswith("epoch-")}
+    fulls = [int(name[6:-5]) for name in files if name.startswith("state-")]
+    start = max(fulls, default=-1)
+    if not all(epoch in epochs for epoch in range(start + 1, state.epoch + 1)):
+        return False
+    for name, versions in tables.items():
+        for _, known in versions.values():
+            for kind, recorded in state.tables[name].applied.items() if name in state.tables else ():
+                applied = next((n for app, n in known.items() if app.endswith(f"-{kind}")), None)
+                if (
+                    applied is not None
+                    and applied < recorded
+                    and not all(n in epochs for n in range(applied + 1, recorded + 1))
+                ):
+                    return False
+    return True
+
+
+def _opened(file: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except (OSError, zipfile.BadZipFile) as error:
+        raise SpecError(f"The backup {file} cannot be read: {error}.", detail="Nothing was changed.") from error
+
+
+def _manifest(archive: zipfile.ZipFile, file: Path, spec: Spec) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = json.loads(archive.read(_MANIFEST))
+    except (KeyError, ValueError) as error:
+        raise SpecError(f"{file} is not a backup of a pipeline.", detail="Nothing was changed.") from error
+    if manifest["format"] > FORMAT:
+        raise SpecError(
+            f"{file} was written by Tidemark {manifest['version']}, and this version cannot read its backups.",
+            detail="Nothing was changed.",
+            hint="Restore it with that version or a newer one.",
+        )
+    if manifest["pipeline"] != spec.name:
+        raise SpecError(
+            f"{file} is a backup of the pipeline {manifest['pipeline']!r}, not of {spec.name!r}.",
+            detail="Nothing was changed.",
+            hint="Use the spec that it belongs to.",
+        )
+    return manifest
+
+
+def _unpack(archive: zipfile.ZipFile, directory: Directory) -> None:
+    make_folders(directory.ledger)
+    for name in archive.namelist():
+        folder, _, own = name.rpartition("/")
+        if folder == "ledger":
+            write_atomically(directory.ledger / own, archive.read(name).decode())
+        elif name in (directory.controls.name, directory.parked.name):
+            write_atomically(directory.root / name, archive.read(name).decode())
+
+
+def _position(state: State) -> str:
+    return f"{state.position['file']}:{state.position['offset']}"

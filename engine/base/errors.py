@@ -1,0 +1,312 @@
+"""Every error that Tidemark raises on purpose.
+
+Each one has three parts: what happened (`message`), what that means for the data (`detail`) and what to do (`hint`). Secrets are
+removed on creation. The tree, with the command line's exit codes (docs/command-line.md):
+
+    TidemarkError                     1
+    ├── SpecError                     2   the spec or the arguments are wrong
+    ├── PreflightError                3   the source or Spark's workers do not meet the requirements
+    │   └── LoginRefusedError         3   the source refuses the login
+    ├── SourceLostError               4   the source can no longer be streamed from the committed position
+    │   ├── BinlogDamagedError        4   an event of the binlog is damaged
+    │   ├── BinlogOffError            4   the server writes no binlog, or wrote none for a while
+    │   └── GtidModeError             4   the server's gtid_mode keeps it from sending this part of the binlog
+    ├── PipelineHeldError             5   another runner holds the pipeline
+    ├── DifferencesFoundError         6   an audit found differences
+    ├── MismatchError                 7   ledger and destination do not belong together
+    ├── LedgerError                   1   the committed state cannot be read
+    ├── TableStoppedError             1   one table cannot continue; the others do
+    │   ├── TablesStoppedError        1   a run ended as asked, and tables had stopped
+    │   ├── TableGoneError            1   the table no longer exists; it may come back
+    │   ├── IncompatibleColumnsError 1  a change log cannot get the table's new columns; a new one can
+    │   ├── DecodeError               1   a value or a packet is not what its type promises
+    │   │   └── DoubtfulRowsError     1   rows of the binlog are in doubt; a resnapshot repairs the table
+    │   └── DestinationError          1   one table's destination cannot be read or written
+    │       └── MissingFilesError     1   data files, published or about to be, are gone
+    ├── ChunksParkedError             1   some chunks could not be read; everything else is copied
+    ├── SparkLostError                1   Spark cannot be reached, or has ended the session
+    ├── SourceChangedError            1   another server answers at the source's address
+    ├── HelperError                   1   a helper thread of the runner met an error; it continues
+    ├── NewerFormatError              1   a file was written by a newer Tidemark
+    └── TransientError                1   worth a retry: timeouts, deadlocks
+        ├── SourceAwayError           1   the source cannot be reached, or broke the connection
+        ├── SchemaChangedError        1   a table was altered after its plan was made; the binlog will show how
+        └── DiskFullError             1   a disk is full; the pipeline waits until there is room
+"""
+
+import errno
+import re
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypedDict
+
+from engine.base.redaction import redact
+
+_MOST_TABLES = 20
+"""The most tables that a hint names."""
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL_TEXT = re.compile(
+    r"(?i)No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b|\b(?:os error|errno) (?:28|122)\b"
+)
+"""The texts of Arrow, deltalake (Rust) and Spark (Java): they contain the text of strerror(3), rarely the number."""
+
+
+def is_disk_full(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that a disk is full or a quota is used up.
+
+    Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an unsuppressed
+    `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count: they may be about the
+    server's disk.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, DiskFullError) or getattr(error, "errno", None) in _FULL:
+            return True
+        foreign = not isinstance(error, TidemarkError) and not type(error).__module__.startswith("pymysql")
+        if foreign and _FULL_TEXT.search(str(error)):
+            return True
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return False
+
+
+class Failure(TypedDict):
+    """An error in the journal, in `runner.json` and with `--json`."""
+
+    error: str
+    """The class."""
+    message: str
+    """What happened."""
+    detail: str
+    """What it means for the data."""
+    hint: str
+    """What to do."""
+
+
+class TidemarkError(Exception):
+    """Base of all errors raised on purpose.
+
+    message: what happened. detail: what it means for the data. hint: what to do. `exit_code` is the command line's.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
+        self.message, self.detail, self.hint = redact(message), redact(detail), redact(hint)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return "\n".join(part for part in (self.message, self.detail, self.hint) if part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors travel from Spark's workers to the runner: keep all three parts."""
+        return _rebuild, (type(self), self.message, self.detail, self.hint)
+
+    def as_dict(self) -> Failure:
+        """The JSON for the journal and for `--json`."""
+        return {"error": type(self).__name__, "message": self.message, "detail": self.detail, "hint": self.hint}
+
+
+def _rebuild(kind: type[TidemarkError], message: str, detail: str, hint: str) -> TidemarkError:
+    return kind(message, detail=detail, hint=hint)
+
+
+class SpecError(TidemarkError):
+    """The spec file or an argument is wrong; nothing was started."""
+
+    exit_code = 2
+
+
+class PreflightError(TidemarkError):
+    """The source or Spark's workers do not meet the pipeline's requirements."""
+
+    exit_code = 3
+
+
+class LoginRefusedError(PreflightError):
+    """The source answers but refuses the login. During a run this may be temporary."""
+
+
+class SourceLostError(TidemarkError):
+    """The source can no longer be streamed from the committed position."""
+
+    exit_code = 4
+
+
+class BinlogDamagedError(SourceLostError):
+    """An event has a wrong checksum, size or compressed content, even on a second read."""
+
+
+class BinlogOffError(SourceLostError):
+    """The server writes no binlog, or wrote none for a while: changes of that time are nowhere."""
+
+
+class GtidModeError(SourceLostError):
+    """With its gtid_mode (ON, OFF) the server does not send this part of the binlog; with ON_PERMISSIVE it does."""
+
+
+class PipelineHeldError(TidemarkError):
+    """Another runner holds this pipeline."""
+
+    exit_code = 5
+
+
+class DifferencesFoundError(TidemarkError):
+    """An audit found that published data differs from the source."""
+
+    exit_code = 6
+
+
+class MismatchError(TidemarkError):
+    """Ledger and destination do not belong together: one of them was restored, replaced or damaged."""
+
+    exit_code = 7
+
+
+class LedgerError(TidemarkError):
+    """The committed state cannot be read or is inconsistent."""
+
+
+class TableStoppedError(TidemarkError):
+    """One table cannot continue. Its published data stays, and the other tables continue."""
+
+
+class TablesStoppedError(TableStoppedError):
+    """Tables are stopped at the end of a run, which otherwise ended as asked."""
+
+
+class TableGoneError(TableStoppedError):
+    """The table was dropped or renamed, or its tablespace was discarded. A new table of the same name replaces it."""
+
+
+class IncompatibleColumnsError(TableStoppedError):
+    """A change log cannot get the table's new columns. A resnapshot begins a new generation of it."""
+
+
+class DecodeError(TableStoppedError):
+    """Bytes from the server are not what the column's type promises. Never turned into NULL."""
+
+
+class DoubtfulRowsError(DecodeError):
+    """Rows of the binlog are in doubt, though it is not damaged. A resnapshot repairs the table."""
+
+
+class DestinationError(TableStoppedError):
+    """The published data of one table cannot be read or written. The other tables continue."""
+
+
+class MissingFilesError(DestinationError):
+    """Data files are gone: something other than Tidemark removed them."""
+
+
+class ChunksParkedError(TidemarkError):
+    """A run ended with chunks that could not be read after all retries. Everything else is copied and streamed."""
+
+
+class SparkLostError(TidemarkError):
+    """Spark cannot be reached, or has ended the session. The next run continues from the last commit."""
+
+
+class SourceChangedError(TidemarkError):
+    """Another server answers at the source's address. Its history is checked before anything else is read from it."""
+
+
+class TransientError(TidemarkError):
+    """A failure that a retry may resolve."""
+
+
+class SourceAwayError(TransientError):
+    """The source cannot be reached, broke the connection, or is too busy to accept one: worth waiting for."""
+
+
+class ConnectionLimitError(SourceAwayError):
+    """The user has all the connections that its account allows."""
+
+
+class SchemaChangedError(TransientError):
+    """A table was altered after its read was planned. The rows are discarded, and read again with the new columns."""
+
+
+class DiskFullError(TransientError):
+    """A disk is full, or a quota is used up. The pipeline waits, and continues by itself when there is room."""
+
+
+class HelperError(TidemarkError):
+    """A helper thread of the runner (monitor, inbox, webhook …) met an error. It continues and retries."""
+
+
+class NewerFormatError(TidemarkError):
+    """A newer Tidemark wrote the file in a format that this one does not read."""
+
+
+ERRORS: dict[str, type[TidemarkError]] = {
+    kind.__name__: kind
+    for kind in (
+        TidemarkError,
+        SpecError,
+        PreflightError,
+        LoginRefusedError,
+        SourceLostError,
+        BinlogDamagedError,
+        BinlogOffError,
+        GtidModeError,
+        PipelineHeldError,
+        DifferencesFoundError,
+        MismatchError,
+        LedgerError,
+        TableStoppedError,
+        TableGoneError,
+        IncompatibleColumnsError,
+        DecodeError,
+        DoubtfulRowsError,
+        DestinationError,
+        MissingFilesError,
+        ChunksParkedError,
+        SparkLostError,
+        SourceChangedError,
+        TransientError,
+        SourceAwayError,
+        ConnectionLimitError,
+        SchemaChangedError,
+        DiskFullError,
+        HelperError,
+        NewerFormatError,
+    )
+}
+
+
+def from_dict(record: Mapping[str, Any]) -> TidemarkError:
+    """The inverse of `TidemarkError.as_dict`."""
+    kind = ERRORS.get(record["error"], TidemarkError)
+    return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
+
+
+_WAYS_BACK = ("tidemark redump", "tidemark remove-table", "is copied and streamed")
+"""What a hint says of how a stopped table continues."""
+
+
+def stop_of(error: TidemarkError, table: str) -> Failure:
+    """The error that stops a table, for the ledger. Its hint ends with how the table continues, if it does not say so itself."""
+    hint = error.hint.replace("--table …", f"--table {table}")
+    if not any(way in hint for way in _WAYS_BACK):
+        hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()
+    return {**error.as_dict(), "hint": redact(hint)}
+
+
+def if_captured(table: str) -> str:
+    """How a table continues, or leaves: the end of a hint that may come before the pipeline has the table."""
+    return (
+        f"If the pipeline has the table: tidemark redump SPEC --table {table} then resnapshots it, "
+        f"tidemark remove-table SPEC --table {table} excludes it"
+    )
+
+
+def unknown_tables(unknown: Iterable[str], known: Collection[str], detail: str = "") -> SpecError:
+    """The error about tables that a pipeline does not have. detail: what it means for the data."""
+    names = sorted(known)
+    more = f" and {len(names) - _MOST_TABLES:,} more" if len(names) > _MOST_TABLES else ""
+    hint = f"Its tables are {', '.join(names[:_MOST_TABLES])}{more}."
+    return SpecError(
+        f"The pipeline has no table {', '.join(unknown)}.",
+        detail=detail,
+        hint=hint if names else "It has no table yet: wait until it has planned one.",
+    )

@@ -1,0 +1,58 @@
+"""The captured tables of a run: columns, plans, projections and folders."""
+
+from pathlib import Path
+
+from engine.capture.projection.projection_rules import projection_of
+from engine.capture.projection.table_projection import Projection
+from engine.decode.schema import Table, table_from_dict
+from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.ledger.state import TableState
+from engine.plan.chunks import Plan, plan_from_dict
+from engine.spec.settings import Spec
+
+
+class CapturedTables:
+    """The captured tables by full name. Used by one thread."""
+
+    def __init__(self, spec: Spec) -> None:
+        self._spec = spec
+        self.tables: dict[str, Table] = {}
+        self.plans: dict[str, Plan] = {}
+        self._projections: dict[str, tuple[Table, Projection]] = {}
+
+    def take(self, name: str, table: TableState) -> None:
+        """Capture a table from its committed state."""
+        # The current spec decides, not the spec when the table joined.
+        null_dates = self._spec.source.invalid_dates == "null"
+        self.put(table_from_dict(table.table).with_null_dates(null_dates), plan_from_dict(table.plan))
+
+    def put(self, table: Table, plan: Plan) -> None:
+        """Set a table's columns and plan."""
+        self.plans[table.full_name] = plan
+        self.tables[table.full_name] = table.identified_by(plan.chunk_key)
+
+    def forget(self, name: str) -> None:
+        """Stop capturing a table."""
+        for known in (self.tables, self.plans, self._projections):
+            known.pop(name, None)
+
+    def projection(self, name: str) -> Projection:
+        """The table's current projection."""
+        table = self.tables[name]
+        known = self._projections.get(name)
+        if known is None or known[0] != table:
+            known = table, projection_of(self._spec, table)
+            self._projections[name] = known
+        return known[1]
+
+    def mirror(self, name: str) -> Path:
+        """The folder of the mirror."""
+        return mirror_folder(self._spec.sink.path, self.tables[name].database, self.tables[name].name)
+
+    def changes(self, name: str) -> Path:
+        """The folder of the change log."""
+        return changes_folder(self._spec.sink.path, self.tables[name].database, self.tables[name].name)
+
+    def chunks(self, name: str) -> Path:
+        """The folder of its chunk files; a table without a key has no mirror, so they go to the change log."""
+        return self.mirror(name) if self.tables[name].key else self.changes(name)

@@ -1,0 +1,159 @@
+"""Checks that a ledger and a destination belong together, before anything is written.
+
+The ledger counts epochs and records what each table's destination is known to have. The destination has the numbers of its last
+epochs, in the transaction identifiers of its tables, and the terms of the runners that wrote there (`destination.fence`). If
+someone restores a copy of either,
+
+    the ledger is older       the destination has epochs that the ledger lacks, or an unknown runner wrote to it. New epochs would
+                              get numbers that the destination has, and be taken for applied
+    the destination is older  it lacks epochs that the ledger knows to be applied. If the ledger and the destination still have
+                              their records and files, the publisher applies them again; otherwise they would be lost
+    it is gone or damaged     a table's folder is missing, belongs to another ledger, or cannot be read
+
+A mismatch ends the run with exit code 7 and says what to do, except for tables that commands resnapshot or remove.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from engine.base.errors import DestinationError, MismatchError, MissingFilesError
+from engine.capture.files import DataFile
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import table_from_dict
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.log.delta_log import check_files
+from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.table_pair import KINDS
+from engine.destination.fence import Term, known_term
+from engine.ledger.records import Description, EpochRecord
+from engine.ledger.state import State, TableState
+
+_NAMED = 5
+_THREADS = 4
+_ALL = "tidemark redump SPEC --all, then run"
+
+
+@dataclass(frozen=True)
+class Look:
+    """The state of one table's destination."""
+
+    applied: Mapping[str, int] = field(default_factory=dict)
+    """The last applied epoch, by kind."""
+    terms: frozenset[int] = frozenset()
+    """The terms of the runners that made its newest commits."""
+    fault: str = ""
+    """Why it cannot be what the ledger has published; "" if it can."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The result of comparing ledger and destination."""
+
+    ledger_older: str = ""
+    """Why the ledger cannot continue with the destination; "" if it can."""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    """The reasons, by table at fault."""
+
+    def require(self, asked: Collection[str], *, everything: bool) -> None:
+        """Raises MismatchError. asked: tables that commands resnapshot or remove; everything: a command resnapshots all."""
+        if self.ledger_older and not everything:
+            raise MismatchError(
+                f"The pipeline's ledger is older than its destination: {self.ledger_older}.",
+                detail="The pipeline's folder was restored from an older copy, or it is a copy whose original ran on. Continuing "
+                "would give new changes the numbers of old ones, and lose them. Nothing was written.",
+                hint="Either put the newest folder of the pipeline back (nothing is lost), or restore ledger and destination "
+                f"together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the mirrors are "
+                "right then; the change logs lack what happened between the old and the new start).",
+            )
+        faulty = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
+        if faulty:
+            named = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_NAMED])
+            more = f"; and {len(faulty) - _NAMED} more" if len(faulty) > _NAMED else ""
+            tables = " ".join(f"--table {name}" for name in faulty)
+            raise MismatchError(
+                f"The destination is not what the ledger has published, for {len(faulty)} tables: {named}{more}.",
+                detail="It was restored from an older copy, replaced or damaged. What is missing would never be applied again. "
+                "Nothing was written.",
+                hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables again: "
+                f"tidemark redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a gap), or "
+                f"give them up: tidemark remove-table SPEC {tables}",
+            )
+
+
+def look_at(root: Path, state: State, known: KnownTables) -> dict[str, Look]:
+    """The destination's state of every table with published rows. Writes nothing. known: as the last run left them."""
+    published = {name: table for name, table in state.tables.items() if _published(table)}
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="look") as threads:
+        return dict(zip(published, threads.map(partial(_look, root, state, known), published.values()), strict=True))
+
+
+def _published(table: TableState) -> bool:
+    """Whether the destination must have data of the table. A stopped table is resnapshotted before it continues."""
+    return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
+
+
+def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Look:
+    tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.projection))
+    tables.hold(held=True)
+    try:
+        if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
+            return Look(tables.applied_so_far(), fault=fault)
+        return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
+    except DestinationError as error:
+        return Look(tables.applied_so_far(), fault=error.message)
+
+
+def compare(
+    root: Path, state: State, newest: Term | None, kept: Sequence[EpochRecord], looks: Mapping[str, Look]
+) -> Comparison:
+    """Compare ledger and destination. newest: the destination's newest term. kept: the epochs still in the ledger, in order."""
+    known = {number for number, _ in state.terms}
+    ahead = {name: look for name, look in looks.items() if max(look.applied.values(), default=-1) > state.epoch}
+    if ahead:
+        name, look = next(iter(ahead.items()))
+        return Comparison(f"{name} has epoch {max(look.applied.values())}, the ledger ends at {state.epoch}")
+    unknown_writers = {name for name, look in looks.items() if look.terms - known}
+    if newest is not None and not known_term(newest, state.terms) and unknown_writers:
+        return Comparison(
+            f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, which the ledger does not know of"
+        )
+    faults = {name: why for name, look in looks.items() if (why := _fault(root, state.tables[name], look, name, kept))}
+    return Comparison(tables=faults)
+
+
+def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[EpochRecord]) -> str:
+    if look.fault:
+        return look.fault
+    behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied.get(kind, -1) < epoch}
+    if not behind:
+        return ""
+    kind, epoch = next(iter(behind.items()))
+    applied_through = min(look.applied.get(kind, -1) for kind in behind)
+    older = f"it has {kind} through epoch {look.applied.get(kind, -1)}, the ledger knows of {epoch}"
+    kept = [record for record in kept if name in record.get("only", [name])]
+    if not _contiguous(kept, applied_through, max(behind.values())):
+        return older
+    parts = [
+        record["tables"][name] for record in kept if record["epoch"] > applied_through and name in record["tables"]
+    ]
+    tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.projection))
+    try:
+        for part in parts:
+            check_files(tables[0], _files(chunk["files"] for chunk in part.get("chunks", [])))
+            check_files(tables[1], _files([part["changes"]["files"]] if "changes" in part else []))
+    except MissingFilesError as error:
+        return f"{older}; {error.message}"
+    return ""
+
+
+def _contiguous(kept: Sequence[EpochRecord], after: int, through: int) -> bool:
+    """Whether all epochs after `after`, up to `through`, are kept."""
+    numbers = {record["epoch"] for record in kept}
+    return all(number in numbers for number in range(after + 1, through + 1))
+
+
+def _files(lists: Iterable[Iterable[Description]]) -> list[DataFile]:
+    return [DataFile(**file) for files in lists for file in files]

@@ -1,0 +1,1 @@
+"""A Delta table per mirror and per change log: written, merged, maintained and read back."""

@@ -1,0 +1,129 @@
+"""The commits in a mirror's Delta log: which of them another program made, and whether they change rows.
+
+A commit changes rows if it adds or removes files with `dataChange`. OPTIMIZE, VACUUM, checkpoints and table properties do not. The
+first line of Tidemark's own commits names their writer (`destination.delta.log.delta_actions`), so no other line of them is read.
+
+Source: Delta transaction log protocol, "Add File and Remove File", "Commit Provenance Information" (github.com/delta-io/delta,
+PROTOCOL.md).
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+_OURS = "Tidemark/"
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+_LATEST_MS = 253_402_300_800_000
+"""The year 10000: no date is later."""
+_LONGEST_TEXT = 200
+_MOST_OLD = 100
+"""The most commits that are read of a log that was not read before."""
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit."""
+
+    version: int
+    operation: str
+    """In Delta's terms: WRITE, DELETE, …"""
+    author: str
+    """The user, if the commit names one; else the program."""
+    at_s: float
+    """Seconds since 1970, as the commit says; else the time of its file."""
+    foreign: bool
+    """Whether another program changed rows with it."""
+    replaces: bool
+    """Whether Tidemark replaced all rows with it."""
+    torn: bool = False
+    """Whether its last line is not whole: it is being written, or a power cut tore it."""
+
+
+def read_commit(folder: Path, version: int) -> Commit | None:
+    """A commit of the table in a folder; None if its file is gone, or not there yet."""
+    with suppress(FileNotFoundError, NotADirectoryError), _file(folder, version).open("rb") as file:
+        info: Mapping[str, Any] = {}
+        changes, action = False, dict[str, dict[str, Any]]()
+        for line in file:
+            action = _action(line)
+            info = action.get("commitInfo", info)
+            changes = changes or any(action.get(name, {}).get("dataChange") for name in ("add", "remove"))
+            if info and (changes or _program(info).startswith(_OURS)):
+                break
+        commit = _commit(version, info, os.fstat(file.fileno()).st_mtime, changes=changes)
+        return replace(commit, torn=not action)
+    return None
+
+
+def commits_up_to(folder: Path, version: int) -> Iterator[Commit]:
+    """The commits up to a version, newest first, as far as the log has them."""
+    while version >= 0 and (commit := read_commit(folder, version)) is not None:
+        yield commit
+        version -= 1
+
+
+def commits_after(folder: Path, version: int) -> Iterator[Commit]:
+    """The commits after a version, oldest first. version: -1 for a log that was not read before.
+
+    If the log is another one now, which ends before that version, its commits are read as those of a new log. A log keeps its
+    newest commit, so it is listed only if the version is gone. A torn commit at the end of the log is not there yet.
+    """
+    if version < 0 or not _file(folder, version).exists():
+        oldest, newest = _ends(folder)
+        known = 0 <= version < newest
+        version = max(version if known else newest - _MOST_OLD, oldest - 1)
+    while (commit := read_commit(folder, version + 1)) is not None:
+        if commit.torn and not _file(folder, version + 2).exists():
+            break
+        yield commit
+        version += 1
+
+
+def _commit(version: int, info: Mapping[str, Any], written_s: float, *, changes: bool) -> Commit:
+    ours = _program(info).startswith(_OURS)
+    user = ", ".join(str(info[name]) for name in ("userName", "userId") if info.get(name))
+    at_ms, parameters = info.get("timestamp"), info.get("operationParameters")
+    return Commit(
+        version,
+        _text(info.get("operation", "?")),
+        _text(user or _program(info)),
+        at_ms / 1000 if isinstance(at_ms, int) and 0 <= at_ms < _LATEST_MS else written_s,
+        foreign=changes and not ours,
+        replaces=ours and isinstance(parameters, Mapping) and parameters.get("mode") == "Overwrite",
+    )
+
+
+def _text(value: object) -> str:
+    """A text of another program as one that fits into an event."""
+    return str(value).encode("utf-8", "replace").decode()[:_LONGEST_TEXT]
+
+
+def _program(info: Mapping[str, Any]) -> str:
+    return str(info.get("engineInfo") or info.get("clientVersion") or "an unknown program")
+
+
+def _ends(folder: Path) -> tuple[int, int]:
+    """The oldest and the newest version whose commit the log has; (0, -1) without one."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        with os.scandir(folder / "_delta_log") as entries:
+            there = [int(match[1]) for entry in entries if (match := _COMMIT.match(entry.name))]
+        return min(there, default=0), max(there, default=-1)
+    return 0, -1
+
+
+def _action(line: bytes) -> dict[str, dict[str, Any]]:
+    """A line of a commit; empty if a power cut tore it."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(line)
+        if isinstance(found, dict):
+            return {name: content for name, content in found.items() if isinstance(content, dict)}
+    return {}
+
+
+def _file(folder: Path, version: int) -> Path:
+    return folder / "_delta_log" / f"{version:020d}.json"

@@ -1,0 +1,80 @@
+"""Rolls a Delta table back to an earlier version, after checking that the version is of the same table.
+
+A folder that was moved away and created again has versions of the same numbers. Rolled back to one of those, the table would have
+rows of another time, and its transaction identifiers would have changes applied twice.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from engine.base.errors import DestinationError
+from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
+from engine.destination.delta.log.delta_log import files_of
+from engine.destination.delta.schema_evolution import schema_of
+
+
+def check_is_same(folder: Path, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:
+    """Raises DestinationError when a version is of another table.
+
+    table: its full name. transactions: the identifiers that the version had, -1 for none. identity: the Delta table's; empty if it
+    is not known.
+    """
+    old = _version(folder, version)
+    then = {app: -1 if (found := old.transaction_version(app)) is None else int(found) for app in transactions}
+    if identity in ("", str(old.metadata().id)) and then == transactions:
+        return
+    raise DestinationError(
+        f"The Delta table in {folder} is another one than the backup has: its version {version} has other identifiers.",
+        detail="The folder was moved away or replaced since the backup was made. Nothing was restored.",
+        hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
+    )
+
+
+def check_is_there(folder: Path, table: str) -> None:
+    """Raises DestinationError when one of a table's folders is gone, while the other one is there.
+
+    That one would keep the epochs after the backup: later ones with the same numbers would be taken for applied.
+    """
+    if not DeltaTable.is_deltatable(str(folder)):
+        raise DestinationError(
+            f"The Delta table in {folder} is gone, but the other one of {table} is there.",
+            detail="Both are rolled back together. Nothing was restored.",
+            hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
+        )
+
+
+def _if_lost(table: str) -> str:
+    return (
+        "If it is lost, move all folders of the table away (the mirror and the change log), restore, and resnapshot the "
+        f"table: tidemark redump SPEC --table {table}"
+    )
+
+
+def rolled_back(
+    folder: Path, delta: DeltaTable, files: Sequence[StoredFile], version: int, transactions: Mapping[str, int]
+) -> Actions:
+    """The commit that rolls a table back. files: of the newest version. transactions: the identifiers afterwards."""
+    old = _version(folder, version)
+    now, then = ({file.name: file for file in found} for found in (files, files_of(old, folder)))
+    changed = schema_of(old) != schema_of(delta)
+    return Actions(
+        "RESTORE",
+        transactions,
+        [file for name, file in then.items() if name not in now or now[name].vector != file.vector],
+        [file for name, file in now.items() if name not in then or then[name].vector != file.vector],
+        metadata_of(delta, schema_of(old)) if changed else None,
+    )
+
+
+def _version(folder: Path, version: int) -> DeltaTable:
+    try:
+        return DeltaTable(str(folder), version=version)
+    except (DeltaError, OSError) as error:
+        raise DestinationError(
+            f"The version {version} of {folder} is missing: {error}",
+            detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
+            hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
+        ) from error

@@ -1,0 +1,155 @@
+"""The deletion vectors of a Delta table's version, from its log.
+
+deltalake's `deletion_vectors()` expands every vector to a boolean per row, whatever changed. We need only where they are: in the
+newest checkpoint's `add` actions, and the commits after it. A later version is reached by reading only the commits in between.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from engine.base.errors import DestinationError
+from engine.destination.delta.log.deletion_vectors import Descriptor
+
+FEATURE = "deletionVectors"
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(.+\.)?parquet$")
+
+
+def has_vectors(delta: DeltaTable) -> bool:
+    """Whether the table may have deletion vectors."""
+    return FEATURE in (delta.protocol().reader_features or ())
+
+
+class VectorLog:
+    """The deletion vectors of one table, by data file. `at` moves to a version."""
+
+    def __init__(self, folder: Path) -> None:
+        self._log = folder / "_delta_log"
+        self._version = -1
+        self._vectors: dict[str, Descriptor] = {}
+
+    def at(self, version: int) -> dict[str, Descriptor]:
+        """The vectors of a version, by the data file's name in the folder. Raises DestinationError when commits are missing."""
+        if version < self._version or not self._advance(version):
+            self._from_checkpoint(version)
+            if not self._advance(version):
+                raise DestinationError(
+                    f"The commits up to version {version} in {self._log} are incomplete, and no checkpoint replaces them.",
+                    detail="The rows that its deletion vectors delete are unknown; nothing was written.",
+                    hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the commits from a copy, "
+                    "unless the table stopped.)",
+                )
+        return dict(self._vectors)
+
+    def _advance(self, version: int) -> bool:
+        """Apply the commits up to a version. Returns False when one is missing."""
+        while self._version < version:
+            try:
+                content = (self._log / f"{self._version + 1:020d}.json").read_bytes()
+            except FileNotFoundError:
+                return False
+            self._apply(content)
+            self._version += 1
+        return True
+
+    def _apply(self, commit: bytes) -> None:
+        added: dict[str, Descriptor] = {}
+        for line in commit.splitlines():
+            if b'"remove"' not in line and b'"add"' not in line:
+                continue
+            action = json.loads(line)
+            if (remove := action.get("remove")) and (known := self._vectors.get(path := unquote(remove["path"]))):
+                if not remove.get("deletionVector") or Descriptor.from_json(remove["deletionVector"]) != known:
+                    continue  # the file under another vector (`superseded_files`)
+                del self._vectors[path]
+            if (add := action.get("add")) and add.get("deletionVector"):
+                added[unquote(add["path"])] = Descriptor.from_json(add["deletionVector"])
+        self._vectors |= added
+
+    def _from_checkpoint(self, version: int) -> None:
+        self._version, self._vectors = -1, {}
+        names = [path.name for path in self._log.iterdir()]
+        found = {int(match[1]) for name in names if (match := _CHECKPOINT.match(name)) and int(match[1]) <= version}
+        if not found:
+            return
+        newest = max(found)
+        for name in names:
+            if name.startswith(f"{newest:020d}.checkpoint"):
+                self._read(self._log / name)
+        self._version = newest
+
+    def _read(self, path: Path) -> None:
+        with pq.ParquetFile(path) as checkpoint:
+            names = checkpoint.schema_arrow
+            if "add" not in names.names or names.field("add").type.get_field_index("deletionVector") < 0:
+                return
+            add = checkpoint.read(columns=["add.path", "add.deletionVector"])["add"]
+        for action in add.filter(pc.is_valid(add)).to_pylist():
+            if (vector := action["deletionVector"]) and vector.get("storageType") is not None:
+                self._vectors[unquote(action["path"])] = Descriptor.from_json(vector)
+
+
+@dataclass(frozen=True)
+class Superseded:
+    """A file that a version has under an old deletion vector and under a newer one."""
+
+    name: str
+    bytes: int
+    vector: Descriptor | None
+    """The old one; None if it had none."""
+
+
+def superseded_files(folder: Path, version: int) -> list[Superseded]:
+    """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
+
+    Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each vector.
+    """
+    log, found = folder / "_delta_log", dict[str, dict[str, Superseded]]()
+    newest = max(
+        (n for name in log.iterdir() if (n := _checkpoint_version(name.name)) is not None and n <= version), default=-1
+    )
+    for path in sorted(log.glob(f"{newest:020d}.checkpoint*.parquet")) if newest >= 0 else ():
+        with pq.ParquetFile(path) as checkpoint:
+            _add(found, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
+    for number in range(newest + 1, version + 1):
+        actions = _actions((log / f"{number:020d}.json").read_bytes())
+        for remove in (action["remove"] for action in actions if "remove" in action):
+            found.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
+        _add(found, (action["add"] for action in actions if "add" in action))
+    return [old for vectors in found.values() for old in list(vectors.values())[:-1]]
+
+
+def _actions(commit: bytes) -> list[dict[str, Any]]:
+    """The actions of a commit; none of a torn one."""
+    try:
+        return [json.loads(line) for line in commit.splitlines()]
+    except ValueError:
+        return []
+
+
+def _add(found: dict[str, dict[str, Superseded]], actions: Iterable[dict[str, Any]]) -> None:
+    for add in actions:
+        name, identity = unquote(add["path"]), _identity(add)
+        vector = Descriptor.from_json(add["deletionVector"]) if identity else None
+        found.setdefault(name, {})[identity] = Superseded(name, add["size"], vector)
+
+
+def _identity(action: dict[str, Any]) -> str:
+    """Identifies the vector of an action; empty without one. A checkpoint may describe none by a vector without a type."""
+    vector = action.get("deletionVector")
+    if not vector or vector.get("storageType") is None:
+        return ""
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
+
+
+def _checkpoint_version(name: str) -> int | None:
+    match = _CHECKPOINT.match(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,1 @@
+"""Files are compacted and vacuumed."""

@@ -1,0 +1,267 @@
+"""Maintenance of one captured table's two Delta tables. Each step is one commit that changes no row, or one look at the folders.
+
+    optimize   rewrites files of the mirror: small ones, and those with many deleted rows (`destination.delta.maintenance.optimize`)
+    compact    merges small files of the change log (`destination.delta.maintenance.compaction`)
+    expire     removes changes beyond `changes_retention` from the change log; never those of a table without a mirror
+    vacuum     deletes files that no version within the retention names (`destination.delta.maintenance.vacuum`)
+
+A step that another writer overtakes is tried again on top of that commit, and a writer that a step overtakes fails (`_moved`).
+A step that is killed leaves files without a commit, which the vacuum deletes.
+"""
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from engine.base import clock
+from engine.base.durable import discarding
+from engine.capture.batches import batches
+from engine.capture.files import DataFile, FileWriter
+from engine.decode.arrow_schema import conformed
+from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
+from engine.destination.delta.log.known_tables import Stamps, are_settled, stamps_of
+from engine.destination.delta.maintenance.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
+from engine.destination.delta.maintenance.optimize import Rewrite, next_rewrite
+from engine.destination.delta.maintenance.vacuum import Vacuum
+from engine.destination.delta.merge.mirror_files import MirrorFiles
+from engine.destination.delta.merge.newest_images import opened
+from engine.destination.delta.schema_evolution import schema_of
+from engine.destination.delta.table_pair import OwnedTables, is_on_read
+from engine.journal.events import TableMaintained
+
+_NEVER = 1 << 62
+_CommitStamp = tuple[int, int, int]
+Step = Literal["optimize", "compact", "expire", "vacuum"]
+STEPS: tuple[Step, ...] = ("optimize", "compact", "expire", "vacuum")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a table has in the destination."""
+
+    mirror_files: int
+    mirror_bytes: int
+    deleted_rows: int
+    """Rows of the mirror's files that deletion vectors delete."""
+    changes_files: int
+    changes_bytes: int
+    old_files: int
+    """Files that the newest versions do not name."""
+    old_bytes: int
+    on_read: bool
+    """Whether the mirror is merged on read."""
+
+
+@dataclass
+class _Done:
+    """The files that a step takes and writes."""
+
+    removed: Sequence[DataFile] = ()
+    added: Sequence[DataFile] = ()
+    written: list[Path] = field(default_factory=list)
+
+    def discard(self) -> None:
+        for path in self.written:
+            path.unlink(missing_ok=True)
+
+
+class MaintainedTables(OwnedTables):
+    """The Delta tables of one captured table, with their maintenance.
+
+    A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change rarely, and the
+    next look shall not open their logs again.
+    """
+
+    _compacted: _CommitStamp | None = None
+    """The version of the change log in which nothing can be compacted until another period is closed."""
+    _last_change: datetime = datetime.fromtimestamp(0, UTC)
+    _closed: tuple[bool, ...] = ()
+    _kept: tuple[_CommitStamp | None, int] | None = None
+    """The version of the change log whose changes are all newer than this time (microseconds)."""
+    _vacuumed: tuple[object, datetime | None] | None = None
+    """The state of the folders in which no file can be deleted before this time; None: until they change."""
+
+    def optimize(self) -> TableMaintained | None:
+        """Rewrite some files of the mirror; None if there is nothing to do, or no mirror."""
+        if not self.table.key:
+            return None
+        began, prepared, done = time.monotonic(), list[MirrorFiles](), _Done()
+
+        def discard() -> None:
+            while prepared:
+                prepared.pop().discard()
+
+        def actions() -> Actions | None:
+            discard()
+            delta = self._load(self.mirror)
+            files = self._mirror_files(delta)
+            prepared.append(files)
+            rewrite = self._next_rewrite(files)
+            if rewrite is None:
+                return None
+            files.rewrite(rewrite.whole, rewrite.part, rewrite.partly)
+            files.finish()
+            done.removed, done.added = files.removed, files.added
+            return _moved(delta, files.added, files.removed)
+
+        with discarding(discard):
+            if not self._commit(self.mirror, actions):
+                return None
+        prepared[-1].drop_unused()
+        return self._maintained("optimize", done.removed, done.added, began)
+
+    def _mirror_files(self, delta: DeltaTable) -> MirrorFiles:
+        files = self._logs[self.mirror].files(delta)
+        return MirrorFiles(self.mirror, schema_of(delta), self.table, files, is_on_read(delta))
+
+    def _next_rewrite(self, files: MirrorFiles) -> Rewrite | None:
+        return next_rewrite(
+            files.before, self.table.key[0], files.live_range, on_read=files.on_read, file_rows=files.file_rows()
+        )
+
+    def compact(self, now: datetime | None = None) -> TableMaintained | None:
+        """Merge some small files of the change log; None if there is nothing to do."""
+        began, done, at, log = time.monotonic(), _Done(), now or clock.utc_now(), self._logs[self.changes]
+        self._refresh(self.changes)
+        if log.stamp == self._compacted and closed_periods(self._last_change, at) == self._closed:
+            return None
+
+        def actions() -> Actions | None:
+            done.discard()
+            delta = self._load(self.changes)
+            files = log.files(delta)
+            chosen = next_files(files, at)
+            if not chosen:
+                self._compacted, self._last_change = log.stamp, last_change(files)
+                self._closed = closed_periods(self._last_change, at)
+                return None
+            schema = schema_of(delta)
+            with FileWriter(self.changes, "compact", schema, (*self.table.key, SEQ)) as writer:
+                for rows in self._rows_in_order(chosen, schema):
+                    writer.write(rows)
+                added = writer.close()
+            done.removed, done.added, done.written = chosen, added, [self.changes / file.name for file in added]
+            return _moved(delta, added, chosen)
+
+        with discarding(done.discard):
+            if not self._commit(self.changes, actions):
+                return None
+        return self._maintained("compact", done.removed, done.added, began)
+
+    def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
+        for file in files:
+            with opened(self.changes / file.name) as data:
+                for _, rows in batches(data):
+                    yield conformed(rows, schema)
+
+    def expire(self, before: datetime) -> TableMaintained | None:
+        """Remove older changes from the change log, as far as the mirror has them; None if there are none."""
+        if not self.table.key:
+            return None  # the change log is all there is of the table
+        began, done, merged, log = time.monotonic(), _Done(), self.merged_seq(), self._logs[self.changes]
+        self._refresh(self.changes)
+        if self._kept is not None and self._kept[0] == log.stamp and before.timestamp() * 1e6 <= self._kept[1]:
+            return None
+
+        def actions() -> Actions | None:
+            files = self._files(self.changes)
+            done.removed = expired(files, before, merged)
+            self._kept = log.stamp, min((file.high[TS] for file in files if TS in file.high), default=_NEVER)
+            return Actions("DELETE", {}, remove=done.removed) if done.removed else None
+
+        return self._maintained("expire", done.removed, (), began) if self._commit(self.changes, actions) else None
+
+    def vacuum(self, notes: Path, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
+        """Delete files beyond the retention; None if there are none. notes: the file of `destination.delta.maintenance.vacuum`."""
+        began = time.monotonic()
+        self._guard()
+        stamps = [self._stamps(folder) for folder, _ in self._folders()]
+        if self._vacuumed is not None and self._vacuumed[0] == stamps:
+            due = self._vacuumed[1]
+            if due is None or clock.utc_now() < due:
+                return None
+        named = self._named()
+        if self.index is not None:
+            self.index.keep_only(named.get(self.mirror, ()))
+        found = Vacuum(notes).run(named, spared, retention)
+        if not found.files:
+            if all(are_settled(folders) for folders, _ in stamps):
+                self._vacuumed = stamps, found.due
+            return None
+        return TableMaintained(
+            table=self.table.full_name,
+            step="vacuum",
+            removed_files=found.files,
+            removed_bytes=found.bytes,
+            duration_s=round(time.monotonic() - began, 6),
+        )
+
+    def _stamps(self, folder: Path) -> tuple[Stamps, _CommitStamp | None]:
+        """Identifies the files of a folder and the version of its table."""
+        self._refresh(folder)
+        return stamps_of(folder), self._logs[folder].stamp
+
+    def sizes(self, notes: Path) -> Sizes:
+        """What the table has in the destination."""
+        mirror = self._files(self.mirror) if self.table.key else []
+        changes = self._files(self.changes)
+        old = Vacuum(notes).run(self._named(), (), timedelta(), dry_run=True)
+        return Sizes(
+            len(mirror),
+            sum(file.bytes for file in mirror),
+            sum(file.deleted for file in mirror),
+            len(changes),
+            sum(file.bytes for file in changes),
+            old.waiting_files,
+            old.waiting_bytes,
+            bool(self.table.key) and is_on_read(self._load(self.mirror)),
+        )
+
+    def due(self, before: datetime | None) -> list[Step]:
+        """The steps that have something to do, apart from the vacuum."""
+        found: list[Step] = []
+        if self.table.key and self._next_rewrite(self._mirror_files(self._load(self.mirror))):
+            found.append("optimize")
+        changes = self._files(self.changes)
+        if next_files(changes, clock.utc_now()):
+            found.append("compact")
+        if self.table.key and before is not None and expired(changes, before, self.merged_seq()):
+            found.append("expire")
+        return found
+
+    def _named(self) -> dict[Path, set[str]]:
+        """By folder, the files of the newest version, deletion vectors included."""
+        named = {}
+        for folder, _ in self._folders():
+            files = self._files(folder)
+            vectors = {file.vector.file for file in files if file.vector is not None and file.vector.file is not None}
+            named[folder] = {file.name for file in files} | vectors
+        return named
+
+    def _maintained(
+        self, step: Step, removed: Sequence[DataFile], added: Sequence[DataFile], began_s: float
+    ) -> TableMaintained:
+        return TableMaintained(
+            table=self.table.full_name,
+            step=step,
+            removed_files=len(removed),
+            removed_bytes=sum(file.bytes for file in removed),
+            added_files=len(added),
+            added_bytes=sum(file.bytes for file in added),
+            duration_s=round(time.monotonic() - began_s, 6),
+        )
+
+
+def _moved(delta: DeltaTable, added: Sequence[DataFile], removed: Sequence[DataFile]) -> Actions:
+    """A commit that moves rows to other files.
+
+    It repeats the table's metadata, so that another tool's OPTIMIZE that began before it fails. deltalake 1.6.6 takes a file that
+    was removed without a change of data for one that it may remove too, and would add its rows a second time.
+    """
+    return Actions("OPTIMIZE", {}, added, removed, metadata_of(delta, schema_of(delta)), data_change=False)

@@ -1,0 +1,111 @@
+"""Deletes data files and deletion vectors that no longer belong to a table, when their retention is over.
+
+A file's retention begins when a vacuum first finds that the newest version does not name it. That is noted in a file of the
+pipeline's folder, so it survives a restart; if the notes are lost, the retention starts over. Neither a file's own time decides (a
+restored copy has new ones) nor the tombstones in the Delta log, which would make the checkpoints of a busy table large.
+"""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.base import clock
+from engine.base.durable import make_folders, write_atomically
+from engine.destination.delta.log.deletion_vectors import FOLDER
+
+_READERS_FILES = ("chunk-", "changes-")
+_READERS_RETENTION = timedelta(hours=1)
+"""The least retention of files that readers write: a file without a commit may get one soon."""
+
+
+@dataclass(frozen=True)
+class Vacuumed:
+    """The result of a vacuum, or, if nothing was deleted, of a look."""
+
+    files: int
+    """Deleted files."""
+    bytes: int
+    waiting_files: int
+    """Files whose retention is not over."""
+    waiting_bytes: int
+    due: datetime | None = None
+    """When the next retention is over, or needed files may no longer be; None if there are no such files."""
+
+
+class Vacuum:
+    """The notes of one table: per folder and file, when it was first not named."""
+
+    def __init__(self, notes: Path) -> None:
+        self._path = notes
+        self._notes: dict[str, dict[str, str]] = {}
+        with suppress(FileNotFoundError, ValueError, AttributeError):
+            self._notes = {str(k): dict(v) for k, v in json.loads(notes.read_text(encoding="utf-8"))["since"].items()}
+
+    def run(
+        self,
+        named: Mapping[Path, Collection[str]],
+        spared: Collection[str],
+        retention: timedelta,
+        *,
+        dry_run: bool = False,
+    ) -> Vacuumed:
+        """Delete what can be deleted.
+
+        named: by folder, the files of the newest version, relative to the folder. spared: names that the ledger still needs.
+        """
+        now, found, notes = clock.utc_now(), Vacuumed(0, 0, 0, 0), dict[str, dict[str, str]]()
+        due = list[datetime]()
+        for folder, names in named.items():
+            known, since_of = self._notes.get(folder.name, {}), dict[str, str]()
+            for name, size in _files(folder):
+                if name in names:
+                    continue
+                if name in spared:
+                    due.append(now)
+                    continue
+                since = known.get(name) or clock.utc_text(now)
+                if not dry_run and self._is_over(name, since, retention, now):
+                    (folder / name).unlink(missing_ok=True)
+                    found = _plus(found, deleted=size)
+                else:
+                    since_of[name] = since
+                    due.append(clock.parse_utc(since) + _least(name, retention))
+                    found = _plus(found, waiting=size)
+            notes[folder.name] = since_of
+        if not dry_run and notes != self._notes:
+            make_folders(self._path.parent)
+            write_atomically(self._path, json.dumps({"since": notes}))
+            self._notes = notes
+        return replace(found, due=min(due, default=None))
+
+    @staticmethod
+    def _is_over(name: str, since: str, retention: timedelta, now: datetime) -> bool:
+        return now - clock.parse_utc(since) >= _least(name, retention)
+
+
+def _least(name: str, retention: timedelta) -> timedelta:
+    """How long a file is kept."""
+    return max(retention, _READERS_RETENTION if name.startswith(_READERS_FILES) else timedelta())
+
+
+def _plus(found: Vacuumed, *, deleted: int | None = None, waiting: int | None = None) -> Vacuumed:
+    if deleted is not None:
+        return Vacuumed(found.files + 1, found.bytes + deleted, found.waiting_files, found.waiting_bytes)
+    return Vacuumed(found.files, found.bytes, found.waiting_files + 1, found.waiting_bytes + (waiting or 0))
+
+
+def _files(folder: Path) -> list[tuple[str, int]]:
+    """The data files and vector files of a table, relative to its folder, with their sizes."""
+    found = []
+    for place, ending in ((folder, ".parquet"), (folder / FOLDER, ".bin")):
+        with suppress(FileNotFoundError), os.scandir(place) as entries:
+            for entry in entries:
+                if entry.name.endswith(ending):
+                    with suppress(FileNotFoundError):
+                        name = entry.name if place == folder else f"{FOLDER}/{entry.name}"
+                        found.append((name, entry.stat().st_size))
+    return found

@@ -1,0 +1,1 @@
+"""Changes become the mirror."""

@@ -1,0 +1,49 @@
+"""Writes a change file again that another tool removed before its changes were merged.
+
+OPTIMIZE of the change log moves the rows to other files, and a VACUUM without retention removes the old file at once. `_tm_seq` is
+unique in a change log: the rows of the file are those from its first to its last number, and must be as many as it had.
+
+The new file's name begins with a dot: a VACUUM does not see it. The merge that needs it removes it.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from engine.capture.batches import batches
+from engine.capture.files import DataFile, FileWriter
+from engine.decode.arrow_schema import conformed
+from engine.destination.delta.log.delta_actions import StoredFile
+from engine.destination.delta.maintenance.compaction import SEQ
+from engine.destination.delta.merge.newest_images import opened
+
+
+def restored_path(folder: Path, file: DataFile) -> Path:
+    """Where `restore` writes a change file."""
+    return folder / f".{file.name}"
+
+
+def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: pa.Schema) -> bool:
+    """Write a change file again, to `restored_path`. Returns False if the change log does not have exactly its rows.
+
+    named: the files of the change log's newest version. schema: its columns. Raises MissingFilesError.
+    """
+    if SEQ not in file.low or SEQ not in file.high:
+        return False
+    low, high, parts = file.low[SEQ], file.high[SEQ], [schema.empty_table()]
+    for source in named:
+        if source.low.get(SEQ, low) <= high and source.high.get(SEQ, high) >= low:
+            with opened(folder / source.name) as data:
+                for _, batch in batches(data):
+                    rows = conformed(batch, schema)
+                    parts.append(rows.filter((pc.field(SEQ) >= low) & (pc.field(SEQ) <= high)))
+    found = pa.concat_tables(parts).sort_by(SEQ)
+    if found.num_rows != file.rows:
+        return False
+    with FileWriter(folder, ".changes", schema, (SEQ,)) as writer:
+        writer.write(found)
+        for written in writer.close():
+            (folder / written.name).rename(restored_path(folder, file))
+    return True

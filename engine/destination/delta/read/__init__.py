@@ -1,0 +1,1 @@
+"""Rows of a Delta table, read back."""

@@ -1,0 +1,166 @@
+"""Reads a change log in the order of `_tm_seq`, in bounded memory, from a position of the binlog on.
+
+The files' statistics say which `_tm_seq` each file has. Ours are sorted and do not overlap, so they are read one after the other,
+in batches. Files of another tool may overlap or be unsorted: they are read in windows of `_tm_seq`. A binary search finds the
+first file that reaches the position; files before it are not read.
+"""
+
+from bisect import bisect_right
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+from engine.capture.batches import widest_row
+from engine.destination.delta.read.delta_rows import batches_of, rows_of
+
+BATCH_ROWS = 5_000
+_BATCH_BYTES = 16 << 20
+_SEQ, _POSITION, _TS = "_tm_seq", "_tm_position", "_tm_ts"
+PLACES = (_SEQ, _POSITION, _TS)
+"""Which change a row is, where in the binlog and when. Of other columns, fewer values are read at once."""
+_NARROW = {*PLACES, "_tm_redump"}
+_SAMPLED_FILES = 64
+_OFFSET_BITS = 40
+
+
+def packed(file_number: int, offset: int) -> int:
+    """A position as one number, in the order of positions of one server."""
+    return file_number << _OFFSET_BITS | offset
+
+
+def unpacked(order: int) -> tuple[int, int]:
+    """The inverse of `packed`."""
+    return order >> _OFFSET_BITS, order & ((1 << _OFFSET_BITS) - 1)
+
+
+def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
+    """The texts of `_tm_position` as `packed` numbers. Consecutive images often have the same one."""
+    known: dict[str, int] = {}
+    out = []
+    for text in positions.to_pylist():
+        order = known.get(text)
+        if order is None:
+            file, _, offset = text.rpartition(":")
+            order = known[text] = packed(int(file.rpartition(".")[2]), int(offset))
+        out.append(order)
+    return out
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Files whose numbers do not overlap with those of other segments. `low` and `high`: the least and the largest `_tm_seq`."""
+
+    low: int
+    high: int
+    rows: int
+    files: tuple[Path, ...]
+
+
+class ChangeLog:
+    """One version of a change log, whatever is committed meanwhile."""
+
+    def __init__(self, folder: Path) -> None:
+        delta = DeltaTable(str(folder))
+        self.version = delta.version()
+        self._rows = rows_of(delta, folder)
+        self._segments = list(_segments(delta, folder))
+
+    def first(self) -> tuple[int, int] | None:
+        """The position, packed, and the `_tm_seq` of its first change; None for an empty log."""
+        for segment in self._segments:
+            for part in self._changes(segment):
+                if part.num_rows:
+                    return orders_of(part[_POSITION].slice(0, 1))[0], part[_SEQ][0].as_py()
+        return None
+
+    def row_bytes(self) -> int:
+        """The average bytes of a row in memory where they are widest, by some of its files."""
+        files = [path for segment in self._segments for path in segment.files]
+        return _row_bytes(files[:: len(files) // _SAMPLED_FILES + 1])
+
+    def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
+        """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position.
+
+        seq: the least `_tm_seq` that is wanted. Positions before it may be those of another server. Some earlier rows are yielded.
+        """
+        segments = [segment for segment in self._segments if segment.high >= seq]
+        first = bisect_right(range(len(segments)), order, key=lambda n: self._last(segments[: n + 1]))
+        for segment in segments[first:]:
+            yield from self._read(segment, columns)
+
+    def _last(self, segments: Sequence[_Segment]) -> int:
+        """The position of the last change in these segments; -1 if there is none."""
+        found = (self._orders(segment) for segment in reversed(segments))
+        return next((max(orders) for orders in found if orders), -1)
+
+    def _orders(self, segment: _Segment) -> list[int]:
+        """The positions of a segment's changes."""
+        return [order for part in self._changes(segment) for order in orders_of(part[_POSITION])]
+
+    def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
+        """Yield the places of a segment's changes, without rows that were read from the table."""
+        for part in self._read(segment, PLACES):
+            yield part.filter(pc.is_valid(part[_TS]))
+
+    def _read(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
+        if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
+            yield from self._streamed(segment.files[0], columns)
+            return
+        most = _rows_at_once(segment.files, columns)
+        step = (segment.high - segment.low) // (segment.rows // most + 1) + 1
+        for low in range(segment.low, segment.high + 1, step):
+            inside = (pc.field(_SEQ) >= low) & (pc.field(_SEQ) < min(low + step, segment.high + 1))
+            yield self._rows.table(columns, inside).sort_by(_SEQ)
+
+    def _streamed(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
+        schema = pa.schema([self._rows.schema.field(name) for name in columns])
+        yield from batches_of(path, schema, _rows_at_once([path], columns))
+
+
+def _row_bytes(files: Sequence[Path]) -> int:
+    return int(widest_row(map(pq.read_metadata, files))) + 1
+
+
+def _rows_at_once(files: Sequence[Path], columns: Sequence[str]) -> int:
+    if set(columns) <= _NARROW:
+        return BATCH_ROWS
+    return max(min(BATCH_ROWS, _BATCH_BYTES // _row_bytes(files)), 1)
+
+
+def _is_sorted(path: Path) -> bool:
+    numbers = pq.read_table(path, columns=[_SEQ], partitioning=None)[_SEQ].combine_chunks().to_numpy()
+    return bool((numbers[1:] >= numbers[:-1]).all())
+
+
+def _segments(delta: DeltaTable, folder: Path) -> Iterator[_Segment]:
+    """The files, those that overlap together, in the order of `_tm_seq`."""
+    held: _Segment | None = None
+    for low, high, rows, path in sorted(_bounds(pa.table(delta.get_add_actions(flatten=True)), folder)):
+        if held is None or low > held.high:
+            if held is not None:
+                yield held
+            held = _Segment(low, high, rows, (path,))
+        else:
+            held = _Segment(held.low, max(held.high, high), held.rows + rows, (*held.files, path))
+    if held is not None:
+        yield held
+
+
+def _bounds(files: pa.Table, folder: Path) -> Iterator[tuple[int, int, int, Path]]:
+    """Least and largest `_tm_seq`, rows and path of each file that has rows."""
+    names = ("min._tm_seq", "max._tm_seq", "num_records")
+    described = [files[name].to_pylist() if name in files.column_names else [None] * files.num_rows for name in names]
+    for path, low, high, rows in zip(files["path"].to_pylist(), *described, strict=True):
+        file = folder / unquote(path)
+        if None not in (low, high, rows):
+            yield low, high, rows, file
+        elif rows := pq.read_metadata(file).num_rows:  # a file of another tool
+            numbers = pq.read_table(file, columns=[_SEQ], partitioning=None)[_SEQ]
+            yield pc.min(numbers).as_py(), pc.max(numbers).as_py(), rows, file

@@ -1,0 +1,194 @@
+"""Reads the rows of a Delta table's version with Arrow, without those that deletion vectors delete.
+
+deltalake's own `to_pyarrow_dataset` refuses tables with deletion vectors, and `DeltaTable.count()` counts deleted rows. Nothing in
+Tidemark calls `count`; `to_pyarrow_dataset` is called here alone, for tables without deletion vectors
+(`tests/unit/test_rooms.py`). We also read through Arrow's own file system. deltalake's is in Python: Arrow's threads call it
+even while the process exits, when the interpreter is shutting down. The process then aborts ("terminate called without an active
+exception") or hangs: 22 of 60 that counted rows.
+
+Files of other programs may have other types than the table: deltalake and Polars write `string_view`, for which Arrow has few
+functions, Spark times of 96 bits, and others wider integers or dictionaries. So rows of such files are converted to the table's
+schema before anything is asked of them.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
+
+from engine.capture.batches import BATCH_BYTES, batches, widest_row
+from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector
+from engine.destination.delta.log.vector_log import VectorLog, has_vectors
+
+if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
+    from pyarrow.dataset import Dataset, ParquetFileFragment
+
+_SAMPLED_FILES, _WIDE_BYTES = 64, 2 << 10
+_KEPT, _NUMBER = "\0kept", "\0number"
+_OWN = re.compile(r"(chunk(-\d+)?|merge|changes|compact)-[0-9a-f]{32}\.parquet")
+"""The names of Tidemark's files (`capture.files.FileWriter`)."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one version, whatever is committed meanwhile."""
+
+    schema: pa.Schema
+    dataset: "Dataset | None"
+    """The rows as Arrow's dataset; None if deletion vectors delete some, or another program has written some."""
+    _folder: Path
+    _files: dict[str, Descriptor | None]
+
+    def batches(
+        self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        """Batches of the rows that match the condition."""
+        names = list(self.schema.names if columns is None else columns)
+        if self.dataset is not None:
+            for batch in self.dataset.to_batches(columns=names, filter=condition, **self._batch_sizes(condition)):
+                yield pa.Table.from_batches([batch])
+            return
+        for file, vector in self._files.items():
+            yield from self._batches_of(file, vector, names, condition)
+
+    def table(self, columns: Sequence[str] | None = None, condition: pc.Expression | None = None) -> pa.Table:
+        """All rows that match the condition."""
+        names = list(self.schema.names if columns is None else columns)
+        empty = pa.schema([self.schema.field(name) for name in names]).empty_table()
+        return pa.concat_tables([empty, *self.batches(names, condition)])
+
+    def count(self, condition: pc.Expression | None) -> int:
+        """The number of rows that match the condition; None: of all rows."""
+        if self.dataset is not None:
+            return int(self.dataset.count_rows(filter=condition))
+        return sum(part.num_rows for part in self.batches(self.schema.names[:1], condition))
+
+    def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
+        """The size of batches, and how many of them, of how many files, Arrow may read in advance. Wide rows fill the memory."""
+        assert self.dataset is not None
+        found = list(self.dataset.get_fragments(condition))
+        width = widest_row(fragment.metadata for fragment in found[:: len(found) // _SAMPLED_FILES + 1])
+        if width <= _WIDE_BYTES:
+            return {"batch_readahead": 8}
+        return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
+
+    @property
+    def files(self) -> dict[Path, Descriptor | None]:
+        """The data files, and their deletion vectors."""
+        return {self._folder / name: vector for name, vector in self._files.items()}
+
+    def deleted(self, vector: Descriptor) -> pa.Array:
+        """The positions that a vector deletes."""
+        return pa.array(positions(read_vector(self._folder, vector)))
+
+    def _batches_of(
+        self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
+    ) -> Iterator[pa.Table]:
+        """The rows of one file. Row groups that cannot match the condition are not read."""
+        if not is_own(file):
+            yield from self._converted(file, vector, names, condition)
+            return
+        whole = self._fragment(file)
+        deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self._folder, vector))
+        groups = [whole.metadata.row_group(n).num_rows for n in range(whole.metadata.num_row_groups)]
+        begins = np.concatenate([[0], np.cumsum(groups)])
+        wanted: dict[str, Any] = {name: pc.field(name) for name in names}
+        wanted[_KEPT] = pc.scalar(True) if condition is None else condition
+        for part in whole.split_by_row_group(condition, self.schema):
+            yield self._kept(part, wanted, deleted, begins)
+
+    def _converted(
+        self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
+    ) -> Iterator[pa.Table]:
+        """The rows of another program's file, in the table's types. The condition may name any column."""
+        deleted = pa.array([], pa.int64()) if vector is None else self.deleted(vector).cast(pa.int64())
+        wanted = self.schema if condition is not None else pa.schema([self.schema.field(name) for name in names])
+        whole, number = self._fragment(file), 0
+        matching = _matching_groups(whole, condition, self.schema)
+        for group in range(whole.metadata.num_row_groups):
+            begin, number = number, number + whole.metadata.row_group(group).num_rows
+            for batch in batches_of(self._folder / file, wanted, groups=[group]) if group in matching else ():
+                numbered = batch.append_column(_NUMBER, pa.array(range(begin, begin + batch.num_rows), pa.int64()))
+                begin += batch.num_rows
+                found = numbered if condition is None else numbered.filter(condition)
+                if len(deleted):
+                    found = found.filter(pc.invert(pc.is_in(found[_NUMBER], deleted)))
+                yield found.select(names)
+
+    def _fragment(self, file: str) -> "ParquetFileFragment":
+        from pyarrow.dataset import ParquetFileFormat
+
+        return ParquetFileFormat().make_fragment(file, SubTreeFileSystem(str(self._folder), LocalFileSystem()))
+
+    def _kept(
+        self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
+    ) -> pa.Table:
+        group = part.row_groups[0].id
+        rows = part.to_table(schema=self.schema, columns=wanted)
+        kept = np.array(rows[_KEPT].fill_null(False))
+        here = deleted[np.searchsorted(deleted, begins[group]) : np.searchsorted(deleted, begins[group + 1])]
+        kept[here - begins[group]] = False
+        return rows.drop_columns([_KEPT]).filter(pa.array(kept))
+
+
+def _matching_groups(whole: "ParquetFileFragment", condition: pc.Expression | None, schema: pa.Schema) -> set[int]:
+    """The row groups of a file whose statistics allow the condition; all if its types do not allow to ask."""
+    try:
+        parts = whole.split_by_row_group(condition, schema)
+    except pa.ArrowNotImplementedError:
+        parts = whole.split_by_row_group()
+    return {part.row_groups[0].id for part in parts}
+
+
+def is_own(name: str) -> bool:
+    """Whether Tidemark has written a data file, judged by its name."""
+    return _OWN.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def batches_of(
+    path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
+
+    rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
+    """
+    # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        held = [name for name in schema.names if name in file.schema_arrow.names]
+        for _, batch in batches(file, held, groups, rows or 0):
+            found = {name: batch.column(name) for name in held}
+            arrays = [
+                found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.table(arrays, names=schema.names)
+
+
+def rows_of(delta: DeltaTable, folder: Path) -> Rows:
+    """The rows of a loaded version. Raises DestinationError when its deletion vectors cannot be read."""
+    vectors = VectorLog(folder).at(delta.version()) if has_vectors(delta) else {}
+    schema = pa.schema(delta.schema().to_arrow())
+    names = [unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()]
+    files = {name: vectors.get(name) for name in names}
+    if any(files.values()) or not all(map(is_own, names)):
+        return Rows(schema, None, folder, files)
+    return Rows(schema, _dataset(delta, folder, names, schema), folder, files)
+
+
+def _dataset(delta: DeltaTable, folder: Path, names: Sequence[str], schema: pa.Schema) -> "Dataset":
+    files = SubTreeFileSystem(str(folder), LocalFileSystem())
+    if not has_vectors(delta):
+        return delta.to_pyarrow_dataset(filesystem=files)
+    from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
+
+    form = ParquetFileFormat()
+    return FileSystemDataset([form.make_fragment(name, files) for name in names], schema, form, files)

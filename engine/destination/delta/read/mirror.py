@@ -1,0 +1,78 @@
+"""Reads the rows of a mirror."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from engine.base.errors import DestinationError
+from engine.destination.delta.log.foreign_commits import Commit, commits_up_to
+from engine.destination.delta.read.delta_rows import rows_of
+
+UNREADABLE = (OSError, DeltaError, pa.ArrowException)
+"""What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of older versions."""
+
+
+class Mirror:
+    """One version of a mirror, whatever is committed meanwhile."""
+
+    def __init__(self, folder: Path, version: int | None = None) -> None:
+        """version: None for the newest. Raises DestinationError if its deletion vectors cannot be read."""
+        self._folder = folder
+        self._delta = DeltaTable(str(folder), version=version)
+        self._rows = rows_of(self._delta, folder)
+
+    @classmethod
+    def if_there(cls, folder: Path) -> Self | None:
+        """The mirror, or None before its first commit."""
+        with suppress(TableNotFoundError):
+            return cls(folder)
+        return None
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return int(self._delta.version())
+
+    def foreign_commits(self, most: int) -> list[Commit]:
+        """The newest commits by which others than Tidemark changed rows, newest first, as far as the log has them."""
+        found = (commit for commit in commits_up_to(self._folder, self.version) if commit.foreign)
+        return list(islice(found, most))
+
+    def at(self, version: int) -> Self | None:
+        """An earlier version; None if its log or its files are gone."""
+        with suppress(DeltaError, OSError, DestinationError):
+            return type(self)(self._folder, version)
+        return None
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return list(self._rows.schema.names)
+
+    def transaction(self, application: str) -> int:
+        """The last transaction that an application has committed, up to this version; -1 for none."""
+        found = self._delta.transaction_version(application)
+        return -1 if found is None else int(found)
+
+    def batches(self, columns: Sequence[str], condition: pc.Expression | None = None) -> Iterator[pa.Table]:
+        """Batches of the rows that match the condition; columns that the mirror lacks are left out."""
+        return self._rows.batches([name for name in columns if name in self._rows.schema.names], condition)
+
+    def size(self) -> tuple[int, int]:
+        """Its number of rows and the bytes of its files."""
+        files = pa.table(self._delta.get_add_actions(flatten=True))
+        counted = "num_records" in files.column_names and not files["num_records"].null_count
+        deleted = sum(vector.cardinality for vector in self._rows.files.values() if vector is not None)
+        rows = (pc.sum(files["num_records"]).as_py() or 0) - deleted if counted else self._rows.count(None)
+        return int(rows), int(pc.sum(files["size_bytes"]).as_py() or 0)
+
+    def count(self, condition: pc.Expression) -> int:
+        """The number of rows that match the condition."""
+        return self._rows.count(condition)

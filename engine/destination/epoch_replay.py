@@ -1,0 +1,476 @@
+"""The tables of a destination, to which committed epochs are applied in order.
+
+A failed destination affects only its table: the table fails here, the coordinator stops it (`failures`), and the others continue.
+Its unapplied epochs stay in the ledger. A resnapshot repairs it: the change log gets the missing changes, as far as their files
+exist, and the mirror gets a new copy.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from engine.base import clock
+from engine.base.errors import (
+    DestinationError,
+    MissingFilesError,
+    PipelineHeldError,
+    SpecError,
+    TableStoppedError,
+    TidemarkError,
+    is_disk_full,
+)
+from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import Table, table_from_dict
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.merge.key_index import KeyIndex
+from engine.destination.delta.table_pair import KINDS, Guard, unguarded
+from engine.destination.maintenance_schedule import Answer, Maintenance, Request, notes_folder
+from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
+from engine.journal import Journal
+from engine.journal.events import ErrorReported, SinkApplied
+from engine.journal.verification_events import ChangeLogKept
+from engine.ledger.records import EpochRecord, Switch, TableChange
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan, plan_from_dict
+from engine.spec.sink_settings import Sink
+
+_TRIES, _RETRY_S = 3, 0.5
+Step = Callable[[], None]
+
+
+class Targets:
+    """Applies epochs to the tables. One thread at a time uses it, except where a docstring says otherwise.
+
+    notes: the folder for the maintenance's notes. guard: called before each write (`destination.fence`). through_full_disk: runs a
+    step, waiting while a disk is full.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        ledger: Ledger,
+        journal: Journal,
+        notes: Path,
+        guard: Guard = unguarded,
+        through_full_disk: Callable[[Step], None] = lambda step: step(),
+    ) -> None:
+        self._sink, self._root, self._ledger, self._journal = sink, sink.path, ledger, journal
+        self.guard, self._through_full_disk = guard, through_full_disk
+        self._targets: dict[str, Target] = {}
+        self._leaving: set[str] = set()
+        self.unchanged: set[str] = set()
+        """The tables that are as the last run left them, so that they were not opened."""
+        self._applied = self._recorded = -1
+        self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
+        self._last_merge = clock.monotonic_s()
+        self._notes = notes
+        self._maintenance = Maintenance(sink, journal, notes, ledger.file_names)
+
+    def open_tables(self, state: State, known: KnownTables | None = None) -> None:
+        """Create the missing Delta tables. Raises SpecError when a destination belongs to another ledger.
+
+        known: as the last run left them (`destination.delta.log.known_tables`). Also opens removed tables whose destination is
+        kept: they may lack earlier commits.
+        """
+        for table in state.tables.values():
+            if not table.begun:
+                continue
+            # During a resnapshot, the mirror of a table that just got a key may not exist yet.
+            expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
+            shown = published_as(table_from_dict(table.table), table.projection)
+            self._open(shown, plan_from_dict(table.plan), expected, known or KnownTables())
+        for table in state.removed.values():
+            shown = published_as(table_from_dict(table.table), table.projection)
+            kept = table.removed and not table.removed["drop"]
+            with suppress(DestinationError):  # it no longer belongs to the pipeline
+                if kept and self._tables(shown).there:
+                    self._open(shown, plan_from_dict(table.plan), expected=True)
+
+    def _tables(self, table: Table, plan: Plan | None = None) -> DeltaTables:
+        """plan: without effect if its mirror exists and is not replaced."""
+        on_read = plan is not None and _on_read(self._sink, table, plan)
+        return DeltaTables(self._root, self._state.owner, table, self.guard, on_read=on_read)
+
+    def unpublished(self) -> dict[str, TidemarkError]:
+        """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
+        tables = self._state.tables
+        errors = {
+            name: target.error
+            for name, target in list(self._targets.items())
+            if name in tables and not tables[name].stopped
+        }
+        return {name: error for name, error in errors.items() if error is not None}
+
+    def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
+        if is_disk_full(error):
+            raise error  # not the table's fault
+        known = error if isinstance(error, TableStoppedError) else _failed(name, error)
+        self._targets[name].fail(known, lacking)
+
+    def _retry(self, action: Step) -> None:
+        """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
+        for attempt in range(_TRIES):
+            try:
+                self._through_full_disk(action)
+            except TidemarkError:
+                raise
+            except Exception as error:
+                if attempt == _TRIES - 1 or is_disk_full(error):
+                    raise
+                clock.sleep(_RETRY_S * 2**attempt)
+            else:
+                return
+
+    def check_columns(self, before: Table, after: Table) -> None:
+        """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
+        if target := self._targets.get(before.full_name):
+            if target.error is None:
+                target.delta.check(before, after)
+            return
+        delta, known = self._tables(after), self._state.tables.get(before.full_name)
+        if known is not None and known.begun:  # it joined, but its epoch is not applied yet
+            if delta.there:
+                delta.check(before, after)
+            return
+        try:
+            delta.check_free()
+        except SpecError as error:
+            raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
+
+    @property
+    def _state(self) -> State:
+        assert self._ledger.state is not None
+        return self._ledger.state
+
+    def _open(self, table: Table, plan: Plan, expected: bool, known: KnownTables | None = None) -> None:
+        delta = self._tables(table, plan)
+        delta.index = KeyIndex(notes_folder(self._notes, delta) / "keys")
+        target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
+        self._targets[table.full_name] = target
+        delta.hold(held=known is not None)
+        try:
+            if known is not None and target.delta.recall(known):
+                self.unchanged.add(table.full_name)
+            else:
+                for name in target.delta.repair():
+                    self._repaired(table.full_name, name)
+                target.delta.create(expected=expected)
+            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+        except PipelineHeldError:
+            raise
+        except Exception as error:
+            self._fail(table.full_name, error)  # whatever is wrong, the other tables continue
+            if isinstance(error, SpecError):
+                raise
+
+    def _repaired(self, table: str, name: str) -> None:
+        self._journal.write(
+            ErrorReported(
+                error="TornCommit",
+                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; it was set aside.",
+                detail="The publisher applies its actions again, as far as the ledger has them.",
+                hint="",
+            )
+        )
+
+    def remember(self) -> dict[str, dict[str, Any]]:
+        """The tables as this run leaves them, when nothing writes to them any more (`destination.delta.log.known_tables`)."""
+        found: dict[str, dict[str, Any]] = {}
+        for target in self._targets.values():
+            if target.error is None and target.resnapshot is None:
+                with suppress(Exception):  # then the next run opens it
+                    found |= target.delta.remember()
+        return found
+
+    def published(self) -> set[str]:
+        """The names of files in the ledger's epochs or in the destination, which must not be deleted; without `unchanged` ones."""
+        changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
+        lists = [
+            part["files"]
+            for t in changes
+            for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
+        ]
+        names = {file["name"] for files in lists for file in files}
+        opened = [
+            target for name, target in self._targets.items() if target.error is None and name not in self.unchanged
+        ]
+        return names.union(*(target.delta.file_names() for target in opened))
+
+    @property
+    def failed(self) -> set[str]:
+        """The tables with a failed destination, which get no more writes."""
+        return {name for name, target in self._targets.items() if target.error is not None}
+
+    def unmerged(self, table: str) -> list[str]:
+        """The committed files of a table's change log that its mirror may lack, in order."""
+        target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
+        merged = target.applied["merge"] if target else -1
+        later = (
+            part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
+        )
+        changes = (part.get(table, {}).get("changes", {}) for part in later)
+        return [file["name"] for part in changes for file in part.get("files", [])]
+
+    def _apply_kept(self) -> int:
+        """Apply what earlier runs committed but did not apply. Returns the number of epochs checked."""
+        for target in self._targets.values():
+            target.delta.hold(held=False)
+        kept = list(self._ledger.kept_epochs())
+        records = list(kept)
+        for n, part in enumerate(self._parts_of_targets(kept)):
+            records[n] = {**kept[n], "tables": part}
+        for record in reversed(records):
+            for name, change in record["tables"].items():
+                for switch in _switches(change):
+                    if name in self._targets:  # files of earlier epochs have the old columns
+                        before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
+                        self._targets[name].delta.table = before
+                        self._targets[name].mutable_key = True  # maybe not by the old plan, but safe with any plan
+        self._append(records)
+        self._merge_all()
+        for name in self._state.removed:
+            self._targets.pop(name, None)
+        return len(records)
+
+    def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
+        """The records' parts of tables that have a destination, from its creation on; an earlier destination is gone."""
+        begun = {
+            name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
+        }
+        return [
+            {name: p for name, p in record["tables"].items() if name in self._targets and n >= begun.get(name, 0)}
+            for n, record in enumerate(records)
+        ]
+
+    @property
+    def _unsettled(self) -> bool:
+        """Whether changes wait for a merge, or epochs were applied that the ledger may be able to prune."""
+        return self._applied > self._facts[0] or any(t.waiting and t.error is None for t in self._targets.values())
+
+    def oldest_mirror(self) -> tuple[float, str | None]:
+        """For how many seconds the oldest change that a mirror lacks has waited, and its table; called by any thread.
+
+        A mirror that takes nothing counts from its failure on, until its table has stopped or has a new copy.
+        """
+        tables = self._state.tables
+        waiting = [
+            (since_s, name)
+            for name, target in list(self._targets.items())
+            if (since_s := target.lacks_since_s) is not None and not (name in tables and tables[name].stopped)
+        ]
+        since_s, name = min(waiting, default=(None, None))
+        return (0.0 if since_s is None else clock.monotonic_s() - since_s), name
+
+    def _append(self, records: Sequence[EpochRecord]) -> None:
+        """Add the files of epochs, table by table."""
+        times = {record["epoch"]: record["ts"] for record in records}
+        for name in dict.fromkeys(name for record in records for name in record["tables"]):
+            parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
+            for group in self._commit_groups(name, parts):
+                self._append_table(name, group, times[group[-1][0]])
+        if records:
+            self._applied = records[-1]["epoch"]
+
+    def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
+        """Group parts into commits: each ends at a part that ends a copy, or in which the table joins, leaves or is altered."""
+        group: list[Part] = []
+        for part in parts:
+            group.append(part)
+            target = self._targets.get(name)
+            # If rows move between chunks, all earlier changes are merged before a chunk is added.
+            ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
+            if ends or _switches(part[1]) or (target is not None and target.mutable_key):
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _append_table(self, name: str, parts: list[Part], until: str) -> None:
+        """Apply the parts of some epochs. until: when the last one was committed."""
+        epoch, last = parts[-1]
+        if name not in self._targets and "planned" in last and "stopped" not in last:
+            joined = last["planned"]
+            shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
+            with suppress(SpecError):  # already recorded as failed: another ledger's table is there
+                self._open(shown, plan_from_dict(joined["plan"]), expected=False)
+        target = self._targets.get(name)
+        if target is None:
+            assert not any(files_of_parts(parts)), f"{name} has files and no destination"
+        else:
+            self._apply(name, target, parts)
+        if "removed" in last:
+            self._targets.pop(name, None)
+            self._leaving.discard(name)
+        for switch in _switches(last):
+            self._switch(name, (epoch, until), switch, resnapshot="resnapshot" in last)
+
+    def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
+        """Apply the parts of some epochs to a table."""
+        if target.error is not None:
+            target.lacking += parts
+            return
+        self._run_step(name, target, lambda: target.apply(parts), parts)
+        if any("stopped" in part for _, part in parts):
+            target.resnapshot = None  # the mirror stays as it is until the next resnapshot
+
+    def _switch(self, name: str, after: tuple[int, str], switch: Switch, *, resnapshot: bool) -> None:
+        """Switch a table to new columns after an epoch. resnapshot: by a resnapshot, which repairs a failed destination.
+
+        after: the epoch, and when it was committed.
+        """
+        table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
+        plan = plan_from_dict(switch["plan"])
+        if name not in self._targets:  # it was refused or removed before
+            self._open(table, plan, expected=False)
+        target, emptied, epoch = self._targets[name], bool(switch.get("since")), after[0]
+        if target.resnapshot is None:
+            self._merge(name, target)
+        if resnapshot and (target.error is not None or not target.delta.exist or target.delta.is_torn):
+            self._repair_for_resnapshot(name, target, table)
+        target.mutable_key = has_mutable_key(table, plan.key(table))
+        if resnapshot:
+            target.delta.on_read = _on_read(self._sink, table, plan)
+            self._run_step(name, target, lambda: self._drop_lost(name, target))
+            self._run_step(name, target, lambda: self._begin_resnapshot(target, table, after, emptied=emptied))
+            if not emptied:
+                target.resnapshot = Resnapshot(epoch)
+        else:
+            self._run_step(name, target, lambda: target.alter(table, epoch))
+        if target.error is not None:
+            target.delta.table = table
+
+    def _begin_resnapshot(self, target: Target, table: Table, after: tuple[int, str], *, emptied: bool) -> None:
+        kept = target.begin_resnapshot(table, *after, emptied=emptied)
+        if kept is not None:
+            self._journal.write(ChangeLogKept(table=table.full_name, folder=str(kept), until=after[1]))
+
+    def _drop_lost(self, name: str, target: Target) -> None:
+        if gone := target.delta.drop_lost():
+            self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
+
+    def _repair_for_resnapshot(self, name: str, target: Target, table: Table) -> None:
+        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist.
+
+        table: as it is resnapshotted. A change log that is gone begins with its columns.
+        """
+        lacking, is_gone = target.reopen(), not target.delta.has_log
+        if is_gone:
+            target.delta.table = table
+        try:
+            for file in target.delta.repair(accepting=True):
+                self._repaired(name, file)
+            target.delta.create(expected=False)
+            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            self._fail(name, error, lacking)
+            return
+        if is_gone:
+            self._has_gap(name, "everything before this resnapshot: its folder is gone")
+        for part in () if is_gone else lacking:
+            try:
+                target.append("changes", files_of_parts([part])[1])
+            except PipelineHeldError:
+                raise
+            except Exception as error:  # noqa: BLE001 - its files are missing
+                reason = error.message if isinstance(error, TidemarkError) else str(error)
+                self._has_gap(name, f"its changes of epoch {part[0]}: {reason}")
+
+    def _has_gap(self, name: str, what: str) -> None:
+        self._journal.write(
+            ErrorReported(
+                error=MissingFilesError.__name__,
+                message=f"The change log of {name} lacks {what}",
+                detail="The mirror is right again after the resnapshot; the change log has a gap there.",
+                hint="",
+            )
+        )
+
+    def _merge_all(self, *, due: bool = False) -> None:
+        """Merge all waiting changes. due: only those that are worth it now."""
+        self._last_merge = clock.monotonic_s()
+        for name, target in self._targets.items():
+            if not due or target.merge_due(self._sink):
+                self._merge(name, target)
+            self._report_housekeeping(name, target)
+        healthy = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
+        self._facts = (self._applied, healthy)
+        self._prune()
+
+    def _report_housekeeping(self, name: str, target: Target) -> None:
+        """Report once what failed after a commit. It concerns no row."""
+        for error in target.delta.housekeeping_failures():
+            self._journal.write(
+                ErrorReported(
+                    error="HousekeepingError",
+                    message=f"{name}: {error}",
+                    detail="The commits are complete, and no row is affected. Without checkpoints, the log grows and opens slowly.",
+                    hint="Check the destination's space and permissions. The next commits try again.",
+                )
+            )
+
+    def _merge(self, name: str, target: Target) -> None:
+        self._run_step(name, target, target.delta.check_recent)
+        self._run_step(name, target, target.merge)
+
+    def _run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+        """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
+        if target.error is not None:
+            return
+        try:
+            self._retry(step)
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see the module's docstring
+            self._fail(name, error, parts)
+
+    def _prune(self) -> None:
+        """Let the ledger prune the epochs that it knows the destination has."""
+        needed = defaultdict[int, set[str]](set)
+        for name, target in list(self._targets.items()):
+            for epoch in target.needed:
+                needed[epoch].add(name)
+        with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
+            self._ledger.prune(self._recorded, needed)
+
+    def _written(self, applied: SinkApplied | None) -> None:
+        if applied is not None:
+            self._journal.write(applied)
+            self._maintenance.committed(applied.table, merged=applied.kind == "merge")
+
+    def request_maintenance(self, request: Request) -> None:
+        """Maintain some tables now; called by the coordinator's thread."""
+        self._maintenance.request(request)
+
+    def maintained(self) -> dict[str, Answer]:
+        """The completed requests since the last call, by identity; called by the coordinator's thread."""
+        return self._maintenance.answers()
+
+    def _maintain(self) -> bool:
+        """Run one step of maintenance if any is due. Returns whether one ran."""
+        return self._maintenance.run_one(self._targets)
+
+
+def _failed(name: str, error: Exception) -> DestinationError:
+    return DestinationError(
+        f"Publishing {name} failed: {type(error).__name__}: {error}",
+        detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",
+        hint=f"Check its folder in the destination (space, permissions, other writers). Then resnapshot it: "
+        f"tidemark redump SPEC --table {name}",
+    )
+
+
+def _switches(change: TableChange) -> list[Switch]:
+    """The column changes and resnapshots in an epoch's record of a table."""
+    return [change[kind] for kind in ("altered", "resnapshot") if kind in change]
+
+
+def _on_read(sink: Sink, table: Table, plan: Plan) -> bool:
+    """Whether the plan's mirror is merged on read. Plans of an earlier version do not say."""
+    return (plan.mirror or sink.merging(table.database, table.name, plan.approx_bytes)) == "merge_on_read"

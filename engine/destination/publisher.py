@@ -1,0 +1,218 @@
+"""The publisher: a thread that applies committed epochs to the destination, in order, while the coordinator continues.
+
+It keeps no essential state. After a crash, the ledger has the epochs it did not apply, the destination's transaction identifiers
+show those it did, and `recover` applies the difference.
+"""
+
+import math
+import queue
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.base import clock
+from engine.base.errors import PipelineHeldError, TidemarkError
+from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.epoch_replay import Step, Targets
+from engine.journal import Journal
+from engine.ledger.records import EpochRecord
+from engine.ledger.store import Ledger
+from engine.spec.sink_settings import Sink
+
+_QUEUE_EPOCHS = 64
+_SLACK_S = 2.0
+
+
+@dataclass(frozen=True)
+class _Marker:
+    """Queued after epochs; `reached` is set once they are applied and merged."""
+
+    reached: threading.Event
+    last: bool
+    """Whether the thread ends here."""
+
+
+class Publisher(Targets):
+    """Applies epochs. `submit` queues one; `finish` waits until all are applied and merged.
+
+    The next call raises the thread's error.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        ledger: Ledger,
+        journal: Journal,
+        notes: Path,
+        guard: Guard = unguarded,
+        through_full_disk: Callable[[Step], None] = lambda step: step(),
+    ) -> None:
+        super().__init__(sink, ledger, journal, notes, guard, through_full_disk)
+        self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
+        self._error: BaseException | None = None
+        self._copied: dict[str, int] = {}
+        self._resnapshotted: dict[str, int] = {}
+        """By table, the epoch of the last submitted resnapshot."""
+        self._submitted: list[tuple[float, int, str]] = []
+        """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their tables."""
+        self.append_s = 0.0
+        """How long the last epochs took to append, in seconds."""
+        self._appended_s, self._slack_s = -math.inf, 0.0
+        self._hurried: dict[str, int] = {}
+        """The tables to merge as soon as they have an epoch, and the epoch."""
+        self._hurrying = threading.Lock()
+        self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
+
+    @property
+    def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
+        """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
+        return self._facts
+
+    def recorded(self, through: int) -> None:
+        """Record that the ledger has the facts up to this epoch, so that it may prune epochs up to there."""
+        self._recorded = through
+
+    def released(self, table: str) -> bool:
+        """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
+        return table not in self._leaving and table not in self._targets
+
+    def has_copy(self, table: str) -> bool:
+        """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
+        return self._copied.get(table, -1) <= self._applied
+
+    def unrepaired(self) -> dict[str, TidemarkError]:
+        """The tables with a failed destination that neither a stop nor a committed resnapshot takes care of, with the errors."""
+        applied, failed = (
+            self._applied,
+            self.unpublished(),
+        )  # in this order: an epoch that was applied may have failed since
+        return {name: error for name, error in failed.items() if self._resnapshotted.get(name, -1) <= applied}
+
+    def recover(self) -> int:
+        """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
+        checked = self._apply_kept()
+        self._thread.start()
+        return checked
+
+    def submit(self, record: EpochRecord) -> None:
+        """Queue a committed epoch; blocks when the destination is far behind."""
+        self.check()
+        self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
+        for event, epochs in (("copied", self._copied), ("resnapshot", self._resnapshotted)):
+            epochs.update({name: record["epoch"] for name, part in record["tables"].items() if event in part})
+        if changed := next((name for name, part in record["tables"].items() if "changes" in part), None):
+            later = [one for one in self._submitted if one[1] > self._applied]
+            self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
+        self._put(record)
+
+    def merge_soon(self, tables: Iterable[str], epoch: int) -> None:
+        """Merge tables as soon as this epoch is applied, whatever it costs; called by the coordinator's thread."""
+        with self._hurrying:
+            self._hurried |= {name: max(epoch, self._hurried.get(name, -1)) for name in tables}
+
+    def can_be_read(self, tables: Iterable[str], epoch: int) -> bool:
+        """Whether the mirrors have all changes of this epoch, or will never get them; called by the coordinator's thread."""
+        if self._applied < epoch:
+            return False
+        targets = [target for name in tables if (target := self._targets.get(name)) is not None]
+        return all(target.error is not None or target.has_merged(epoch) for target in targets)
+
+    def submit_after(self, epoch: int) -> None:
+        """Queue all epochs that the ledger has after this one."""
+        for number in range(epoch + 1, self._state.epoch + 1):
+            self.submit(self._ledger.epoch(number))
+
+    def oldest_mirror(self) -> tuple[float, str | None]:
+        """As in `Targets`. Changes that wait in the queue count too: the destination may not answer at all."""
+        now_s, applied, oldest = clock.monotonic_s(), self._applied, super().oldest_mirror()
+        queued = [(now_s - since_s, name) for since_s, epoch, name in self._submitted if epoch > applied]
+        return max([oldest, *queued], key=lambda one: one[0])
+
+    def _put(self, item: EpochRecord | _Marker) -> None:
+        while True:
+            try:
+                self._queue.put(item, timeout=0.5)
+            except queue.Full:
+                self.check()
+            else:
+                return
+
+    def settle(self) -> None:
+        """Wait until all queued epochs are applied and merged, or have failed (`unpublished`)."""
+        self._put(marker := _Marker(threading.Event(), last=False))
+        while not marker.reached.wait(0.5):
+            self.check()
+
+    def finish(self) -> None:
+        """Wait until all queued epochs are applied and merged, or have failed; then end the thread."""
+        if self._thread.is_alive():
+            self._put(_Marker(threading.Event(), last=True))
+            self._thread.join()
+        self.check()
+
+    def check(self) -> None:
+        """Raises the error that ended the thread, if any."""
+        if isinstance(self._error, PipelineHeldError):
+            raise self._error
+        if self._error is not None:
+            raise TidemarkError(
+                f"Publishing to {self._root} failed: {self._error}",
+                detail="Everything committed is in the ledger and its files; the destination gets it when the pipeline runs again.",
+                hint="Check the destination (space, permissions), then start the pipeline again.",
+            ) from self._error
+
+    def _work(self) -> None:
+        maintaining = False
+        try:
+            while True:
+                appended = False
+                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._unsettled else 1.0
+                try:
+                    record = self._queue.get(timeout=0.0 if maintaining else wait_s)
+                except queue.Empty:
+                    pass
+                else:
+                    records, marker = self._take_queued(record)
+                    began_s, appended = clock.monotonic_s(), True
+                    self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
+                    self._append(records)
+                    self._appended_s = clock.monotonic_s()
+                    self.append_s = self._appended_s - began_s
+                    if marker is not None:
+                        self._merge_all()
+                        marker.reached.set()
+                        if marker.last:
+                            return
+                self._merge_hurried()
+                # Right after an epoch, if one is near: else the mirror would be older by the time between two epochs.
+                if self._unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
+                    self._merge_all(due=True)
+                maintaining = self._maintain()  # then look for epochs before the next step, but do not wait for one
+        except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
+            self._error = error
+
+    def _merge_hurried(self) -> None:
+        """Merge the tables that were asked for and have the epoch."""
+        with self._hurrying:
+            names = [name for name, epoch in self._hurried.items() if epoch <= self._applied]
+            self._hurried = {name: epoch for name, epoch in self._hurried.items() if name not in names}
+        for name in names:
+            if (target := self._targets.get(name)) is not None:
+                self._merge(name, target)
+
+    @property
+    def _due_in_s(self) -> float:
+        """Seconds until the next merge."""
+        return self._last_merge + self._sink.merge_interval_s - clock.monotonic_s()
+
+    def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
+        """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""
+        records: list[EpochRecord] = []
+        while not isinstance(first, _Marker):
+            records.append(first)
+            try:
+                first = self._queue.get_nowait()
+            except queue.Empty:
+                return records, None
+        return records, first

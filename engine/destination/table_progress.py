@@ -1,0 +1,236 @@
+"""The publication state of one table: applied epochs, files waiting for a merge, and parts it lacks.
+
+Only the publisher's thread uses it. Failed operations may be repeated: the destination knows what it has.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.capture.files import DataFile
+from engine.decode.schema import Table
+from engine.destination.delta.delta_destination import DeltaTables, Step
+from engine.destination.delta.merge.merge_schedule import MergeSchedule
+from engine.journal.events import SinkApplied
+from engine.ledger.records import TableChange
+from engine.spec.sink_settings import Sink
+
+_MERGE_ROWS = 4_000_000
+"""The approximate limit of changes per merge, whose keys are held in memory."""
+Part = tuple[int, TableChange]
+"""An epoch's number and its record of one table."""
+Numbered = tuple[int, DataFile]
+"""A file and its epoch."""
+
+
+@dataclass
+class Resnapshot:
+    """A new copy that began with an epoch. The mirror keeps the old copy until the last chunk is finished."""
+
+    epoch: int
+    parts: list[Part] = field(default_factory=list)
+    changed_since_s: float | None = None
+    """When the first change after it began came (`clock.monotonic_s`); None without one."""
+
+
+@dataclass
+class Target:
+    """One table's destination."""
+
+    delta: DeltaTables
+    mutable_key: bool
+    """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
+    applied: dict[str, int]
+    """The last epoch applied to it, by kind: chunks, changes, merge."""
+    written: Callable[[SinkApplied | None], None]
+    """Called with the result of each commit."""
+    waiting: list[Numbered] = field(default_factory=list)
+    """Change files that are not merged yet."""
+    waiting_since_s: float | None = None
+    """When the first of them began to wait; None if the mirror lacks nothing."""
+    schedule: MergeSchedule = field(default_factory=MergeSchedule)
+    resnapshot: Resnapshot | None = None
+    error: TidemarkError | None = None
+    """Why nothing more is written to it."""
+    lacking: list[Part] = field(default_factory=list)
+    """Epochs committed since the error."""
+    failed_since_s: float | None = None
+    """Since when nothing has been written to it because of the error (`clock.monotonic_s`)."""
+
+    @property
+    def lacks_since_s(self) -> float | None:
+        """Since when the mirror has lacked a change (`clock.monotonic_s`); None if it lacks none.
+
+        One that takes nothing counts as lacking: nobody knows what it has.
+        """
+        waiting_s = self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
+        return min((s for s in (waiting_s, self.failed_since_s) if s is not None), default=None)
+
+    def fail(self, error: TidemarkError, lacking: Sequence[Part] = ()) -> None:
+        """Write nothing more to it. lacking: the epochs that it did not take."""
+        self.error, self.lacking = error, [*self.lacking, *lacking]
+        if self.failed_since_s is None:
+            self.failed_since_s = clock.monotonic_s()
+
+    def reopen(self) -> list[Part]:
+        """Write to it again, because a resnapshot follows. Returns the epochs that it lacks."""
+        lacking, self.lacking, self.error, self.waiting = self.lacking, [], None, []
+        return lacking
+
+    @property
+    def needed(self) -> set[int]:
+        """The epochs that the ledger must keep for it."""
+        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
+        resnapshot = self.resnapshot
+        return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
+
+    def apply(self, parts: Sequence[Part]) -> None:
+        """Apply the parts of some epochs. The last part may end a copy or remove the table."""
+        epoch, last = parts[-1]
+        if self.resnapshot is None:
+            self._publish(parts)
+        else:
+            changes = files_of_parts(parts)[1]
+            self.append("changes", changes)
+            if changes and self.resnapshot.changed_since_s is None:
+                self.resnapshot.changed_since_s = clock.monotonic_s()
+            known = {epoch for epoch, _ in self.resnapshot.parts}
+            self.resnapshot.parts += [part for part in parts if part[0] not in known]
+            if "copied" in last:
+                self._complete_resnapshot(self.resnapshot, epoch)
+        if "removed" in last and not last["removed"]["drop"]:
+            self.merge()
+
+    def merge(self) -> None:
+        """Merge the waiting files in commits of bounded size. Each commit ends at the end of an epoch."""
+        while self.waiting:
+            rows, end = 0, len(self.waiting)
+            for n, (epoch, file) in enumerate(self.waiting):
+                if rows > _MERGE_ROWS and epoch != self.waiting[n - 1][0]:
+                    end = n
+                    break
+                rows += file.rows
+            merged = self.waiting[:end]
+            through = merged[-1][0]
+            began_s = clock.monotonic_s()
+            applied = self.delta.merge(through, [file for _, file in merged])
+            ended_s = clock.monotonic_s()
+            changed = sum(file.bytes for _, file in merged)
+            self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0, changed)
+            self.written(applied)
+            self.applied["merge"], self.waiting = through, self.waiting[end:]
+        self.waiting_since_s = None
+
+    def has_merged(self, epoch: int) -> bool:
+        """Whether the mirror has all changes up to this epoch. May be called by another thread, once the epoch is applied."""
+        return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting))
+
+    def merge_due(self, sink: Sink) -> bool:
+        """Whether the waiting changes are worth a merge (`destination.delta.merge.merge_schedule`)."""
+        return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting), clock.monotonic_s())
+
+    def append(self, kind: str, files: Sequence[Numbered]) -> None:
+        """Add the files of chunks or changes that are not applied yet."""
+        if new := self._new(kind, files):
+            self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
+            self.applied[kind] = new[-1][0]
+
+    def alter(self, table: Table, epoch: int) -> None:
+        """Switch the table to new columns after this epoch."""
+        self.delta.evolve(table, epoch)
+        if self.delta.generation > epoch:
+            return  # a later resnapshot has replaced the columns
+        self.delta.create(expected=False)
+        if self.resnapshot is None:
+            self.delta.widen_mirror()
+
+    def begin_resnapshot(self, table: Table, epoch: int, until: str, *, emptied: bool) -> Path | None:
+        """Begin a resnapshot after this epoch. Returns where an earlier generation of the change log is kept, if one ended.
+
+        until: when the epoch was committed. emptied: the pipeline copies nothing, so the mirror is emptied instead.
+        """
+        kept = self.delta.begin_generation(table, epoch, until)
+        if self.delta.generation <= epoch:
+            self.delta.create(expected=False)  # a table that got a key gets a mirror
+        self.applied["changes"] = max(self.applied["changes"], self.delta.generation)
+        if emptied:
+            self._forget_waiting()
+            if self.applied["chunks"] < epoch:
+                self.written(self.delta.replace(epoch, [], since=epoch))
+                self.applied["chunks"] = self.applied["merge"] = epoch
+        return kept
+
+    def _publish(self, parts: Sequence[Part]) -> None:
+        (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
+        if self.mutable_key and self._new("chunks", chunks):
+            self.merge()
+        if "copied" in last and self.delta.table.key:
+            if sum(file.rows for _, file in self.waiting) > _MERGE_ROWS:
+                self.merge()
+            self._complete_first(epoch, chunks, changes)
+            return
+        self.append("chunks", chunks)
+        self.append("changes", changes)
+        if self.delta.table.key:
+            self.waiting += self._unmerged(changes)
+            if self.waiting and self.waiting_since_s is None:
+                self.waiting_since_s = clock.monotonic_s()
+
+    def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
+        """Commit the last chunk of the first copy together with all changes: from then on the mirror equals the source."""
+        self.append("changes", changes)
+        merged = [*self.waiting, *self._unmerged(changes)]
+        step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
+        if epoch > min(self.applied["chunks"], self.applied["merge"]):
+            self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
+        self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
+        self.waiting, self.waiting_since_s = [], None
+
+    def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
+        """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
+        if self.applied["chunks"] < epoch:
+            parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
+            self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
+            self.applied["chunks"] = self.applied["merge"] = epoch
+        self._forget_waiting()
+
+    def _forget_waiting(self) -> None:
+        """The mirror was replaced, and lacks nothing."""
+        self.resnapshot, self.waiting, self.waiting_since_s, self.failed_since_s = None, [], None, None
+
+    def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
+        """The changes that are neither merged nor waiting for a merge."""
+        known = {epoch for epoch, _ in self.waiting}
+        return [one for one in self._new("merge", changes) if one[0] not in known]
+
+    def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
+        """The files of epochs that are not applied yet."""
+        return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
+
+
+def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:
+    """The files of chunks and of changes, with their epochs."""
+    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
+    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
+    return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
+
+
+def _groups(parts: Sequence[Part], most_rows: int) -> Iterator[list[Part]]:
+    """Split the parts into groups of more than `most_rows` changes; 0: one part a group."""
+    group, rows = list[Part](), 0
+    for part in parts:
+        group.append(part)
+        rows += sum(file.rows for _, file in files_of_parts([part])[1])
+        if rows > most_rows or not most_rows:
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
+
+
+def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
+    for group in parts:
+        chunks, changes = files_of_parts(group)
+        yield Step([file for _, file in chunks], [file for _, file in changes])

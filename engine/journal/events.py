@@ -1,0 +1,500 @@
+"""The journal's events: one frozen dataclass each; those of verification are in `engine.journal.verification_events`.
+
+`engine.journal` writes them, one JSON object a line.
+
+A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the class's `NAME`)
+and the fields of the class, always all of them; `null` where a value is unknown. Positions are written `file:offset`. Durations are
+in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's history read nothing else.
+A field is added with a default, so that journals of earlier versions can still be read. Nobody may rename or remove one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any, ClassVar
+
+from engine.base.errors import Failure, TidemarkError
+from engine.journal.event_fields import Backfill, SourceFacts, SparkFacts
+
+EVENTS: dict[str, type["Event"]] = {}
+"""The classes by their `NAME`; complete once `engine.journal` is imported."""
+Bounds = Sequence[str | None]
+"""Lower and upper bound of a chunk as text; null where it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Any event."""
+
+    NAME: ClassVar[str] = ""
+
+    def __init_subclass__(cls, name: str) -> None:
+        cls.NAME = name
+        EVENTS[name] = cls
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields of the line, apart from `run`, `seq`, `ts` and `event`."""
+        return {name: getattr(self, name) for name in fields_of(self.NAME)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunStarted(Event, name="run.started"):
+    """A runner has taken the pipeline."""
+
+    pipeline: str
+    host: str
+    pid: int
+    version: str
+    until: str | None
+    spec: Mapping[str, Any]
+    format: int
+    """The journal's version (`engine.pipeline.formats`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConnected(Event, name="run.connected"):
+    """The run has reached its source and its Spark session."""
+
+    source: SourceFacts
+    spark: SparkFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunState(Event, name="run.state"):
+    """The run's state has changed (`pipeline.state_machines`)."""
+
+    state: str
+    reason: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnded(Event, name="run.ended"):
+    """The runner ends. `outcome`: done, failed or stopped, by an operator; then an error only says that tables are stopped."""
+
+    outcome: str
+    exit_code: int | None = None
+    error: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunControls(Event, name="run.controls"):
+    """What operators have set (`pipeline.controls`)."""
+
+    throttle: Mapping[str, Any]
+    snapshot: bool
+    tables: Sequence[str]
+    until: str = ""
+    """When the throttle settings become `later` again; empty: they stay."""
+    later: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorReported(Event, name="error"):
+    """An error that does not end the run."""
+
+    error: str
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    attempt: int | None = None
+    retry_in_s: float | None = None
+    helper: str | None = None
+    """The helper thread that met it; null for the pipeline itself."""
+
+    @classmethod
+    def of(
+        cls, error: TidemarkError, *, attempt: int, retry_in_s: float | None = None, helper: str | None = None
+    ) -> "ErrorReported":
+        """The event of an error."""
+        return cls(**error.as_dict(), attempt=attempt, retry_in_s=retry_in_s, helper=helper)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelperRecovered(Event, name="helper.recovered"):
+    """A helper thread that reported errors works again."""
+
+    helper: str
+    errors: int
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskFreed(Event, name="disk.freed"):
+    """A disk that was full (`error`: DiskFullError) has space again."""
+
+    attempts: int
+    """Failures meanwhile."""
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePlanned(Event, name="table.planned"):
+    """A table has a plan for its snapshot."""
+
+    table: str
+    approx_rows: int | None = None
+    chunk_key: Sequence[str] = ()
+    min: str | None = None
+    max: str | None = None
+    distribution_factor: float | None = None
+    strategy: str | None = None
+    reason: str = ""
+    chunks: Sequence[Bounds] = ()
+    """All chunks of a table that is split evenly into at most 10 000; else empty, and they follow in `chunk.planned`."""
+    chunk_rows: int | None = None
+    """Planned rows per chunk."""
+    estimated_chunks: int | None = None
+    """Expected chunks, from the server's statistics."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkPlanned(Event, name="chunk.planned"):
+    """Chunks were split off. A known number gets these bounds instead: the chunk was larger than planned, and was split."""
+
+    table: str
+    chunks: Sequence[Sequence[Any]]
+    """[[number, lower, upper], …]"""
+    complete: bool
+    """Whether no chunks of the table follow, apart from splits of large ones."""
+    parent: int | None = None
+    """The chunk whose rest became these; null if they are no rest of a chunk."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableResumed(Event, name="table.resumed"):
+    """A run has found chunks that earlier runs committed."""
+
+    table: str
+    chunks: Sequence[Sequence[int]]
+    """Their numbers, as closed ranges [[first, last], …]."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStateChanged(Event, name="table.state"):
+    """`state`: copying, streaming, stopped or removed."""
+
+    table: str
+    state: str
+    reason: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableNulled(Event, name="table.nulled"):
+    """An epoch published dates that do not exist as NULL (`source.invalid_dates`)."""
+
+    table: str
+    columns: Mapping[str, int]
+    """Values by column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkAssigned(Event, name="chunk.assigned"):
+    """One task reads these chunks. The chunks of several tables in one task have the same `group`."""
+
+    table: str
+    chunks: Sequence[int]
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkFinished(Event, name="chunk.finished"):
+    """A chunk was read and backfilled. The next epoch commits it."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    low: str
+    """The low watermark."""
+    high: str
+    """The high watermark."""
+    gap_bytes: int | None
+    """Bytes of binlog between the watermarks; null if they lie in two files."""
+    rows: int
+    backfill: Backfill
+    file: str | None
+    bytes: int
+    timings: Mapping[str, float]
+    """Seconds of `low`, `read`, `high`, `backfill` and `write`; a throttled `read` includes its pauses."""
+    started: str
+    ended: str
+    """`started` and `ended` are by the reader's clock."""
+    reader: str
+    host: str
+    pid: int
+    attempt: int
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkFailed(Event, name="chunk.failed"):
+    """Chunks could not be read. `retry_in_s` is null if they are not retried."""
+
+    table: str
+    chunks: Sequence[int]
+    group: int
+    error: str
+    message: str
+    attempt: int
+    retry_in_s: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkParked(Event, name="chunk.parked"):
+    """A chunk failed `attempts` times in a row on its own. This run does not retry it unless its table is resumed."""
+
+    table: str
+    chunk: int
+    lower: str | None
+    upper: str | None
+    error: str
+    message: str
+    hint: str
+    attempts: int
+    since: str
+    parked: int
+    """Parked chunks of the table, this one included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkUnparked(Event, name="chunk.unparked"):
+    """A parked chunk was read, or is no chunk any more because the table was split again (`reason`)."""
+
+    table: str
+    chunk: int
+    reason: str
+    parked: int
+    """Chunks of the table that are still parked."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochCommitted(Event, name="epoch.committed"):
+    """The ledger has an epoch."""
+
+    epoch: int
+    from_position: str
+    to_position: str
+    changes: int
+    kinds: Mapping[str, int]
+    """Changes by kind: `+I`, `-U`, `+U`, `-D`."""
+    tables: Mapping[str, int]
+    """Changes by table."""
+    table_kinds: Mapping[str, Sequence[int]]
+    """Changes of +I, -U, +U and -D by table."""
+    redumped: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """How many of these come from redumps and not from the source's binlog, by table that has some."""
+    transactions: int
+    bytes: int
+    chunks: int
+    """Chunks that the epoch publishes."""
+    timings: Mapping[str, float]
+    """Seconds of `read` and `commit`."""
+    reader: str | None = None
+    events: Mapping[str, int] = field(default_factory=dict)
+    """Binlog events by type, those of all tables."""
+    unknown: Mapping[str, int] = field(default_factory=dict)
+    """Skipped events by type, of types that this version does not know."""
+    damaged: int = 0
+    """How often an event arrived damaged and was read again."""
+    largest: Mapping[str, Any] | None = None
+    """The largest transaction: gtid, position, bytes, events."""
+    next_seq: int = 0
+    """The `_tm_seq` of the next change: those of the epoch are less. 0 if unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SinkApplied(Event, name="sink.applied"):
+    """The destination has committed changes of a table."""
+
+    sink: str
+    table: str
+    kind: str
+    """append (to the change log), merge, or replace (a resnapshot replaced the mirror)."""
+    through_epoch: int
+    """The destination holds all epochs through this one."""
+    rows: int
+    files: int
+    duration_s: float
+    changed_bytes: int = 0
+    """Of a merge: the size of the change log's files that were merged."""
+    written_bytes: int = 0
+    """Of a merge: the size of the files that it has written, deletion vectors included."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagMeasured(Event, name="source.lag"):
+    """Written every two seconds while the run is connected."""
+
+    position: str
+    source_position: str
+    lag_s: float | None = None
+    lag_bytes: int | None = None
+    runway_s: float | None = None
+    """Retention left; null if unknown or endless."""
+    percentiles: Mapping[str, float] | None = None
+    """p50, p95, p99 and max of `lag_s` in the last ten minutes."""
+    mirror_age_s: float = 0.0
+    """For how long the oldest change that a mirror lacks has been in the change log."""
+    mirror_oldest: str | None = None
+    """The table of that mirror; null if mirrors lack nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceMeasured(Event, name="disk.space"):
+    """Written once a minute: the disk of the destination (`run.monitors.space`)."""
+
+    folder: str
+    free_bytes: int
+    """What this user may still write."""
+    total_bytes: int
+    growth_per_day: float | None = None
+    """Bytes a day, by the last day; null before an hour was measured. Negative while the disk gets emptier."""
+    full_in_s: float | None = None
+    """When the disk is full at this growth; null if it does not grow."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceAway(Event, name="source.away"):
+    """A try to reach the source failed, or the source refused the login."""
+
+    since: str
+    attempt: int
+    retry_in_s: float
+    message: str
+    gives_up_at: str | None = None
+    """Null if the run waits forever."""
+    refused: bool = False
+    hint: str = ""
+    """Whether it answered, but refused the login, and what to do then."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceBack(Event, name="source.back"):
+    """The source answers again."""
+
+    since: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChanged(Event, name="source.event"):
+    """A table was altered, or is resnapshotted on command (`statement` is null). `kind`: evolved, resnapshotted or stopped."""
+
+    kind: str
+    table: str
+    position: str | None = None
+    statement: str | None = None
+    reason: str | None = None
+    within_hour: int | None = None
+    """The number of automatic resnapshots of the table within an hour, this one included; null for other events."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailedOver(Event, name="source.failover"):
+    """The run continues on another server, at the same place in that server's binlog."""
+
+    from_identity: str
+    to_identity: str
+    from_position: str
+    to_position: str
+    gtids: str | None = None
+    """All transactions before that place."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandAccepted(Event, name="command.accepted"):
+    """The runner has accepted a command from the inbox."""
+
+    id: str
+    verb: str | None
+    actor: str | None = None
+    reason: str | None = None
+    what: str | None = None
+    """What a command that takes longer is about, in words."""
+    range: list[Any] | None = None
+    """The bounds of a redump, as it was requested."""
+    keys: list[Any] | None = None
+    """The first keys of a redump, as it was requested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandRefused(Event, name="command.refused"):
+    """The runner does not execute a command."""
+
+    id: str
+    verb: str | None
+    actor: str | None = None
+    reason: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandDone(Event, name="command.done"):
+    """A command is finished."""
+
+    id: str
+    verb: str | None
+    duration_s: float
+    result: Mapping[str, Any] | None = None
+    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`. `begun`: tables whose resnapshot has begun."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChunkRedumped(Event, name="redump.chunk"):
+    """A part of a table was redumped for a command."""
+
+    id: str
+    """The command's id."""
+    table: str
+    chunk: int
+    """Numbers the parts of the redump."""
+    lower: str | None = None
+    upper: str | None = None
+    rows: int = 0
+    ghosts: int = 0
+    """Rows that only the mirror had."""
+    reader: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableMaintained(Event, name="sink.maintained"):
+    """A step of a table's maintenance in the destination (`engine.destination.delta.maintenance.steps`)."""
+
+    table: str
+    step: str
+    """optimize, compact, expire or vacuum."""
+    removed_files: int
+    removed_bytes: int
+    added_files: int = 0
+    added_bytes: int = 0
+    duration_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertRaised(Event, name="alert.raised"):
+    """An alert was raised (`engine.alerting.alerts`), or repeated."""
+
+    kind: str
+    """As in `alerting.alerts`: lag, table_stopped, …"""
+    table: str | None = None
+    value: float | None = None
+    """Seconds, bytes, or the exit code of a failed run."""
+    threshold: float | None = None
+    message: str = ""
+    hint: str = ""
+    since: str = ""
+    """When its cause began."""
+    repeat: int = 0
+    """0 when it is raised, then how often it was repeated."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AlertCleared(AlertRaised, name="alert.cleared"):
+    """The cause of an alert is gone."""
+
+
+@cache
+def fields_of(name: str) -> tuple[str, ...]:
+    """The fields of an event, in the order of its line."""
+    return tuple(one.name for one in fields(EVENTS[name]))

@@ -1,0 +1,1 @@
+"""A pipeline's folder and the files in it."""

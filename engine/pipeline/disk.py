@@ -1,0 +1,159 @@
+"""Full disks: the pipeline waits, reports it, and continues by itself once there is room.
+
+A component calls `failed` when it meets a full disk and `succeeded` when it gets through, each under its own name ("ledger",
+"chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its
+folders. If so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of
+remote workers cannot be probed: there, the next chunk is the probe.
+"""
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from engine.base import clock
+from engine.base.errors import DiskFullError, is_disk_full
+from engine.journal import Journal
+from engine.journal.events import DiskFreed, ErrorReported
+from engine.pipeline.full_disks import file_of, mount_of, room_on
+
+RETRY_S = 1.0
+"""Seconds between two probes, and between two tries."""
+PROBE_BYTES = 1 << 20
+_EXPIRES_S = 60.0
+"""A name expires if nobody reports it again for this long while work continues."""
+T = TypeVar("T")
+
+
+class Disk:
+    """The disk state of one run. Thread-safe.
+
+    folders: must have room for files. full: called once per episode with the reason. freed: called at its end.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        journal: Journal,
+        full: Callable[[str], None] = lambda _: None,
+        freed: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folders, self._journal, self._full, self._freed = folders, journal, full, freed
+        self._lock = threading.Lock()
+        self._names: set[str] = set()
+        self._since_s = self._failed_s = self._next_s = 0.0
+        self._trying = False
+        self._attempts = 0
+        self.reason = ""
+        """Why the pipeline waits; empty while there is room."""
+        self.since = ""
+        """Since when: UTC text."""
+
+    def failed(self, name: str, error: BaseException) -> None:
+        """Record that `name` failed because a disk is full."""
+        with self._lock:
+            first, now_s, what = not self._names, clock.monotonic_s(), ""
+            self._names.add(name)
+            self._failed_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
+            self._attempts += 1
+            if first:
+                self._since_s, self._attempts, self.since = now_s, 1, clock.utc_text()
+                what = f"{name}: {_reason(error)}{self._place(error)}"
+                self.reason = f"disk full ({what})"
+            reason, attempt = self.reason, self._attempts
+        if first:
+            where = " or ".join(str(folder) for folder in self._folders)
+            error = DiskFullError(
+                f"A disk is full: {what}",
+                detail="The pipeline waits. Nothing is lost: committed data is complete, and the rest is read once there is room.",
+                hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. The pipeline then continues by itself.",
+            )
+            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
+            self._full(reason)
+
+    def _place(self, error: BaseException) -> str:
+        """The file that did not fit and its disk: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`; what is known of it."""
+        file = file_of(error)
+        full = [file] if file is not None else [folder for folder in self._folders if not _room(folder)]
+        mounts = dict.fromkeys(mount for path in full if (mount := mount_of(path)) is not None)
+        named = [str(path) for path in full if str(path) not in _reason(error)]
+        return "".join(f"; {part}" for part in (*named, *map(room_on, mounts)) if part)
+
+    def succeeded(self, name: str) -> None:
+        """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
+        if name in self._names and self._trying:
+            self._drop_names({name})
+
+    def blocks_work(self) -> bool:
+        """Whether to start no new work; probes the folders when due."""
+        if not self._names:
+            return False
+        now_s = clock.monotonic_s()
+        if self._trying:
+            if now_s - self._failed_s > _EXPIRES_S:
+                self._drop_names(set(self._names))
+            return False
+        if now_s < self._next_s:
+            return True
+        room = all(map(_room, self._folders))
+        with self._lock:
+            self._trying, self._next_s = room, clock.monotonic_s() + RETRY_S
+        return not room
+
+    def probe_now(self) -> None:
+        """Probe at the next call of `holds`."""
+        self._next_s = 0.0
+
+    def retry_when_full(self, name: str, step: Callable[[], T], stopping: Callable[[], bool]) -> T:
+        """The result of a step, retried while a disk is full. Raises any other error, and the disk error on a stop."""
+        while True:
+            try:
+                result = step()
+            except Exception as error:
+                if not is_disk_full(error):
+                    raise
+                self.failed(name, error)
+                while self.blocks_work():
+                    if stopping():
+                        raise
+                    clock.sleep(0.2)
+            else:
+                self.succeeded(name)
+                return result
+
+    def _drop_names(self, names: set[str]) -> None:
+        with self._lock:
+            before = bool(self._names)
+            self._names -= names
+            freed = before and not self._names
+            if freed:
+                self.reason, self._trying = "", False
+            attempts, duration_s = self._attempts, clock.monotonic_s() - self._since_s
+        if freed:
+            self._journal.write(DiskFreed(attempts=attempts, duration_s=round(duration_s, 3)))
+            self._freed()
+
+
+def _room(folder: Path) -> bool:
+    """Whether the folder has room for a probe file; True if it does not exist yet."""
+    if not folder.is_dir():
+        return True
+    probe = folder / f".tidemark-room-{uuid.uuid4().hex}"
+    try:
+        with probe.open("wb") as file:
+            file.write(bytes(PROBE_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return not is_disk_full(error)
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    return True
+
+
+def _reason(error: BaseException) -> str:
+    return f"{str(error) or type(error).__name__}".splitlines()[0]

@@ -1,0 +1,101 @@
+"""Helper threads beside the coordinator: their errors are reported, and end neither the helper nor the run.
+
+A helper is anything that can fail without the pipeline: the inbox thread, the lag monitor, the health check, the
+metrics server, the journal file and its listeners. Each catches everything, calls `failed` with its name, and continues. The first
+failure writes an `error` event of kind HelperError, raises an alert (`helper_failed`) and adds a line to `status`; later ones are
+counted. A helper has recovered after `CALM_S` without an error, so that one that fails every other time reports it once.
+"""
+
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from engine.base import clock
+from engine.base.errors import HelperError, TidemarkError, is_disk_full
+from engine.journal import Journal
+from engine.journal.events import ErrorReported, HelperRecovered
+from engine.pipeline.disk import Disk
+
+CALM_S = 10.0
+"""Seconds without an error before a helper counts as recovered."""
+_MEANINGS = {
+    "inbox": "Commands may wait until it works again.",
+    "runner.json": "`status` and the console see an old heartbeat until it works again.",
+    "monitor": "Lag and retention left are not measured until it works again, so their alerts are silent.",
+    "health": "The source's load and its replicas are not watched until it works again.",
+    "verifier": "Tables are not verified continuously until it works again.",
+    "hidden changes": "Other settings of the source, new cascades, binlog filters and tables are not noticed until it works again.",
+    "blocked reads": "Reads that wait for a lock on the source are not named until it works again.",
+    "mirrors": "Changes of mirrors by other programs are not noticed until it works again.",
+    "audit": "Change logs are not audited until it works again.",
+    "metrics": "Metrics cannot be scraped until it works again.",
+    "journal": "Events are kept in memory until the file can be written.",
+}
+_DEFAULT_MEANING = "It misses events until it works again."
+
+
+@dataclass
+class Failure:
+    """A failing helper."""
+
+    helper: str
+    error: str
+    message: str
+    since: str
+    """When it began to fail: UTC text."""
+    errors: int = 1
+    """Errors since then."""
+
+
+class Helpers:
+    """The helpers of one run. Thread-safe, but do not call it while holding a listener's lock."""
+
+    def __init__(self, journal: Journal, disk: Disk | None = None) -> None:
+        self._journal, self._disk = journal, disk or Disk((), journal)
+        self._lock = threading.Lock()
+        self._failing: dict[str, Failure] = {}
+        self._last_s: dict[str, float] = {}
+        self._failing_since_s: dict[str, float] = {}
+
+    def failed(self, helper: str, error: BaseException) -> None:
+        """Record a helper's error. `Disk` handles a full disk."""
+        if is_disk_full(error):
+            self._disk.failed(helper, error)
+            return
+        named = _named(helper, error)
+        with self._lock:
+            known, self._last_s[helper] = self._failing.get(helper), clock.monotonic_s()
+            if known is not None:
+                known.errors += 1
+                return
+            self._failing_since_s[helper] = self._last_s[helper]
+            self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
+        self._journal.write(ErrorReported.of(named, attempt=1, helper=helper))
+
+    def succeeded(self, helper: str) -> None:
+        """Record that a helper worked."""
+        self._disk.succeeded(helper)
+        if helper not in self._failing:
+            return
+        with self._lock:
+            now_s = clock.monotonic_s()
+            if helper not in self._failing or now_s - self._last_s[helper] < CALM_S:
+                return
+            errors, duration_s = self._failing.pop(helper).errors, now_s - self._failing_since_s[helper]
+        self._journal.write(HelperRecovered(helper=helper, errors=errors, duration_s=round(duration_s, 3)))
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """The failing helpers for `runner.json`, as fields of `Failure`."""
+        with self._lock:
+            return [asdict(failure) for failure in self._failing.values()]
+
+
+def _named(helper: str, error: BaseException) -> HelperError:
+    if isinstance(error, HelperError):  # it says by itself what to do
+        return error
+    what = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    return HelperError(
+        f"The helper {helper!r} met an error: {what}",
+        detail=f"The pipeline continues. {_MEANINGS.get(helper, _DEFAULT_MEANING)}",
+        hint="Tidemark retries. If this persists, fix the cause named above, or report it with `tidemark bundle SPEC`.",
+    )

@@ -1,0 +1,76 @@
+"""The lists that outlive a run: active alerts, parked chunks, standby runners."""
+
+import json
+import socket
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from engine.base import processes
+from engine.pipeline import formats
+from engine.pipeline.directory import Directory
+
+
+def read_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """The active alerts, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`.
+
+    The watchdog's alerts about the newest run are among them.
+    """
+    found = read_runners_alerts(directory)
+    watched = _watchdogs_alerts(directory)
+    kinds = {alert.get("kind") for alert in watched}
+    return [*(alert for alert in found if alert.get("kind") not in kinds), *watched]
+
+
+def read_runners_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """Like `read_alerts`, without the watchdog's."""
+    found = [alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict)]
+    # Version 1 used another name.
+    return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
+
+
+def _watchdogs_alerts(directory: Directory) -> list[dict[str, Any]]:
+    """The alerts in `watchdog.json`; none once another run has begun."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        record = json.loads(directory.watchdog.read_text(encoding="utf-8"))
+        if record["run"] == json.loads(directory.runner.read_text(encoding="utf-8"))["run"]:
+            return [dict(alert) for alert in record["alerts"]]
+    return []
+
+
+def read_parked(directory: Directory) -> list[dict[str, Any]]:
+    """The parked chunks, with the fields of `run.snapshot.parking.Parked`. Some may have been read, or split again, since."""
+    return _read_list("parked", directory.parked)
+
+
+def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:
+    """The text of a file for `read_alerts` or `read_parked`. name: its format."""
+    return json.dumps(formats.stamped(name, {name: list(records)}), ensure_ascii=False, indent=1)
+
+
+def _read_list(name: str, path: Path) -> list[Any]:
+    """Read a list, which may contain anything, because somebody may have damaged it. Raises NewerFormatError.
+
+    Before versions existed, the file was only the list.
+    """
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    formats.check(name, record, path)
+    found: list[Any] = record[name] if isinstance(record, dict) else record
+    return found
+
+
+def read_standbys(directory: Directory) -> list[dict[str, Any]]:
+    """The standby runners: host, pid and since when (UTC text), without those of this machine that are gone."""
+    found = []
+    for path in sorted((directory.root / "standby").glob("*.json")):
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            written = record.get("process") or {}
+            rebooted = record["host"] == socket.gethostname() and written.get("boot") != processes.here()["boot"]
+            if not rebooted and processes.lives(record["pid"], written) is not False:
+                found.append({name: record[name] for name in ("host", "pid", "since")})
+    return found

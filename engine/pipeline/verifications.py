@@ -1,0 +1,322 @@
+"""The verification of each table: whether its mirror equals its source, and since when that is known.
+
+    <directory>/verify/summary.json         a line per table: `Summary`
+                       tables/<table>.json  its compared parts, and the rows that differ: `Details`
+                       audit.json           the runner's last audit of the change logs: `LastAudit`
+                       mirrors.json         what other programs have changed in the mirrors: `MirrorLogs`
+
+Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So a table is
+as well verified as its part that was compared longest ago.
+"""
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal, NotRequired, TypedDict
+
+from engine.base import clock
+from engine.base.durable import write_atomically
+from engine.pipeline import formats
+from engine.pipeline.directory import Directory
+from engine.spec.folder_names import folder_name
+
+_LONGEST_NAME = 200
+WRITTEN = "another program changed its mirror"
+"""Why a table is stale that was verified before that."""
+STOPPED = "it is stopped"
+"""Why a stopped table is stale: its mirror stays as it was, whatever was verified before."""
+State = Literal["verified", "stale", "diverged", "unverifiable"]
+
+
+class PartState(TypedDict):
+    """The last comparison of a part."""
+
+    chunk: int | None
+    lower: str | None
+    upper: str | None
+    at: str
+    """When it was compared: UTC text; empty if it was not yet."""
+    rows: int
+    differences: int
+    position: str | None
+    version: int | None
+    level: NotRequired[str]
+    """counts or rows."""
+
+
+class Summary(TypedDict):
+    """The verification of one table."""
+
+    verdict: str
+    """Of the last comparison: verified, diverged, unverifiable or lagging."""
+    why: str
+    at: str
+    """When the part was compared whose comparison is the oldest; empty if some part was never compared."""
+    last: str
+    """When anything of it was last compared."""
+    position: str | None
+    version: int | None
+    """Of the mirror: the oldest at which a part was compared."""
+    level: str
+    """rows; counts if the rows of some part were only counted."""
+    rows: int
+    """Rows in the compared parts."""
+    differences: int
+    """Rows that differ, as far as known."""
+    by_kind: Mapping[str, int]
+    parts: int
+    compared: int
+    """Parts that were ever compared."""
+    generation: int
+    """The table's snapshot that was compared (`ledger.state.TableState`)."""
+    seconds: float
+    """How long the last comparison took."""
+    unreadable: NotRequired["Unreadable"]
+    """Its mirror, or a part of it, could not be read; absent when it can be read again."""
+
+
+class Unreadable(TypedDict):
+    """A mirror that could not be read."""
+
+    at: str
+    """When that was found: UTC text."""
+    why: str
+    """As a clause."""
+    hint: str
+    chunks: Sequence[int]
+    """The chunks that were read then; empty: the whole table, or rows by key."""
+
+
+class Details(TypedDict):
+    """The parts of one table, and the rows that differ."""
+
+    table: str
+    complete: bool
+    """Whether the parts cover the table."""
+    parts: list[PartState]
+    differences: list[dict[str, Any]]
+    """At most a thousand: kind, key, columns, cause, source, mirror."""
+
+
+class LastAudit(TypedDict):
+    """The runner's last audit of a random part of the change logs."""
+
+    at: str
+    """When it ended: UTC text."""
+    tables: int
+    images: int
+    differences: int
+    start: str
+    end: str
+    """The audited part of the binlog; both are empty if nothing was compared."""
+    differing: Mapping[str, Sequence[str]]
+    """By table, start and end of the part in which its change log differed and may differ still."""
+    generations: Mapping[str, int]
+    """The snapshots of these tables then (`ledger.state.TableState`), as far as known."""
+    server: str
+    """The identity of the server whose binlog it was; empty if it is not known."""
+
+
+class ForeignChanges(TypedDict):
+    """What other programs have changed in a mirror since all its rows were last verified or resnapshotted."""
+
+    commits: int
+    version: int
+    """Of the newest of these commits."""
+
+
+class MirrorLogs(TypedDict):
+    """How far the runner has read the Delta logs of the mirrors, and which of them other programs have changed, by table."""
+
+    versions: dict[str, int]
+    foreign: dict[str, ForeignChanges]
+
+
+def read_mirror_logs(directory: Directory) -> MirrorLogs:
+    """What the runner knows of the mirrors' logs; empty if it has read none, or a newer version wrote it."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads((directory.verifications / "mirrors.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            return {"versions": dict(record["versions"]), "foreign": dict(record["foreign"])}
+    return {"versions": {}, "foreign": {}}
+
+
+def save_mirror_logs(directory: Directory, logs: MirrorLogs) -> None:
+    """Save what the runner knows of the mirrors' logs. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
+    record = formats.stamped("verification", logs)
+    write_atomically(directory.verifications / "mirrors.json", json.dumps(record, ensure_ascii=False))
+
+
+def mirror_logs_changed(directory: Directory) -> float:
+    """When they were last saved: seconds since 1970; 0 if they were not."""
+    return _changed(directory.verifications / "mirrors.json")
+
+
+def read_audit(directory: Directory) -> LastAudit | None:
+    """The last audit; None if there was none, or a newer version wrote it."""
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        record = json.loads((directory.verifications / "audit.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            clock.parse_utc(record["at"])
+            return {
+                "at": record["at"],
+                "tables": int(record["tables"]),
+                "images": int(record["images"]),
+                "differences": int(record["differences"]),
+                "start": str(record["start"]),
+                "end": str(record["end"]),
+                "differing": {name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
+                "generations": {name: int(number) for name, number in record.get("generations", {}).items()},
+                "server": str(record.get("server", "")),
+            }
+    return None
+
+
+def save_audit(directory: Directory, audit: LastAudit) -> None:
+    """Save the last audit. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
+    record = formats.stamped("verification", audit)
+    write_atomically(directory.verifications / "audit.json", json.dumps(record, ensure_ascii=False))
+
+
+def read_summaries(directory: Directory) -> dict[str, Summary]:
+    """The summaries by table; empty if nothing was verified, or a newer version wrote them."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads((directory.verifications / "summary.json").read_text(encoding="utf-8"))
+        if formats.version_of(record) <= formats.VERSIONS["verification"]:
+            return dict(record["tables"])
+    return {}
+
+
+def summaries_changed(directory: Directory) -> float:
+    """When the summaries were last changed: seconds since 1970; 0 if there are none."""
+    return _changed(directory.verifications / "summary.json")
+
+
+def _changed(file: Path) -> float:
+    with suppress(OSError):
+        return file.stat().st_mtime
+    return 0.0
+
+
+def read_details(directory: Directory, table: str) -> Details:
+    """A table's parts and differences; empty if there are none."""
+    with suppress(OSError, ValueError, TypeError, KeyError):
+        record = json.loads(_file(directory, table).read_text(encoding="utf-8"))
+        return {
+            "table": table,
+            "complete": bool(record["complete"]),
+            "parts": list(record["parts"]),
+            "differences": list(record["differences"]),
+        }
+    return no_details(table)
+
+
+def no_details(table: str) -> Details:
+    """The details of a table that was never compared."""
+    return {"table": table, "complete": False, "parts": [], "differences": []}
+
+
+def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequence[Details]) -> None:
+    """Save new summaries, beside those of other tables and later ones of these, and details. Raises OSError."""
+    (directory.verifications / "tables").mkdir(parents=True, exist_ok=True)
+    for one in details:
+        record = formats.stamped("verification", one)
+        write_atomically(_file(directory, one["table"]), json.dumps(record, ensure_ascii=False, default=str))
+    if not summaries:
+        return
+    with locked(directory):
+        known = read_summaries(directory)
+        newer = {
+            name: one for name, one in summaries.items() if name not in known or _order(one) >= _order(known[name])
+        }
+        record = formats.stamped("verification", {"tables": {**known, **newer}})
+        write_atomically(directory.verifications / "summary.json", json.dumps(record, ensure_ascii=False))
+
+
+def _order(summary: Summary) -> tuple[int, str]:
+    """Another process may have saved a later result since: results are saved in this order."""
+    return summary["generation"], summary["last"]
+
+
+def _file(directory: Directory, table: str) -> Path:
+    name = folder_name(table)
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:120]}-{hashlib.sha256(name.encode()).hexdigest()[:32]}"
+    return directory.verifications / "tables" / f"{short}.json"
+
+
+@contextmanager
+def locked(directory: Directory) -> Iterator[None]:
+    """Keep other processes from saving meanwhile. Not reentrant: `save` locks while it saves summaries. Raises OSError."""
+    directory.verifications.mkdir(parents=True, exist_ok=True)
+    with (directory.verifications / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def stale_at_s(at: str, period_s: float) -> float:
+    """When a table whose oldest part was compared at `at` is stale: seconds since 1970."""
+    return clock.parse_utc(at).timestamp() + 2 * period_s
+
+
+def was_compared(summary: Summary | None, version: int) -> bool:
+    """Whether all rows of a mirror were compared at this version or later ones."""
+    if summary is None or not summary["at"] or summary["level"] != "rows":
+        return False
+    return summary["version"] is not None and summary["version"] >= version
+
+
+def has_proved(summary: Summary | None, version: int) -> bool:
+    """Whether all rows of a mirror were compared at this version or later ones, and none differs."""
+    return summary is not None and not summary["differences"] and was_compared(summary, version)
+
+
+def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
+    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known. generation: as in `state_of`."""
+    return summary.get("unreadable") if summary is not None and summary["generation"] == generation else None
+
+
+def state_of(
+    summary: Summary | None,
+    generation: int,
+    period_s: float,
+    now_s: float,
+    foreign: ForeignChanges | None = None,
+    *,
+    stopped: bool = False,
+) -> tuple[State, str]:
+    """A table's state, and the reason as a clause; empty if none is needed.
+
+    generation: of the table's current snapshot. period_s: twice that is the age at which it is stale. now_s: seconds since 1970.
+    foreign: what other programs have changed in its mirror. stopped: whether the table is.
+    """
+    if summary is not None and summary["last"]:
+        if summary["differences"]:
+            return "diverged", ""
+        if broken := unreadable(summary, generation):
+            return "unverifiable", broken["why"]
+        if summary["verdict"] == "unverifiable" and not stopped:
+            return "unverifiable", summary["why"]
+    why = ""
+    if stopped:
+        why = STOPPED
+    elif foreign is not None and not has_proved(summary, foreign["version"]):
+        why = WRITTEN
+    else:
+        why = _why_stale(summary, generation, period_s, now_s)
+    return ("stale" if why else "verified"), why
+
+
+def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s: float) -> str:
+    """Why a table's comparisons do not verify it now; empty if they do."""
+    if summary is None or not summary["last"]:
+        return "it was not verified yet"
+    if summary["generation"] != generation:
+        return "it was resnapshotted since"
+    if not summary["at"]:
+        return f"{summary['compared']:,} of {summary['parts']:,} parts were compared so far"
+    return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""

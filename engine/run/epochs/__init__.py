@@ -1,0 +1,1 @@
+"""Epochs: what the coordinator commits, and how it is delivered."""

@@ -1,0 +1,133 @@
+"""Connects coordinator and publisher: commits epochs, tracks what the destination has applied, and handles destination failures.
+
+A table whose destination fails stops with the reason. It is resnapshotted instead if only data files are missing, and a stopped one
+when an operator resumes it. A table that stopped because its rows in the binlog are in doubt is resnapshotted too. The files of an
+epoch are checked before its commit.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from engine.base import clock
+from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
+from engine.capture.files import DataFile
+from engine.capture.reports import RangeReport, RedumpReport
+from engine.decode.schema import Table
+from engine.destination.delta.log.delta_log import check_files
+from engine.destination.publisher import Publisher
+from engine.journal import Journal
+from engine.journal.events import ErrorReported
+from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.state import State, following
+from engine.ledger.store import Ledger
+from engine.run.commands.control import Control
+from engine.run.commands.resnapshots_begun import resnapshots_begun
+from engine.run.commands.resumption import Resumption, to_resume
+from engine.run.epochs.epoch import completed
+from engine.spec.settings import Spec
+
+
+class Delivery:
+    """One coordinator's link to the destination. It keeps no state: whatever it decides is in the ledger until it is done."""
+
+    def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
+        self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
+        self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
+
+    def commit(self, record: EpochRecord) -> None:
+        """Commit an epoch to the ledger, together with the progress of the destination.
+
+        Raises PipelineHeldError when another runner holds the pipeline.
+        """
+        self._publisher.guard()
+        through, facts = self._publisher.facts
+        state = self._ledger.state
+        assert state is not None
+        applied = {
+            n: dict(new) for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)
+        }
+        self._ledger.commit({**record, "applied": applied} if applied else record)
+        self._publisher.recorded(through)
+
+    def commit_decisions(
+        self, state: State, tables: Mapping[str, Table], stopped: Mapping[str, ErrorRecord]
+    ) -> list[str]:
+        """Commit stops and resnapshots as soon as they are decided: an epoch that reads the source may fail.
+
+        stopped: the errors of tables whose chunks cannot be read. Returns the tables that stopped.
+        """
+        changes = self._decisions(state, tables)
+        for name, error in stopped.items():
+            changes.setdefault(name, {})["stopped"] = error
+        if changes:
+            record = completed(state, following(state, self._journal.run, changes))
+            self.commit(record)
+            self._publisher.submit(record)
+        self._answer()
+        return [name for name, change in changes.items() if "stopped" in change]
+
+    def _decisions(self, state: State, tables: Mapping[str, Table]) -> dict[str, TableChange]:
+        """What to do with tables whose destination failed or that operators resumed, as far as the ledger lacks it.
+
+        Derived from the destination's and the inbox's current state, so that a decision whose commit fails is made again.
+        """
+        found: dict[str, TableChange] = {}
+        for name, error in self._publisher.unrepaired().items():
+            known = state.tables.get(name)
+            if known is None or known.stopped or known.due:
+                continue
+            if isinstance(error, MissingFilesError) and self._resnapshots(tables[name]):
+                self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0))
+                found[name] = {"due": _due(error)}
+            else:
+                found[name] = {"stopped": stop_of(error, name)}
+        for command in self._control.accepted(Resumption):
+            for name in to_resume(command.tables, state.tables):
+                if not state.tables[name].due:
+                    found[name] = {"due": _due(None, command.identity)}
+        return found
+
+    def _answer(self) -> None:
+        """Answer the resumptions whose resnapshots the ledger has."""
+        state = self._ledger.state
+        assert state is not None
+        for command in self._control.accepted(Resumption):
+            names = to_resume(command.tables, state.tables)
+            if all(state.tables[name].due for name in names):
+                self._control.carried_out(command, resnapshots_begun(names))
+
+    def due_after(self, error: TidemarkError, table: Table) -> Due | None:
+        """The resnapshot of a table that stops over doubtful rows; None for other errors."""
+        return _due(error) if isinstance(error, DoubtfulRowsError) and self._resnapshots(table) else None
+
+    def _resnapshots(self, table: Table) -> bool:
+        """Whether a table resnapshots itself. How often is limited (`tables.resnapshot_limit`)."""
+        return bool(self._may_resnapshot and table.key)
+
+    def has_files(self, folder: Path, files: Sequence[DataFile]) -> bool:
+        """Whether a chunk's files exist as they were written; journals the error if not."""
+        try:
+            check_files(folder, files)
+        except MissingFilesError as error:
+            detail = "The chunk was not committed; it is read again."
+            self._journal.write(replace(ErrorReported.of(error, attempt=1, retry_in_s=0.0), detail=detail))
+            return False
+        return True
+
+    def require_files(
+        self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
+    ) -> None:
+        """Raises TransientError when change log files that were just written are missing; the binlog is then read again."""
+        written = [(name, changes) for report in reports for name, changes in report.tables.items()]
+        written += [(part.table, part.changes) for part in redumped]
+        try:
+            for name, changes in written:
+                check_files(folder(name), changes.files)
+        except MissingFilesError as error:
+            detail = "Nothing of this epoch was committed."
+            raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error
+
+
+def _due(error: TidemarkError | None, by: str | None = None) -> Due:
+    return {"at": clock.utc_text(), "by": by, "why": error.as_dict() if error else None}

@@ -1,0 +1,1 @@
+"""How a run begins, holds its pipeline and ends."""

@@ -1,0 +1,211 @@
+"""Where a run begins: at the first epoch, at the committed position, at another server after a failover, or with resnapshots.
+
+Tables are resnapshotted here, before the run reads, where nothing else can help and a command has asked for it: after a lost
+position, under a ledger that is older than the destination, for a destination that is not what the ledger has published, and for
+other columns or rows in the spec. Without the command, the run ends with the error.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from functools import partial
+
+from engine.base.errors import SourceLostError, stop_of
+from engine.capture.projection.projection_rules import check_asked, check_rules, with_other_projection
+from engine.capture.redump_requests import Redump
+from engine.decode.schema import Table
+from engine.journal import Journal
+from engine.journal.events import TableChanged
+from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.state import State, following
+from engine.ledger.store import Ledger
+from engine.plan.chunks import plan_from_dict
+from engine.run.commands.control import Control
+from engine.run.commands.resnapshots_begun import resnapshots_begun
+from engine.run.lifecycle.possession import Possession
+from engine.run.snapshot.table_copy import planned
+from engine.run.source_loss import failover
+from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.tables.cures import cured, left_out
+from engine.run.tables.membership_commands import removed_tables
+from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
+from engine.run.tables.table_commands import everything, resumed, to_add, to_replace
+from engine.source.connect import Connection, Endpoint, Server, open_connection
+from engine.source.preflight import Preflight, refused
+from engine.source.turns import Turns
+from engine.source.watermarks import watermark_class
+from engine.spec.settings import Spec
+
+
+class Beginning:
+    """The begin of one run, and of its reading again after its source was away."""
+
+    def __init__(self, spec: Spec, control: Control, journal: Journal, possession: Possession) -> None:
+        self._spec, self._control, self._journal, self._possession = spec, control, journal, possession
+
+    def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
+        """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger.
+
+        Raises TidemarkError if the run cannot begin, SourceLostError among them.
+        """
+        connection = open_connection(endpoint)
+        try:
+            kind = watermark_class(connection, preflight.server)
+            turns = Turns(preflight.few_connections)
+            endpoint = replace(endpoint, few_connections=turns.few)
+            source = Source(endpoint, preflight.server, kind, turns)
+            if ledger.state is not None:
+                self._continue(ledger, connection, source, preflight)
+                return source
+            begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
+            ledger.commit({**begun.record, "term": self._possession.first_term(begun.record["ledger"])})
+            self._possession.take_first(ledger)
+            self._control.committed = partial(committed, ledger)
+        finally:
+            connection.close()
+        for plan in begun.plans:
+            self._journal.write(planned(plan))
+        return source
+
+    def _continue(self, ledger: Ledger, connection: Connection, source: Source, preflight: Preflight) -> None:
+        endpoint, server = source.endpoint, source.server
+        check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._control.waiting()))
+        waiting = self._control.waiting()  # before any of them is answered
+        self._control.committed = partial(committed, ledger)
+        if not self._possession.taken:
+            next_seq = self._possession.take(ledger, to_replace(waiting), everything=everything(waiting))
+            if next_seq is not None:
+                self._begin_lineage(ledger, connection, endpoint, server, next_seq)
+                self._resnapshot_projections(ledger, connection, preflight.tables)
+                return
+        try:
+            self._identify(ledger, connection, endpoint, server)
+        except SourceLostError as error:
+            self.resnapshot_everything(ledger, connection, endpoint, server, error)
+        self._resnapshot_projections(ledger, connection, preflight.tables)
+        self._resnapshot_faulty(ledger, connection, self._possession.at_fault, resumed(waiting))
+        self._follow_spec(ledger, connection)
+        self._stop_unfit(ledger, preflight.tables)
+
+    def _follow_spec(self, ledger: Ledger, connection: Connection) -> None:
+        """Resnapshot the stopped tables that the spec now lets continue, and remove those that it does not select any more."""
+        state, run = committed(ledger), self._journal.run
+        if gone := left_out(self._spec, state):
+            state = self._remove(ledger, state, gone)
+        record = resnapshot_tables(self._spec, state, connection, cured(self._spec, state), run)
+        tables = {name: change for name, change in record["tables"].items() if "resnapshot" in change}
+        if tables:
+            self._commit(ledger, following(state, run, tables), "the spec no longer has what stopped it")
+
+    def _remove(self, ledger: Ledger, state: State, names: Sequence[str]) -> State:
+        changes: dict[str, TableChange] = {name: {"removed": {"by": None, "drop": False}} for name in names}
+        ledger.commit(following(state, self._journal.run, changes))
+        return committed(ledger)
+
+    def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
+        """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""
+        state = committed(ledger)
+        known = {name for name, table in state.tables.items() if not table.stopped}
+        unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in known])
+        if unfit:
+            stopped: dict[str, TableChange] = {name: {"stopped": stop_of(error, name)} for name, error in unfit.items()}
+            self._commit(ledger, following(state, self._journal.run, stopped), "")
+
+    def resnapshot_everything(
+        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, lost: SourceLostError
+    ) -> None:
+        """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
+        state = ledger.state
+        assert state is not None
+        self._control.poll_inbox()
+        asked = [
+            redump
+            for redump in self._control.accepted(Redump)
+            if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
+        ]
+        if not asked:
+            raise lost
+        record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
+        self._commit(ledger, record, f"requested, because the position was lost: {lost.message}")
+        for redump in asked:
+            self._control.carried_out(redump, resnapshots_begun(state.tables))
+
+    def _begin_lineage(
+        self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
+    ) -> None:
+        """Resnapshot everything into a new lineage, as asked, because the ledger is older than the destination.
+
+        next_seq: greater than every sequence number in the change logs.
+        """
+        assert ledger.state is not None
+        record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
+        record["lineage"] = self._journal.run
+        record["next_seq"] = max(next_seq, ledger.state.next_seq)
+        self._commit(ledger, record, "requested, because the ledger was older than the destination")
+        self._control.poll_inbox()
+        for redump in self._control.accepted(Redump):
+            if redump.whole and not redump.tables:
+                self._control.carried_out(redump, resnapshots_begun(ledger.state.tables))
+
+    def _resnapshot_faulty(
+        self, ledger: Ledger, connection: Connection, names: Collection[str], resume: Collection[str]
+    ) -> None:
+        """Resnapshot the tables with a faulty destination that a command asked for. resume: those that a resume names."""
+        assert ledger.state is not None
+        self._control.poll_inbox()
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
+        wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}.union(resume)
+        to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
+        if not to_resnapshot:
+            return
+        record = resnapshot_tables(self._spec, ledger.state, connection, to_resnapshot, self._journal.run)
+        self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
+        for redump in asked:
+            if redump.tables and set(to_resnapshot).issuperset(redump.tables):
+                self._control.carried_out(redump, resnapshots_begun(redump.tables))
+
+    def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
+        """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
+
+        Raises SpecError if not.
+        """
+        assert ledger.state is not None
+        names = set(with_other_projection(self._spec, ledger.state))
+        if not names:
+            return
+        check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
+        self._control.poll_inbox()
+        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
+        check_asked(names.difference(*(redump.tables or names for redump in asked)))
+        record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
+        self._commit(ledger, record, "requested, because the spec publishes other columns or rows of it")
+        for redump in asked:
+            if redump.tables and names.issuperset(redump.tables):
+                self._control.carried_out(redump, resnapshots_begun(redump.tables))
+
+    def _commit(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
+        """Commit an epoch that resnapshots tables, and journal it."""
+        ledger.commit(record)
+        for name, change in record["tables"].items():
+            why = change.get("stopped", {}).get("message", reason)
+            outcome = "stopped" if "stopped" in change else "resnapshotted"
+            self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
+            if "resnapshot" in change:
+                plan = plan_from_dict(change["resnapshot"]["plan"])
+                self._journal.write(planned(plan))
+
+    def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
+        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
+        state, first = ledger.state, self._spec.first_server_id()
+        assert state is not None
+        if server.identity == state.identity:
+            check_source(state, connection, endpoint, server, first)
+            return
+        record = failover.failed_over(state, connection, endpoint, server, first, self._journal.run)
+        ledger.commit(record)
+        self._journal.write(failover.describe(state, record))
+
+
+def committed(ledger: Ledger) -> State:
+    """The state of a ledger that has an epoch."""
+    assert ledger.state is not None
+    return ledger.state

@@ -1,0 +1,29 @@
+"""The checks at the end of a run that reached its goal."""
+
+from collections.abc import Mapping
+
+from engine.base.errors import DestinationError, TablesStoppedError, TidemarkError
+from engine.ledger.state import State
+
+
+def require_published(failed: Mapping[str, TidemarkError]) -> None:
+    """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
+    if failed:
+        first = next(iter(failed.values()))
+        raise DestinationError(
+            f"The last changes of {len(failed)} tables are not published: {', '.join(failed)}. {first.message}",
+            detail="They are in the ledger, and the next run publishes them. The mirrors show an earlier state until then.",
+            hint=first.hint,
+        )
+
+
+def require_all_tables(state: State) -> None:
+    """Raises TablesStoppedError when tables are stopped at the end of the run."""
+    stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}
+    if stopped:
+        first = next(iter(stopped.values()))
+        raise TablesStoppedError(
+            f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
+            detail=f"The other tables continued. {first['detail']}",
+            hint=first["hint"],
+        )

@@ -1,0 +1,90 @@
+"""The Spark session of a run (`engine.spark.session.open_session` opens it), and its replacement when it is lost.
+
+A session is lost with its driver, its Connect server, or when the cluster ends the application. Committed data is safe; running
+reads start again. The first start shows whether the spec is right, so its failure ends the run. Later starts are retried with
+growing pauses for an hour. A session that lasted ten minutes resets the count.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from engine.base import clock
+from engine.base.errors import SparkLostError, TidemarkError
+from engine.journal import Journal
+from engine.journal.events import ErrorReported
+from engine.run.commands.control import Control
+
+if TYPE_CHECKING:
+    from engine.spark.session import Session
+
+PATIENCE_S = 3600.0
+_LASTED_S = 600.0
+_FIRST_S, _LONGEST_S = 1.0, 60.0
+
+
+class SparkSessions:
+    """The session of a run. open_session: starts one, or raises. Used by one thread."""
+
+    def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:
+        self._open, self._control, self._journal = open_session, control, journal
+        self._session: Session | None = None
+        self._started_s = self._lost_s = 0.0
+        self._tries = 0
+
+    def use(self, session: "Session") -> "Session":
+        """Make this the current session."""
+        self._session, self._started_s = session, clock.monotonic_s()
+        self._control.activity.spark_ui = session.ui
+        return session
+
+    def replace_lost(self, error: SparkLostError) -> "Session | None":
+        """A new session in place of the lost one; None after a stop.
+
+        Raises start errors that a retry cannot fix, and the last error after an hour.
+        """
+        if clock.monotonic_s() - self._started_s >= _LASTED_S:
+            self._tries = 0
+        if not self._tries:
+            self._lost_s = clock.monotonic_s()
+        self.stop()
+        failure: TidemarkError = error
+        while not self._control.stopping:
+            if clock.monotonic_s() - self._lost_s >= PATIENCE_S:
+                raise failure
+            self._tries += 1
+            retry_s = min(_FIRST_S * 2 ** min(self._tries - 1, 10), _LONGEST_S)
+            self._journal.write(ErrorReported.of(failure, attempt=self._tries, retry_in_s=retry_s))
+            self._control.activity.waiting_for = "a new Spark session"
+            self._wait(retry_s)
+            try:
+                if not self._control.stopping:
+                    return self.use(self._open())
+            except SparkLostError as lost:
+                failure = lost
+            except TidemarkError:
+                raise
+            except Exception as lost:  # noqa: BLE001 - the first start worked, so Spark is at fault
+                failure = SparkLostError(
+                    f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
+                )
+            finally:
+                self._control.activity.waiting_for = ""
+        return None
+
+    def _wait(self, seconds: float) -> None:
+        until_s = clock.monotonic_s() + seconds
+        while not self._control.stopping and (left_s := until_s - clock.monotonic_s()) > 0:
+            self._control.wait(left_s)
+
+    @property
+    def was_started(self) -> bool:
+        """Whether a session was ever started."""
+        return self._started_s > 0
+
+    def stop(self) -> None:
+        """Stop the current session, if any."""
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(Exception):  # it may be dead already
+                session.stop()

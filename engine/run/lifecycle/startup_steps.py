@@ -1,0 +1,25 @@
+"""The steps of a start, for the heartbeat: an operator sees which one is under way, and how long each took."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from engine.base import clock
+from engine.run.commands.heartbeat import Activity, StartupStep
+
+T = TypeVar("T")
+
+
+class Startup:
+    """Runs the steps of a start. Steps may run in different threads, each once."""
+
+    def __init__(self, activity: Activity) -> None:
+        self._activity = activity
+
+    def run(self, name: str, step: Callable[[], T]) -> T:
+        """The result of a step. It stays unfinished if it fails: the run then ends with its error."""
+        began_s = clock.monotonic_s()
+        entry: StartupStep = {"step": name, "since": clock.utc_text(), "seconds": None}
+        self._activity.startup.append(entry)  # atomic, unlike building a new sequence
+        found = step()
+        entry["seconds"] = round(clock.monotonic_s() - began_s, 3)
+        return found

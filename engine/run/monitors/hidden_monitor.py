@@ -1,0 +1,176 @@
+"""Looks at the source while a pipeline runs: what the preflight requires, cascades that are not logged, binlog filters, new tables.
+
+It also compares settings, grants, certificate and version with those of the run's beginning (`run.monitors.source_drift`).
+
+Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered, added or
+resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a setting, it looks every few
+seconds, so that a correction shows. A look is one statement per database, and on MariaDB one more per table with a foreign key:
+25 to 50 ms for 400 of them.
+
+Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A filter always
+does: no run starts with one.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from engine.base import clock
+from engine.base.errors import SourceChangedError, TransientError
+from engine.decode.schema import table_from_dict
+from engine.journal import Entry, Journal
+from engine.journal.events import SourceBack, TableChanged, TableStateChanged
+from engine.journal.verification_events import HiddenChanges
+from engine.ledger.state import State
+from engine.pipeline.helpers import Helpers
+from engine.run.monitors.source_drift import SourceDrift
+from engine.run.tables.bootstrap import Source
+from engine.run.tables.membership_commands import members_of
+from engine.source.catalog import list_tables
+from engine.source.connect import Connection, break_off, open_connection
+from engine.source.hidden_changes import filtered_databases, unlogged_cascades
+from engine.source.preflight import Check, running
+from engine.source.source_facts import Facts
+from engine.spec.globs import new_matches
+from engine.spec.settings import Source as Settings
+
+INTERVAL_S = 60.0
+_UNMET_S = 5.0
+"""The interval while the source lacks a setting."""
+_LOOK_S = 0.5
+_REST_S = 2.0
+"""The shortest time between two looks, however many tables are altered."""
+_SHARE = 0.05
+"""The largest share of the time in which it looks."""
+_KINDS = ("cascade", "binlog_filter", "new_tables", "source_settings")
+
+Name = tuple[str, str | None]
+"""The kind, and the table whose rows a cascade changes: also the name of the alert."""
+_SETTINGS: Name = ("source_settings", None)
+Found = Mapping[Name, tuple[str, ...]]
+"""Foreign keys, databases that the server leaves out, tables, or settings."""
+
+
+class Known:
+    """The cascades of the run's start, and what was reported since. Pure.
+
+    alerted: the names of alerts that an earlier run left active.
+    """
+
+    def __init__(self, alerted: Iterable[Name]) -> None:
+        self._reported: dict[Name, tuple[str, ...] | None] = {name: None for name in alerted if name[0] in _KINDS}
+        self._at_start: dict[Name, frozenset[str]] = {}
+
+    def begin(self, cascades: Mapping[str, tuple[str, ...]]) -> None:
+        """Take the foreign keys of the preflight, by table."""
+        known: dict[Name, frozenset[str]] = {("cascade", table): frozenset(names) for table, names in cascades.items()}
+        self._at_start = {name: names for name, names in known.items() if name not in self._reported}
+
+    def news(self, found: Found, hint: str = "") -> list[HiddenChanges]:
+        """The events of a look. The foreign keys of a table that is not captured any more are gone. hint: for the settings."""
+        # A foreign key that is dropped and comes back is new.
+        self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
+        news = []
+        for name in sorted({*found, *self._reported}, key=str):
+            names = tuple(one for one in found.get(name, ()) if one not in self._at_start.get(name, ()))
+            if self._reported.get(name, ()) != names:
+                do = hint if name == _SETTINGS else ""
+                news.append(HiddenChanges(kind=name[0], table=name[1], names=names, hint=do))
+            self._reported[name] = names
+        self._reported = {name: names for name, names in self._reported.items() if names}
+        return news
+
+
+class HiddenMonitor:
+    """Looks until it is closed. state: the committed state. known: the run's."""
+
+    def __init__(
+        self,
+        source: Source,
+        journal: Journal,
+        helpers: Helpers,
+        state: Callable[[], State],
+        known: Known,
+        settings: Settings,
+        drift: SourceDrift,
+    ) -> None:
+        self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
+        self._settings, self._drift = settings, drift
+        self._facts: Facts = {}
+        self._asked, self._closing = threading.Event(), threading.Event()
+        self._asked.set()
+        self._connection: Connection | None = None
+        self._unmet: Sequence[Check] = ()
+        journal.listeners.append(self._hear)
+        self._thread = threading.Thread(target=self._work, name="hidden changes", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread, also if the source does not answer it."""
+        self._closing.set()
+        self._journal.listeners = [one for one in self._journal.listeners if one != self._hear]
+        if (connection := self._connection) is not None:
+            break_off(connection)
+        self._thread.join(timeout=5)
+
+    def _hear(self, entry: Entry) -> None:
+        if isinstance(entry.event, TableChanged | TableStateChanged | SourceBack):
+            self._asked.set()
+
+    def _work(self) -> None:
+        ended_s, took_s = -INTERVAL_S, 0.0
+        while not self._closing.wait(_LOOK_S):
+            began_s = clock.monotonic_s()
+            asked = self._asked.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
+            if not asked and began_s - ended_s < max(_UNMET_S if self._unmet else INTERVAL_S, took_s / _SHARE):
+                continue
+            self._asked.clear()
+            try:
+                self._look()
+                self._helpers.succeeded("hidden changes")
+            except (TransientError, SourceChangedError):
+                pass  # others report that the source is away, or another server
+            except Exception as error:  # noqa: BLE001 - a helper's error must not end it
+                self._helpers.failed("hidden changes", error)
+            ended_s = clock.monotonic_s()
+            took_s = ended_s - began_s
+
+    def _look(self) -> None:
+        """Look once, and write the news to the journal. Raises TidemarkError."""
+        known = [table_from_dict(table.table) for table in self._state().tables.values()]
+        tables = [(table.database, table.name) for table in known if not table.remedy]  # others hide their definitions
+        with self._source.turns.take(1):
+            found = self._found(tables)
+        if self._closing.is_set():  # this may be another server than the run's by now
+            return
+        hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
+        required = [check.name for check in self._unmet]
+        for event in (*self._known.news(found, hint), *self._drift.news(self._facts, required)):
+            self._journal.write(event)
+
+    def _found(self, tables: Sequence[tuple[str, str]]) -> dict[Name, tuple[str, ...]]:
+        connection = self._connection = open_connection(self._source.endpoint)
+        try:
+            filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
+            cascades = unlogged_cascades(connection, self._source.server, tables)
+            new = self._left_out(connection)
+            now = running(connection, self._source.endpoint, self._settings)
+        finally:
+            self._connection = None
+            connection.close()
+        self._unmet, self._facts = now.unmet, now.facts
+        found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
+        if filtered:
+            found["binlog_filter", None] = tuple(filtered)
+        if new:
+            found["new_tables", None] = new
+        if self._unmet:
+            found[_SETTINGS] = tuple(f"{one.name} is {one.actual}, not {one.expected}" for one in self._unmet)
+        return found
+
+    def _left_out(self, connection: Connection) -> tuple[str, ...]:
+        """The tables that appeared, match the spec, and are not captured because of `source.new_tables`."""
+        if self._settings.new_tables == "add":
+            return ()
+        members = members_of(self._state())
+        new = new_matches(self._settings.tables, list_tables(connection), members.also | members.without)
+        return tuple(f"{database}.{table}" for database, table in new)

@@ -1,0 +1,238 @@
+"""Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
+
+In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.source_loss.outage`). When
+it has connected, it measures as often, until nothing is outstanding or two seconds are over.
+
+Lag in seconds uses the server's clock: now minus the time after which everything outstanding was committed. That is the later of
+the commit time of the last transaction committed here, and the last measurement whose end of the binlog is committed by now. So a
+transaction after an idle hour is no hour of lag. It is 0 when nothing is outstanding, because no traffic is not lag.
+`run.monitors.retention` computes the retention left.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from engine.base import clock
+from engine.base.errors import BinlogOffError, SourceAwayError, SourceChangedError, TidemarkError
+from engine.journal import Journal
+from engine.journal.events import LagMeasured
+from engine.pipeline.helpers import Helpers
+from engine.run.monitors.retention import Growth, following, runway_s
+from engine.run.source_loss.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
+from engine.source.connect import Connection, Endpoint, describe, open_connection, query
+from engine.source.heads import read_head
+from engine.source.positions import Position, binlog_files, bytes_between, current, retention
+from engine.source.turns import Turns
+from engine.source.watermarks import server_time_s
+
+INTERVAL_S = 2.0
+_PING_S = 0.5
+_CONNECTIONS = 2
+"""The monitor's own, and a dump to read the head of a file."""
+_WINDOW = 300
+"""Measurements in the percentiles: ten minutes."""
+_MOST_ENDS = 4096
+"""Measured ends that are kept: two hours. Behind by more, the lag is that of the last transaction committed here."""
+_SILENCE_S = 15.0
+"""If the source leaves one of these small queries unanswered for this long, it is away."""
+
+
+@dataclass(frozen=True)
+class Committed:
+    """The committed position, and the commit time of the last transaction before it (server's clock; 0: none seen)."""
+
+    position: Position
+    last_ts: int
+
+
+class Ends:
+    """The ends of one server's binlog that were measured and are not committed yet, and the newest one that is."""
+
+    def __init__(self) -> None:
+        self._open: deque[tuple[Position, float]] = deque(maxlen=_MOST_ENDS)
+        self._reached_s = 0.0
+
+    def measured(self, end: Position, asked_s: float) -> None:
+        """Note an end. asked_s: the server's time before it was read, so everything after it was committed later."""
+        if self._open and end.order < self._open[-1][0].order:  # another server, or a reset one
+            self._open.clear()
+            self._reached_s = 0.0
+        if self._open and self._open[-1][0].order == end.order:
+            self._open.pop()
+        self._open.append((end, asked_s))
+
+    def reached_s(self, position: Position) -> float:
+        """The latest server time after which everything beyond a committed position was committed; 0: unknown."""
+        while self._open and self._open[0][0].order <= position.order:
+            self._reached_s = self._open.popleft()[1]
+        return self._reached_s
+
+
+def lag(
+    committed: Committed,
+    end: Position,
+    files: dict[str, int],
+    now_s: float,
+    runway: float | None,
+    reached_s: float = 0.0,
+) -> LagMeasured:
+    """The lag at `end`, the source's current position; pure. reached_s: `Ends.reached_s` of the committed position."""
+    behind = bytes_between(files, committed.position, end)
+    since_s = max(committed.last_ts, reached_s)
+    age_s = max(now_s - since_s, 0.0) if since_s else None
+    lag_s = 0.0 if behind == 0 else age_s
+    return LagMeasured(
+        position=str(committed.position),
+        source_position=str(end),
+        lag_s=None if lag_s is None else round(lag_s, 3),
+        lag_bytes=behind,
+        runway_s=None if runway is None else round(runway),
+    )
+
+
+def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
+    """Percentiles of lags in seconds; None without any."""
+    if not lags:
+        return None
+    p50, p95, p99 = (round(float(p), 3) for p in np.percentile(lags, (50, 95, 99)))
+    return {"p50": p50, "p95": p95, "p99": p99, "max": max(lags)}
+
+
+class LagMonitor:
+    """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
+
+    oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table (`Targets.oldest_mirror`).
+    look: called with its connection after each measurement (`run.monitors.blocked_monitor`).
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        first_server_id: int,
+        journal: Journal,
+        committed: Callable[[], Committed],
+        away: OutageTracker,
+        helpers: Helpers,
+        oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
+        turns: Turns | None = None,
+        look: Callable[[Connection], object] = lambda _: None,
+    ) -> None:
+        self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
+        self._first_server_id, self._helpers = first_server_id, helpers
+        self._journal, self._committed, self._away = journal, committed, away
+        self._oldest_mirror, self._turns, self._look = oldest_mirror, turns or Turns(), look
+        self._growth = Growth()
+        self._births: dict[str, int] = {}
+        self._lags: deque[float] = deque(maxlen=_WINDOW)
+        self._ends = Ends()
+        self._due_s = self._soon_until_s = 0.0
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closing.set()
+        self._thread.join(timeout=5)
+        self._away.answered()  # nobody waits for the answer any more
+        self._away.back(MONITOR)
+
+    def _watch(self) -> None:
+        connection: Connection | None = None
+        while not self._closing.is_set():
+            began, pause_s = clock.monotonic_s(), INTERVAL_S if self._turns.few else _PING_S
+            try:
+                with self._turns.take(_CONNECTIONS):
+                    connection = self._asked(connection)
+                self._away.back(MONITOR)
+            except TidemarkError as error:
+                connection = None
+                if isinstance(error, SourceAwayError) and not self._closing.is_set():
+                    pause_s = self._away.failed(MONITOR, error)
+                elif isinstance(error, BinlogOffError):
+                    self._away.binlog_off = error
+                    self._away.back(MONITOR)
+                elif isinstance(error, SourceChangedError):
+                    self._away.back(MONITOR)  # another server answers; the coordinator decides whether it will do
+            except Exception as error:  # noqa: BLE001 - unmeasured lag must be reported
+                self._helpers.failed("monitor", error)
+                connection = None
+            self._away.pause(max(pause_s - (clock.monotonic_s() - began), 0.1), self._closing)
+        if connection is not None:
+            connection.close()
+
+    def _asked(self, connection: "Connection | None") -> "Connection | None":
+        """Ping the source, and measure if that is due. Returns the connection, unless connections are few."""
+        connection, now_s = self._pinged(connection), clock.monotonic_s()
+        try:
+            self._measure_if_due(connection, now_s)
+        finally:
+            if self._turns.few and connection.open:
+                connection.close()
+        return None if self._turns.few else connection
+
+    def _measure_if_due(self, connection: Connection, now_s: float) -> None:
+        if now_s < self._due_s:
+            return
+        self._due_s = now_s + INTERVAL_S
+        with self._question(MEASURE_PATIENCE_S):  # the source may freeze here too
+            measured = self.measure(connection)
+        self._journal.write(measured)
+        with self._question(MEASURE_PATIENCE_S):
+            self._look(connection)
+        self._helpers.succeeded("monitor")
+        if measured.lag_bytes != 0 and now_s < self._soon_until_s:
+            self._due_s = now_s + _PING_S
+
+    def _pinged(self, connection: "Connection | None") -> Connection:
+        """A connection on which the source has just answered."""
+        with self._question(PATIENCE_S):
+            if connection is None:
+                connection = open_connection(self._endpoint)
+                self._soon_until_s = clock.monotonic_s() + INTERVAL_S
+            query(connection, "SELECT 1")
+        return connection
+
+    @contextmanager
+    def _question(self, patience_s: float) -> Iterator[None]:
+        """What the source answers within `patience_s` if it can."""
+        self._away.asks(patience_s)
+        try:
+            yield
+        except SourceAwayError:
+            raise  # since the question, for the tracker
+        except BaseException:
+            self._away.answered()
+            raise
+        self._away.answered()
+
+    def measure(self, connection: Connection) -> LagMeasured:
+        """One measurement. It takes the committed position first, so that the lag is never too small."""
+        committed, asked_s = self._committed(), server_time_s(connection)
+        end, files, now_s = (
+            current(connection, describe(connection)),
+            binlog_files(connection),
+            server_time_s(connection),
+        )
+        rate = self._growth.observe(now_s, end, files)
+        closed_s = self._closed_s(committed.position, files)
+        runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
+        self._ends.measured(end, asked_s)
+        measured = lag(committed, end, files, now_s, runway, self._ends.reached_s(committed.position))
+        if measured.lag_s is not None:
+            self._lags.append(measured.lag_s)
+        age_s, table = self._oldest_mirror()
+        return replace(measured, percentiles=percentiles(self._lags), mirror_age_s=round(age_s, 3), mirror_oldest=table)
+
+    def _closed_s(self, position: Position, files: dict[str, int]) -> float | None:
+        """When the server closed the position's file and began the next one; None for the current file."""
+        after = following(position, files)
+        if after is None:
+            return None
+        if after not in self._births:
+            self._births = {after: read_head(self._endpoint, after, self._first_server_id).born}
+        return float(self._births[after])

@@ -1,0 +1,31 @@
+"""Journals a run's progress: its phase, the states of tables, and the chunks that earlier runs committed."""
+
+from engine.journal import Journal
+from engine.journal.events import TableResumed, TableStateChanged
+from engine.ledger.state import State
+from engine.run.commands.heartbeat import Activity
+
+
+class Progress:
+    """Journals changes since the last call."""
+
+    def __init__(self, activity: Activity, journal: Journal) -> None:
+        self._activity, self._journal = activity, journal
+        self._shown: dict[str, str] = {}
+
+    def resumed(self, state: State) -> None:
+        """Journal the chunks of earlier runs: a killed run may have committed an epoch without journaling it."""
+        for name, table in state.tables.items():
+            if table.coverage.done and not table.copied:
+                chunks = [list(ends) for ends in table.coverage.finished]
+                self._journal.write(TableResumed(table=name, chunks=chunks))
+
+    def show(self, state: State) -> None:
+        """Journal changes of the phase and of each table's state (`status` uses the same words)."""
+        self._activity.phase = "streaming" if state.copied else "snapshot"
+        for name, table in (*state.tables.items(), *state.removed.items()):
+            if self._shown.get(name) != table.state:
+                self._shown[name] = table.state
+                stopped = table.stopped if table.state == "stopped" else None
+                reason, hint = (stopped["message"], stopped["hint"]) if stopped else (None, None)
+                self._journal.write(TableStateChanged(table=name, state=table.state, reason=reason, hint=hint))

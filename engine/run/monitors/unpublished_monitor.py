@@ -1,0 +1,83 @@
+"""Notices that a destination takes nothing, by the ledger and the Delta logs (`destination.delta.unpublished`)."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.base import clock
+from engine.destination.delta.unpublished import Lacking, lacking
+from engine.journal import Journal
+from engine.journal.verification_events import MirrorBehind
+from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
+from engine.pipeline.helpers import Helpers
+from engine.pipeline.saved_lists import read_alerts
+from engine.spec.alert_settings import Alerts
+
+INTERVAL_S = 15.0
+
+
+class UnpublishedMonitor:
+    """Looks until it is closed. root: of the destination. settings: the age of a change that the mirror of a table may lack."""
+
+    def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, settings: Alerts) -> None:
+        self._root, self._directory, self._journal, self._helpers = root, directory, journal, helpers
+        self._settings = settings
+        self._interval_s = min(INTERVAL_S, max(settings.shortest_mirror_behind_s() / 2, 1.0))
+        self._shown = dict.fromkeys(_alerted(directory), "")
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="unpublished", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._thread.join(timeout=5)
+
+    def _work(self) -> None:
+        while not self._closing.wait(self._interval_s):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - a helper's error must not end it
+                self._helpers.failed("unpublished", error)
+            else:
+                self._helpers.succeeded("unpublished")
+
+    def _look(self) -> None:
+        ledger = Ledger(self._directory.ledger)
+        if ledger.state is None:
+            return
+        now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
+        before = clock.utc_text(now - timedelta(seconds=shortest_s))
+        found = lacking(self._root, ledger.state, list(ledger.kept_epochs()), before)
+        for event in news(self._shown, too_old(found, self._settings, now)):
+            self._journal.write(event)
+
+
+def too_old(found: Mapping[str, Lacking], settings: Alerts, now: datetime) -> dict[str, Lacking]:
+    """Those that lack a change that is older than the threshold of their table."""
+    return {
+        name: one
+        for name, one in found.items()
+        if one.since < clock.utc_text(now - timedelta(seconds=settings.mirror_behind_of(name)))
+    }
+
+
+def news(shown: dict[str, str], found: Mapping[str, Lacking]) -> Iterator[MirrorBehind]:
+    """Events about what is new, and about tables that lack nothing any more. shown: since when, by table; updated."""
+    for name in sorted(shown.keys() - found.keys()):
+        del shown[name]
+        yield MirrorBehind(table=name)
+    for name, one in found.items():
+        if shown.get(name) != one.since:
+            shown[name] = one.since
+            yield MirrorBehind(table=name, since=one.since, epoch=one.epoch)
+
+
+def _alerted(directory: Directory) -> list[str]:
+    """The tables whose alert an earlier run left active; none if the file is invalid."""
+    try:
+        return [alert["table"] for alert in read_alerts(directory) if alert["kind"] == "mirror_behind"]
+    except (ValueError, OSError, TypeError, KeyError):
+        return []

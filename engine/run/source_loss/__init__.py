@@ -1,0 +1,1 @@
+"""An unreachable, purged or replaced source."""

@@ -1,1 +1,0 @@
-"""Destinations: each applies committed epochs exactly once."""

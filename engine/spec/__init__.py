@@ -1,0 +1,1 @@
+"""The spec: its sections, globs, periods and names."""

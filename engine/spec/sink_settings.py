@@ -1,0 +1,96 @@
+"""The `[sink]` section of a spec."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator
+
+from engine.spec.globs import including, matches
+from engine.spec.periods import period_s
+from engine.spec.section import Section
+
+Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
+"""How changes are merged into a mirror, as set."""
+Merging = Literal["copy_on_write", "merge_on_read"]
+"""How changes are merged into a mirror."""
+AUTO_BYTES = 16 << 20
+"""`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion vectors."""
+
+
+class SinkRules(Section):
+    """Settings for the destination of some tables. Keys that are not set are inherited from `[sink]`."""
+
+    mirror: Mirror | None = None
+    """How changes are merged into the mirror."""
+
+
+class Sink(Section):
+    """The destination."""
+
+    type: Literal["delta"] = "delta"
+    """The table format."""
+    path: Path
+    """The folder of the lake. A relative path is relative to the spec's folder."""
+    mirror: Mirror = "auto"
+    """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: files with changed rows are
+    written again. `merge_on_read`: changed rows go to new files, and deletion vectors delete the old ones. `auto`: by the
+    table's size. Fixed when a mirror is created; a resnapshot changes it."""
+    merge_interval_s: float = Field(10.0, ge=0)
+    """The shortest time between two merges into a mirror. Merges are put off while they would take a quarter of the time."""
+    max_write_amplification: float = Field(100.0, ge=0)
+    """Merges are also put off until they write at most this many times the bytes of the changes; not those that write less than
+    1 MiB or take less than 50 ms. 0: no limit."""
+    max_merge_delay_s: float = Field(300.0, gt=0)
+    """The longest time for which a merge is put off."""
+    tables: dict[str, SinkRules] = Field(default_factory=dict)
+    """Settings for some tables, by glob. The last match wins."""
+    maintenance: bool = True
+    """Whether the runner maintains the tables ([Maintenance](destinations.md#maintenance)). `tidemark maintain` works anyway."""
+    files_retention: str = "7d"
+    """How long files stay after the newest version stopped using them: for readers, and for time travel."""
+    changes_retention: str = "forever"
+    """How long changes stay in the change log, such as `30d`. `forever`: they are never deleted."""
+
+    @field_validator("mirror", mode="before")
+    @classmethod
+    def _earlier(cls, value: Any) -> Any:
+        return "copy_on_write" if value == "merge" else value  # its name in version 0.1
+
+    @field_validator("tables")
+    @classmethod
+    def _globs(cls, value: dict[str, SinkRules]) -> dict[str, SinkRules]:
+        return dict(including(value))
+
+    @field_validator("files_retention", "changes_retention")
+    @classmethod
+    def _period(cls, value: str) -> str:
+        if value != "forever":
+            period_s(value)
+        return value
+
+    @field_validator("files_retention")
+    @classmethod
+    def _long(cls, value: str) -> str:
+        if value == "forever":
+            raise ValueError("name a period, such as 7d; for no deletion at all, set maintenance = false")
+        return value
+
+    def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
+        """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""
+        found = self.mirror
+        for glob, rules in self.tables.items():
+            if matches(glob, database, table) and rules.mirror is not None:
+                found = rules.mirror
+        if found == "auto":
+            return "merge_on_read" if approx_bytes >= AUTO_BYTES else "copy_on_write"
+        return found
+
+    @property
+    def changes_retention_s(self) -> float | None:
+        """`changes_retention` in seconds; None for ever."""
+        return None if self.changes_retention == "forever" else period_s(self.changes_retention)
+
+    @property
+    def files_retention_s(self) -> float:
+        """`files_retention` in seconds."""
+        return period_s(self.files_retention)

@@ -1,0 +1,1 @@
+"""What a run shows: status, terminal, metrics, support bundle. From files alone."""

@@ -1,0 +1,146 @@
+"""`status` as text."""
+
+from rich.console import Console
+from rich.table import Table as Grid
+
+from engine.base.wording import duration, plural, rows_differ
+from engine.journal.sentences import audited, blocked, outage, parked
+from engine.plan.mirrors import LABELS
+from engine.status.status import Status, TableStatus, TableVerification
+
+
+def print_status(out: Console, now: Status) -> None:
+    """Print a pipeline's status."""
+    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
+    out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    if now["mirror_oldest"]:
+        out.print(f"mirrors lack changes of {now['mirror_age_s']:.1f} s at most: {now['mirror_oldest']}", markup=False)
+    if now["runway_s"] is not None:
+        out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
+    if now["log"]["unknown_events"]:
+        out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
+    grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", "verified", box=None, pad_edge=False)
+    for t in now["tables"]:
+        chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
+        state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
+        grid.add_row(
+            t["table"],
+            state,
+            chunks,
+            f"{t['rows_read']:,}",
+            f"{t['changes_applied']:,}",
+            LABELS[t["mirror"]] if t["mirror"] else "—",
+            _verified(t["verification"]),
+        )
+    out.print(grid)
+    _print_files(out, now)
+    for standby in now["standby"]:
+        out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
+    _print_waits(out, now)
+    if now["queue"]:
+        out.print(
+            f"{plural(len(now['queue']), 'command')} in the queue, no runner is alive: tidemark queue SPEC",
+            markup=False,
+        )
+    for t in (t for t in now["tables"] if t["error"]):
+        remove = f"tidemark remove-table SPEC --table {t['table']}"
+        leaves = "" if remove in (t["hint"] or "") else f" Or take it out of the pipeline: {remove}"
+        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}{leaves}", markup=False)
+    _print_lacks(out, now["tables"])
+    _print_chunks(out, now["tables"])
+    _print_alerts(out, now)
+    if now["error"]:
+        out.print(f"last error: {now['error']['message']}", markup=False)
+    if now["watch"]:
+        due, down = now["watch"]["due"], now["watch"]["down"]
+        what = f"does not restart the runner: {down}" if down else f"restarts the runner at {due[:19]}Z"
+        out.print(f"The watchdog {what}.", markup=False)
+
+
+def _print_alerts(out: Console, now: Status) -> None:
+    """Print the active alerts and the silences."""
+    for alert in now["alerts"]:
+        seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+        if by := alert["silenced"]:
+            seen += f" Silenced by {by['actor']} until {by['until'][:19]}Z: {by['reason']}."
+        style = "yellow" if alert["acknowledged"] else "red"
+        out.print(
+            f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}{seen}", style=style, markup=False
+        )
+    for one in now["silences"]:
+        which = " of ".join(part for part in (one["kind"] or "all alerts", one["table"]) if part)
+        text = f"silenced until {one['until'][:19]}Z by {one['actor']}: {which}: {one['reason']} (silence {one['id']})"
+        out.print(text, style="yellow", markup=False)
+
+
+def _print_lacks(out: Console, tables: list[TableStatus]) -> None:
+    """Print which tables will be resnapshotted, and whose mirrors lack changes."""
+    for t in tables:
+        if t["due"]:
+            out.print(f"{t['table']} will be resnapshotted: {t['due']}", style="yellow", markup=False)
+        elif t["lacks_since"]:
+            text = f"{t['table']}: its mirror has lacked committed changes since {t['lacks_since'][:19]}Z"
+            out.print(text, style="red", markup=False)
+
+
+def _verified(found: TableVerification | None) -> str:
+    """`verified 2026-11-25T09:30Z`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
+    if found is None:
+        return "—"
+    if found["state"] == "diverged":
+        return rows_differ(found["differences"])
+    if found["state"] == "verified":
+        return f"verified {(found['at'] or '')[:16]}Z"
+    return f"{'not verified' if found['state'] == 'stale' else found['state']}: {found['why']}"
+
+
+def _print_files(out: Console, now: Status) -> None:
+    """Print the last audit, the sizes of files, and the disk."""
+    if last := now["last_audit"]:
+        out.print(f"last audit of the change logs, {last['at'][:16]}Z: {audited(last)}", markup=False)
+    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
+    out.print(f"the pipeline's files: {sizes}", markup=False)
+    for one in (now["source"] or {}).get("changes", ()):
+        what = f"{one['what']} {one['name']}" if one["what"] in ("setting", "grant") else one["what"]
+        text = f"the source's {what} changed, seen {one['seen'][:19]}Z: {one['before']} became {one['after']}"
+        out.print(text, style="yellow", markup=False)
+    if disk := now["disk"]:
+        when = (
+            ""
+            if disk["full_in_s"] is None
+            else f", full in {duration(disk['full_in_s'])} at the growth of the last day"
+        )
+        free, total = disk["free_bytes"] / 1e9, disk["total_bytes"] / 1e9
+        out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
+
+
+def _print_waits(out: Console, now: Status) -> None:
+    """Print why nothing starts now, and which helpers fail."""
+    if away := now["away"]:
+        until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
+        what = outage(refused=bool(away.get("refused")))
+        text = f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
+        out.print(text, style="yellow", markup=False)
+    if now["disk_full"]:
+        text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"
+        out.print(text, style="red", markup=False)
+    elif now["waiting_for"]:
+        out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
+    for one in now["blocked"]:
+        out.print(f"{blocked(one, one['table'])}. {one['hint']}", style="red", markup=False)
+    for helper in now["helpers"]:
+        text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+        out.print(text, style="red", markup=False)
+
+
+def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
+    """Print the longest-running reads and the parked chunks."""
+    for t in tables:
+        if t["reading"]:
+            chunks = ", ".join(map(str, t["reading"]["chunks"]))
+            rows = f", {t['reading']['rows']:,} rows so far" if t["reading"]["rows"] else ""
+            text = f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s{rows}"
+            out.print(text, markup=False)
+        for p in t["parked"]:
+            place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
+            out.print(f"{parked(p, t['table'])} {p['hint']} Its range: {place}", style="red", markup=False)

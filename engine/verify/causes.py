@@ -1,0 +1,147 @@
+"""The likely cause of each difference, from the change log and the mirror's history.
+
+Let S be the source's row, M the mirror's, and L the newest image of the key in the change log, each perhaps absent.
+
+    L = S, M another       the mirror lost it: another program wrote to the mirror, or a file was put back
+    L = M, S another       the source changed without an event in its binlog after L
+    no L, M as copied      the same, since the copy
+    M = an earlier image   the mirror is stale since that image
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from engine.base import clock
+from engine.capture.chunk.backfill import among
+from engine.decode.arrow_schema import conformed
+from engine.decode.images import GONE
+from engine.decode.schema import Table
+from engine.destination.delta.log.foreign_commits import Commit
+from engine.destination.delta.read.mirror import UNREADABLE, Mirror
+from engine.plan.named import identities
+from engine.verify.rows import plain
+from engine.verify.settling import one_of
+from engine.verify.table_check import key_texts
+from engine.verify.verdicts import Difference
+
+_MOST_LOG_BYTES = 2 << 30
+"""A longer change log is not searched."""
+_MOST_COMMITS = 20
+_UNLOGGED = (
+    "the source changed without an event in its binlog{since}: "
+    "sql_log_bin=0, a cascade that the server does not log, or a filter"
+)
+Key = tuple[str, ...]
+Row = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class _Image:
+    row: Row
+    """None for a deletion."""
+    position: str
+
+
+def explained(
+    differences: Sequence[Difference],
+    table: Table,
+    schema: pa.Schema,
+    mirror: Mirror,
+    changes: Path,
+    keys: Sequence[Key],
+) -> list[Difference]:
+    """The differences with their causes. schema: of the published rows. keys: the differences' keys; all can name rows."""
+    wanted = identities(table, keys)
+    images = _images(table, schema, changes, wanted)
+    changed, unread = _changed_by_others(table, schema, mirror, wanted)
+    found = []
+    for one in differences:
+        cause = _cause(one, images.get(one.key, []), changed.get(one.key))
+        if unread is not None and one.key not in changed and one.key not in images:
+            cause = f"perhaps {_written(unread)}, whose files are vacuumed; else {cause}"
+        found.append(replace(one, cause=cause))
+    return found
+
+
+def _written(commit: Commit) -> str:
+    at = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
+    return f"{commit.author} wrote to the mirror: version {commit.version} ({commit.operation}, {at})"
+
+
+def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) -> str:
+    if foreign is not None:
+        return _written(foreign)
+    if one.kind == "duplicate":
+        return "rows were added to the mirror by something else than Tidemark"
+    if not images:
+        unlogged = _UNLOGGED.format(since=" since the copy")
+        return f"the change log never had it; {unlogged}" if one.kind == "extra" else unlogged
+    last = images[-1]
+    if last.row == one.mirror:
+        return _UNLOGGED.format(since=f" after {last.position}")
+    earlier = next((image for image in reversed(images[:-1]) if image.row == one.mirror), None)
+    if earlier is not None and one.mirror is not None:
+        found = f"the mirror is stale since {earlier.position}: it has an earlier state of the row"
+    elif last.row == one.source:
+        found = f"something else changed the mirror: it has not the row that the change log has ({last.position})"
+    else:
+        found = f"neither side has the newest row of the change log ({last.position})"
+    return found
+
+
+def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) -> dict[Key, list[_Image]]:
+    """The images of these keys in the change log, in order."""
+    log = Mirror.if_there(changes)
+    if log is None or log.size()[1] > _MOST_LOG_BYTES:
+        return {}
+    columns = [*schema.names, "_tm_kind", "_tm_position", "_tm_seq"]
+    found = []
+    for batch in log.batches(columns, one_of(wanted)):
+        keys = conformed(batch, wanted.schema)
+        found.append(batch.filter(pa.array(among(keys, wanted))))
+    out: dict[Key, list[_Image]] = {}
+    for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by("_tm_seq")]:
+        rows = plain(conformed(batch, schema))
+        kinds, positions = batch["_tm_kind"].to_pylist(), batch["_tm_position"].to_pylist()
+        for key, row, kind, position in zip(_texts(table, batch, wanted), rows, kinds, positions, strict=True):
+            out.setdefault(key, []).append(_Image(None if kind in GONE else row, str(position)))
+    return out
+
+
+def _changed_by_others(
+    table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table
+) -> tuple[dict[Key, Commit], Commit | None]:
+    """By key, the newest commit of another program that changed its row; and the newest one that cannot be read any more."""
+    found: dict[Key, Commit] = {}
+    unread: Commit | None = None
+    for commit in mirror.foreign_commits(_MOST_COMMITS):
+        sides = [side for n in (commit.version - 1, commit.version) if (side := mirror.at(n)) is not None]
+        try:
+            before, after = (dict(_rows(table, schema, side, wanted)) for side in sides)
+        except (*UNREADABLE, ValueError):  # ValueError: a version's log is gone
+            unread = unread or commit
+            continue
+        for key in before.keys() | after.keys():
+            if before.get(key) != after.get(key):
+                found.setdefault(key, commit)
+    return found, unread
+
+
+def _rows(table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
+    """The rows of these keys in a version, by key."""
+    rows: dict[Key, list[Any]] = {}
+    for batch in mirror.batches(schema.names, one_of(wanted)):
+        found = conformed(batch, schema)
+        found = found.filter(pa.array(among(found.select(wanted.column_names).cast(wanted.schema), wanted)))
+        for key, row in zip(_texts(table, found, wanted), plain(found), strict=True):
+            rows.setdefault(key, []).append(row)
+    yield from rows.items()
+
+
+def _texts(table: Table, rows: pa.Table, wanted: pa.Table) -> list[Key]:
+    return key_texts(table, conformed(rows, wanted.schema))

@@ -1,0 +1,112 @@
+"""A version of a mirror, and the source's position that it has reached.
+
+Let the ledger be read first, then the mirror. An epoch that had been pruned by then was in the mirror already. So the changes that
+the mirror may lack are in the epochs that were kept, after the one up to which the mirror says it is merged. The position before
+the first of them is where the mirror equals the source, apart from chunks that are exact at a later position. A comparison may
+therefore take any position up to it, and replay the binlog from there: replaying is idempotent, because row images are full.
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.base import clock
+from engine.base.errors import LedgerError, SpecError
+from engine.destination.delta.read.mirror import Mirror
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State, apply
+from engine.ledger.store import Ledger
+from engine.source.positions import Position, position_from_dict
+from engine.verify.verdicts import Incomparable
+
+_TRIES = 20
+_FRESH_S = 2.0
+
+
+@dataclass(frozen=True)
+class MirrorAt:
+    """One version of a mirror; it has all changes of its table up to `position`, and maybe more."""
+
+    mirror: Mirror
+    position: Position
+    identity: str
+    """The server that the position belongs to."""
+    lacks: int | None
+    """The first committed epoch whose changes it lacks; None if it has all."""
+
+    @property
+    def version(self) -> int:
+        return self.mirror.version
+
+
+class Committed:
+    """The committed state and the epochs that are kept. Follows the ledger: only new epochs are read."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._read_s = folder, -math.inf
+        self._ledger: Ledger | None = None
+        self._state: State | None = None
+        self._kept: dict[int, EpochRecord] = {}
+
+    def state(self, *, fresh: bool = False) -> State:
+        """The committed state; unless `fresh`, at most two seconds old. Raises SpecError before the first epoch."""
+        now_s = clock.monotonic_s()
+        if self._state is None or fresh or now_s - self._read_s > _FRESH_S:
+            if not self._followed():
+                self._load()
+            self._read_s = now_s
+        assert self._state is not None
+        return self._state
+
+    def _load(self) -> None:
+        self._ledger = Ledger(self._folder)
+        if self._ledger.state is None:
+            raise SpecError("The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC")
+        self._state = self._ledger.state
+        self._kept = {
+            record["epoch"]: record for record in self._ledger.kept_epochs() if record["epoch"] <= self._state.epoch
+        }
+
+    def _followed(self) -> bool:
+        """Read the new epochs. Returns False if they do not follow the known ones."""
+        if self._ledger is None or self._state is None:
+            return False
+        numbers, state, kept = self._ledger.kept_numbers(), self._state, dict(self._kept)
+        if not numbers or numbers[-1] < state.epoch:
+            return False
+        try:
+            for number in (number for number in numbers if number > self._state.epoch):
+                kept[number] = self._ledger.epoch(number)
+                state = apply(state, kept[number])
+        except LedgerError:  # pruned meanwhile
+            return False
+        self._state, self._kept = state, {number: kept[number] for number in numbers if number in kept}
+        return True
+
+    def mirror(self, table: str, folder: Path) -> MirrorAt:
+        """The newest version of a table's mirror. Raises Incomparable when it is none that can be compared."""
+        for attempt in range(_TRIES):
+            state = self.state(fresh=attempt > 0)
+            mirror = Mirror.if_there(folder)
+            if mirror is None:
+                raise Incomparable("unverifiable", "it has no mirror")
+            merged, copied = (
+                max(mirror.transaction(state.owner.transaction(kind)), state.owner.floor)
+                for kind in ("merge", "chunks")
+            )
+            if max(merged, copied) <= state.epoch:
+                return self._at(table, state, mirror, merged, copied)
+        raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
+
+    def _at(self, table: str, state: State, mirror: Mirror, merged: int, copied: int) -> MirrorAt:
+        first, lacks = None, None
+        for record in self._kept.values():
+            part = record["tables"].get(table, {})
+            if record["epoch"] > copied and part.get("chunks"):
+                raise Incomparable("lagging", "its mirror does not have the last copy yet")
+            if first is None and record["epoch"] > merged and part.get("changes", {}).get("files"):
+                first, lacks = position_from_dict(record["from"]), record["epoch"]
+            elif first is not None and "identity" in record:
+                raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
+        position = position_from_dict(state.position) if first is None else first
+        return MirrorAt(mirror, position, state.identity, lacks)

@@ -1,0 +1,58 @@
+"""Differences row by row, for people: keys and values as JSON can have them."""
+
+import base64
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from engine.decode.schema import Table
+from engine.verify.comparison import Compared, unequal_columns
+from engine.verify.table_check import Found, key_texts
+from engine.verify.verdicts import MOST_LISTED, Difference
+
+
+def differences_of(found: Found, table: Table) -> list[Difference]:
+    """The first differences, at most `MOST_LISTED`."""
+    return list(islice(_all(found, table), MOST_LISTED))
+
+
+def _all(found: Found, table: Table) -> Iterator[Difference]:
+    for part, compared in found.differences:
+        chunk = None if part is None else found.parts[part].chunk
+        yield from (replace(one, chunk=chunk) for one in _differences(compared, table))
+
+
+def _differences(compared: Compared, table: Table) -> Iterator[Difference]:
+    for key, row in _rows(compared.missing, table):
+        yield Difference("missing", key, source=row)
+    for key, row in _rows(compared.extra, table):
+        yield Difference("extra", key, mirror=row)
+    listed = compared.source.slice(0, MOST_LISTED), compared.mirror.slice(0, MOST_LISTED)
+    columns = unequal_columns(*listed)
+    pairs = zip(_rows(listed[0], table), _rows(listed[1], table), columns, strict=True)
+    for (key, source), (_, mirror), names in pairs:
+        yield Difference("different", key, tuple(names), source=source, mirror=mirror)
+    for key, row in _rows(compared.duplicate, table):
+        yield Difference("duplicate", key, mirror=row)
+
+
+def _rows(rows: pa.Table, table: Table) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
+    listed = rows.slice(0, MOST_LISTED)
+    yield from zip(key_texts(table, listed), plain(listed), strict=True)
+
+
+def plain(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as JSON can have them: exact numbers and times as text, binaries as Base64."""
+    columns = {name: _plain(rows[name]) for name in rows.column_names}
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def _plain(values: pa.ChunkedArray) -> list[Any]:
+    if pa.types.is_temporal(values.type) or pa.types.is_decimal(values.type):
+        return list(values.cast(pa.string()).to_pylist())  # Python has no date before the year 1
+    if pa.types.is_binary(values.type):
+        return [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
+    return list(values.to_pylist())

@@ -1,0 +1,105 @@
+"""The results of a verification (docs/verification.md)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from engine.plan.keys import Bound
+from engine.verify.comparison import Kind
+
+Verdict = Literal["verified", "diverged", "unverifiable", "lagging"]
+Level = Literal["counts", "rows"]
+LEVELS: dict[str, Level] = {"counts": "counts", "checksum": "rows", "rows": "rows"}
+"""By what can be asked for, the level that runs. Checksums are no level of their own: the server needs as long to compute
+them as to send the rows, or longer; rows are compared as they are (docs/benchmarks.md)."""
+MOST_LISTED = 1000
+"""Differences listed per table; all are counted."""
+
+
+class Incomparable(Exception):  # noqa: N818 - a verdict, not an error
+    """A table cannot be compared now (`lagging`) or at all (`unverifiable`)."""
+
+    def __init__(self, verdict: Verdict, why: str) -> None:
+        super().__init__(why)
+        self.verdict: Verdict = verdict
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs."""
+
+    kind: Kind
+    key: tuple[str, ...]
+    """The values of the primary key as text, in its order."""
+    columns: tuple[str, ...] = ()
+    """Of a different row: the columns that differ."""
+    cause: str = ""
+    source: Mapping[str, Any] | None = None
+    """The row as published from the source; None if the source has none."""
+    mirror: Mapping[str, Any] | None = None
+    chunk: int | None = None
+    """The chunk that it was found in; None if unknown."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As in `verify --json`, without the rows."""
+        return {"kind": self.kind, "key": list(self.key), "columns": list(self.columns), "cause": self.cause}
+
+
+@dataclass(frozen=True)
+class PartResult:
+    """A compared range of the chunk key."""
+
+    chunk: int | None
+    """The chunk's number; None if the range is none of the last copy's chunks."""
+    lower: str | None
+    upper: str | None
+    rows: int
+    differences: int
+
+
+@dataclass(frozen=True)
+class TableResult:
+    """The result for one table."""
+
+    table: str
+    verdict: Verdict
+    why: str = ""
+    """Why it is unverifiable or lagging, as a clause."""
+    hint: str = ""
+    """What to do; only if its mirror cannot be read."""
+    position: str | None = None
+    """The mirror has all changes up to here, and was compared at or after it: `file:offset`."""
+    version: int | None = None
+    """The version of the mirror, as its comparison began."""
+    level: Level = "rows"
+    rows: int = 0
+    """Rows of the source that were compared."""
+    differences: tuple[Difference, ...] = ()
+    """At most `MOST_LISTED`."""
+    differences_total: int = 0
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    parts: tuple[PartResult, ...] = ()
+    whole: bool = True
+    """Whether the whole table was compared, not a sample or a part."""
+    keys: tuple[Bound, ...] | None = None
+    """The keys of all differences; None if they cannot name rows, or are too many."""
+    scope: str = ""
+    """The part that was compared, in words; empty for the whole table."""
+    at: str = ""
+    """When the comparison ended: UTC text."""
+    seconds: float = 0.0
+
+    def as_dict(self, *, parts: bool = False) -> dict[str, Any]:
+        """As in `verify --json`."""
+        found = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences", "keys")}
+        found["differences"] = [one.as_dict() for one in self.differences]
+        if parts:
+            found["parts"] = [asdict(part) for part in self.parts]
+        return found
+
+
+def worst(results: Sequence[TableResult]) -> Verdict:
+    """The verdict of all tables together."""
+    order: tuple[Verdict, ...] = ("diverged", "lagging", "unverifiable")
+    return next((verdict for verdict in order if any(one.verdict == verdict for one in results)), "verified")

@@ -1,0 +1,36 @@
+"""Specs with routes, and notices, for the tests of this folder."""
+
+from pathlib import Path
+from typing import Any
+
+from engine.alerting.notify.notice import message
+from engine.spec.settings import Spec, parse
+
+SPEC = """
+name = "shop"
+[source]
+host = "h"
+user = "u"
+tables = ["d.*"]
+[sink]
+path = "lake"
+[alerts]
+{alerts}
+"""
+AT = "2026-01-31T15:30:17.000000Z"
+
+
+def spec_with(folder: Path, alerts: str) -> Spec:
+    """A spec with these settings of alerts."""
+    return parse(SPEC.format(alerts=alerts), folder / "shop.toml")
+
+
+def alert(kind: str = "table_stopped", table: str | None = "d.orders", **more: Any) -> dict[str, Any]:
+    """The fields of an alert."""
+    fields = {"kind": kind, "table": table, "value": None, "threshold": None, "since": AT, "repeat": 0}
+    return {**fields, "message": f"{table} stopped: <no> date & time.", "hint": "Do it.", **more}
+
+
+def notice(spec: Spec, event: str = "alert.raised", **more: Any) -> dict[str, Any]:
+    """A notice of an alert."""
+    return message(spec.alerts, event, AT, spec.name, "r", alert(**more))

@@ -1,0 +1,81 @@
+"""The buttons that act on a pipeline."""
+
+import json
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.common import controls
+from app.common.view.roles import EVERYBODY
+from engine.pipeline.directory import Directory
+from engine.watch.record import Record, write_record
+from tests.support.simulation import SPEC
+
+
+def page(root: str) -> None:
+    """The button as a page."""
+    from pathlib import Path
+
+    from app.common import controls
+    from engine.pipeline.directory import Directory
+
+    controls.resnapshot_all(Directory(Path(root)))
+
+
+def test_a_full_resnapshot_needs_the_pipelines_name_and_starts_the_runner(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command must be in the inbox before the runner that carries it out starts."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "pipeline.toml").write_text(SPEC.format(name="shop"))
+    inbox = Directory(root).inbox
+    started: list[list[Path]] = []
+    monkeypatch.setenv(EVERYBODY, "1")
+    monkeypatch.setattr(controls, "launch", lambda _where: started.append(list(inbox.glob("*.json"))))
+    run = AppTest.from_function(page, args=(str(root),)).run(timeout=30)
+    assert not run.exception
+    run.text_input(key="resnapshot-all-sure").input("shap")
+    run.button[0].click().run()
+    assert "Nothing was sent" in run.markdown[-1].value
+    run.text_input(key="resnapshot-all-reason").input("the binlog was purged")
+    run.text_input(key="resnapshot-all-sure").input("shop")
+    run.button[0].click().run()
+    assert not run.exception
+    ((command,),) = started
+    sent = json.loads(command.read_text())
+    assert (sent["verb"], sent["arguments"], sent["reason"]) == ("redump", {"tables": []}, "the binlog was purged")
+
+
+def lost(root: str) -> None:
+    """The buttons of a pipeline as a page."""
+    from pathlib import Path
+
+    from app.common import controls, home
+    from engine.pipeline.directory import Directory
+
+    where = Directory(Path(root))
+    controls.controls(where, home.runner(where), key="live")
+
+
+def test_a_restart_that_is_due_can_be_cancelled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Only while it is due. The stop names the run that is lost."""
+    where = Directory(tmp_path / "shop")
+    where.root.mkdir()
+    where.spec.write_text(SPEC.format(name="shop"))
+    record = {"run": "r1", "pid": 7, "host": "another", "state": "running", "phase": "streaming", "process": {}}
+    old = "2026-01-31T09:30:00.000000Z"
+    where.runner.write_text(json.dumps({**record, "heartbeat": old, "started": old, "error": None}))
+    write_record(where, Record(run="r1", due="2999-01-01T00:00:00.000000Z"))
+    monkeypatch.setenv(EVERYBODY, "1")
+    run = AppTest.from_function(lost, args=(str(where.root),)).run(timeout=30)
+    assert not run.exception
+    run.text_input(key="live-cancel-reason").input("moving house")
+    (button,) = [one for one in run.button if one.label == "Leave it down"]
+    button.click().run()
+    assert not run.exception
+    (command,) = where.inbox.glob("*.json")
+    sent = json.loads(command.read_text())
+    assert (sent["verb"], sent["run"], sent["reason"]) == ("stop", "r1", "moving house")
+    assert [one.label for one in run.button] == ["Restart"]

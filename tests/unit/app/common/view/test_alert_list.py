@@ -1,0 +1,187 @@
+"""Which alerts are listed, which need attention, and how they are worded."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from app.common.view import alert_list
+from app.common.view.alert_list import Standing
+from app.common.view.health import Away, Runner
+from engine.alerting.acknowledgements import Acknowledgement
+from engine.alerting.silences import Silence
+from engine.history.alert_queries import Cleared
+from engine.journal.sentences import ALERTS
+from engine.spec.alert_settings import Alerts as Settings
+from engine.spec.alert_settings import TableAlerts
+from tests.unit.app.support import AT, NOW, ago, lag, runner
+
+LAG: Standing = {
+    "kind": "lag",
+    "table": None,
+    "value": 75.2,
+    "threshold": 60.0,
+    "message": "The pipeline is 75 s behind its source, more than 60 s.",
+    "hint": "",
+    "since": AT,
+    "repeat": 0,
+}
+STOPPED: Standing = {"kind": "table_stopped", "table": "d.t", "message": "d.t stopped", "hint": "Do it.", "since": AT}
+ADA = Acknowledgement("ada", "2026-01-31T15:31:00Z", "index rebuild", "lag", None, AT, 75.2)
+LOST = runner("lost", alive=False)
+FAILED = runner("failed", alive=False, error={"message": "It is purged.", "detail": "", "hint": "Copy."}, exit_code=4)
+
+
+def nobody(_: Standing) -> None:
+    """Nothing is acknowledged."""
+
+
+def listed(of: Runner, *standing: Standing, **more: Any) -> list[alert_list.Firing]:
+    """The alerts of a pipeline."""
+    return alert_list.firing_alerts(
+        "shop", of, alert_list.standing_alerts(of, standing), more.pop("seen", nobody), **more
+    )
+
+
+def test_an_alert_has_its_value_its_threshold_and_what_to_do() -> None:
+    """With the latest measurement, and the remedy that the terminal shows too."""
+    (one,) = listed(runner(), LAG, lag=lag(90.4))
+    assert (one.title, one.value, one.now, one.threshold) == ("Lag", "1 min 15 s", "1 min 30 s", "1 min")
+    assert one.do == ALERTS["lag"].do
+    assert (one.waits, one.known_at) == (True, None)
+    assert alert_list.lasted(one, NOW + timedelta(minutes=5)) == "5 min"
+    (table,) = listed(runner(), STOPPED)
+    assert (table.title, table.table, table.value, table.threshold, table.now) == (
+        "Table stopped",
+        "d.t",
+        "—",
+        "—",
+        "",
+    )
+    assert table.do == "Do it."
+
+
+def test_an_alert_of_another_version_is_shown_as_it_is() -> None:
+    """Its fields are shown, and some may be missing."""
+    (one,) = listed(runner(), {"kind": "odd"})
+    assert (one.title, one.message, one.do, one.since, alert_list.lasted(one, NOW)) == ("odd", "", "", None, "—")
+
+
+def test_without_a_runner_alerts_are_only_the_last_known() -> None:
+    """Its loss is an alert itself, and is current."""
+    lost, stopped = listed(LOST, STOPPED, lag=lag(90.0))
+    assert (lost.title, lost.known_at) == ("Runner lost", None)
+    assert lost.since == LOST.last_seen
+    assert stopped.known_at == LOST.last_seen
+    (old,) = listed(LOST, {**LAG, "since": "2026-01-31T15:29:16.5Z"}, lag=lag(90.0))[1:]
+    assert (old.now, alert_list.lasted(old, NOW + timedelta(days=1))) == ("", "1 min")
+    (ended,) = listed(runner("ended", alive=False), STOPPED)
+    assert ended.known_at is not None
+
+
+def test_a_failed_run_is_one_alert() -> None:
+    """Its own if the runner raised it, which is current then; else one of the console's."""
+    raised: Standing = {"kind": "run_failed", "table": None, "value": 4, "message": "m", "hint": "h", "since": AT}
+    for standing, value in (([raised], "exit code 4"), ([], "—")):
+        (one,) = listed(FAILED, *standing)
+        assert (one.title, one.value, one.known_at) == ("Run failed", value, None)
+        assert one.do in ("h", "Copy.")
+    assert listed(replace(FAILED, error=None, exit_code=1))[0].message == "The run failed: an unexpected error"
+    (again,) = listed(runner("starting", alive=False), raised)
+    assert again.known_at is not None
+
+
+def test_measurements_are_not_current_while_the_source_is_away() -> None:
+    """Nothing is measured then; other alerts are current."""
+    away = replace(runner(), away=Away(ago(40), 3, ago(-2), "no route", None))
+    measured, other = listed(away, LAG, STOPPED, lag=lag(90.0))
+    assert (measured.known_at, measured.now) == (ago(40), "")
+    assert other.known_at is None
+
+
+def test_only_what_nobody_has_acknowledged_needs_attention() -> None:
+    """In the list, and in the title of the browser's tab."""
+    found = listed(LOST, LAG, STOPPED, seen=lambda one: ADA if one["kind"] == "lag" else None)
+    assert [one.title for one in sorted(found, key=alert_list.order)] == ["Table stopped", "Runner lost", "Lag"]
+    assert alert_list.page_title(sum(one.waits for one in found), "Live") == "(2) Live · Tidemark"
+    assert alert_list.page_title(0, "Live") == "Live · Tidemark"
+    assert alert_list.acknowledged_words(ADA) == "Acknowledged by ada at 2026-01-31 15:31:00 UTC: index rebuild"
+
+
+def test_the_live_page_has_a_line_per_alert() -> None:
+    """Red if it is current, gray if somebody takes care of it, orange if it is only the last known state."""
+    found = [*listed(runner(), STOPPED), *listed(runner(), LAG, seen=lambda _: ADA), *listed(LOST, STOPPED)[1:]]
+    assert alert_list.alert_lines(found) == [
+        ("red", "Table stopped since 2026-01-31 15:30:17 UTC: d.t stopped"),
+        ("gray", f"Lag since 2026-01-31 15:30:17 UTC: {LAG['message']} {alert_list.acknowledged_words(ADA)}"),
+        (
+            "orange",
+            "Last known at 2026-01-31 15:30:16 UTC: Table stopped since 2026-01-31 15:30:17 UTC: d.t stopped",
+        ),
+    ]
+
+
+def test_a_resolved_alert_says_how_long_it_lasted_and_who_took_it() -> None:
+    """The acknowledgement is found by the value that was raised."""
+    asked = []
+
+    def seen(pipeline: str, one: Standing) -> Acknowledgement | None:
+        asked.append((pipeline, dict(one)))
+        return ADA
+
+    done = Cleared("shop", NOW + timedelta(seconds=90), None, "lag", AT, 75.2, 60.0, "m")
+    (row,) = alert_list.resolved_rows([done], seen)
+    assert asked == [("shop", {"kind": "lag", "table": None, "since": AT, "value": 75.2})]
+    assert (row["Alert"], row["Duration"], row["Value"], row["Threshold"], row["Acknowledged by"]) == (
+        "Lag",
+        "1 min 30 s",
+        "1 min 15 s",
+        "1 min",
+        "ada: index rebuild",
+    )
+    (bare,) = alert_list.resolved_rows([Cleared("x", NOW, "d.t", None, "torn", None, None, None)], lambda *_: None)
+    assert (bare["Since"], bare["Duration"], bare["Acknowledged by"]) == (None, "—", "")
+
+
+def test_the_rules_are_in_plain_words() -> None:
+    """A threshold that is not set raises no alert."""
+    settings = Settings(lag_s=90, webhook_env="X", tables={"shop.pay_*": TableAlerts(lag_s=5)})
+    row, own = alert_list.threshold_rows("shop", settings)
+    assert own == {**dict.fromkeys(row, ""), "Pipeline": "shop", "Tables": "shop.pay_*", "Lag above": "5.0 s"}
+    assert row == {
+        "Pipeline": "shop",
+        "Tables": "all",
+        "Lag above": "1 min 30 s",
+        "Lag in bytes above": "no alert",
+        "Retention left below": "6 h",
+        "Mirror behind above": "15 min",
+        "Disk full within": "1 d",
+        "Duration": "1 min",
+        "Repeated every": "4 h",
+        "Routes": "webhook",
+    }
+    rows = alert_list.kind_rows()
+    assert len(rows) == len(ALERTS)
+    assert all(all(row.values()) for row in rows)
+
+
+def test_a_full_disk_is_an_alert_although_the_alert_cannot_be_saved() -> None:
+    """The runner cannot write its file of alerts then. It is listed once."""
+    full = replace(runner("paused"), disk_full="disk full (log: no space)", disk_full_since=NOW)
+    (one,) = listed(full)
+    assert (one.kind, one.since, one.known_at) == ("disk_full", NOW, None)
+    assert "disk full (log: no space)" in one.message
+    assert one.do == ALERTS["disk_full"].do
+    saved: Standing = {"kind": "disk_full", "table": None, "message": "A disk is full.", "since": AT}
+    assert [one.message for one in listed(full, saved)] == ["A disk is full."]
+
+
+def test_a_silenced_alert_is_listed_and_counts_as_ever() -> None:
+    """With who silenced it, until when and why; a silence hides nothing."""
+    silence = Silence("x", "ada", "index rebuild", AT, "2026-01-31T17:00:00.000000Z", "lag")
+    found = listed(runner("running"), LAG, STOPPED, silenced=lambda one: silence if one["kind"] == "lag" else None)
+    lag, stopped = found
+    assert (lag.waits, stopped.silence) == (True, None)
+    (colour, text), (_, other) = alert_list.alert_lines(found)
+    assert colour == "red"
+    assert text.endswith("Silenced by ada until 2026-01-31 17:00:00 UTC: index rebuild")
+    assert "Silenced" not in other

@@ -1,0 +1,287 @@
+"""The three layers of health, with headlines and colours."""
+
+from dataclasses import replace
+
+import pytest
+
+from app.common.view.health import (
+    Away,
+    Runner,
+    away_line,
+    engine_layer,
+    error_of,
+    keeping_up_layer,
+    layers,
+    runner_of,
+    source_layer,
+    stale_since,
+    startup_line,
+    troubles,
+)
+from app.common.view.status_style import HEX, PIPELINE
+from engine.base.clock import utc_text
+from engine.history.runs import Run
+from engine.source.connect import RESNAPSHOT_ALL
+from tests.unit.app.support import AT, NOW, ago, lag, runner
+
+
+def run(
+    *, ended: bool = False, exit_code: int | None = None, error: str | None = None, outcome: str | None = None
+) -> Run:
+    """The newest run of a journal."""
+    end = ago(10) if ended else None
+    return Run(
+        "p", "r", ago(60), ago(10), None, "h", 7, "1", end, outcome, exit_code, error, "running", None, None, None
+    )
+
+
+def test_a_lost_position_needs_a_resnapshot() -> None:
+    """Only if the run ended with an error that advises it."""
+    error = {"message": "It was purged.", "detail": "", "hint": f"{RESNAPSHOT_ALL}. Raise the retention."}
+    assert runner("failed", alive=False, error=error).needs_resnapshot
+    assert not runner("running", error=error).needs_resnapshot
+    assert not runner("failed", alive=False, error={**error, "hint": "Check the network."}).needs_resnapshot
+    assert not runner("failed", alive=False).needs_resnapshot
+
+
+def record(state: str, age: float, *, alive: bool, error: object = None) -> dict[str, object]:
+    """A result of `read_runner`."""
+    beat = {"heartbeat": utc_text(ago(age)), "heartbeat_age_s": age, "alive": alive}
+    return {
+        "state": state,
+        "phase": "snapshot",
+        "pid": 7,
+        "host": "h",
+        "spark_ui": "http://h:4040",
+        "error": error,
+    } | beat
+
+
+@pytest.mark.parametrize(
+    ("record_", "run_", "launched", "state"),
+    [
+        (None, None, None, "new"),
+        (None, None, ago(3), "starting"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=0), ago(3), "starting"),
+        (record("running", 1, alive=True), run(), ago(3), "running"),
+        (record("paused", 1, alive=True), run(), None, "paused"),
+        (record("running", 60, alive=False), run(), None, "lost"),
+        (None, run(), None, "lost"),
+        (None, run(ended=True, exit_code=0), None, "ended"),
+        (None, run(ended=True, exit_code=4), None, "failed"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=0), None, "ended"),
+        (record("ended", 60, alive=False, error="purged"), None, None, "failed"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=1, outcome="failed"), None, "failed"),
+        (record("ended", 60, alive=False), run(ended=True, exit_code=1, outcome="stopped"), None, "ended"),
+        (record("dreaming", 1, alive=True), None, None, "running"),
+    ],
+)
+def test_the_state_follows_from_file_journal_and_launch(
+    record_: dict[str, object] | None, run_: Run | None, launched: object, state: str
+) -> None:
+    """`runner.json`, the newest run and a launch by this console together give one state."""
+    assert runner_of(record_, run_, launched).state == state  # type: ignore[arg-type]
+
+
+def test_every_state_has_a_style_and_every_colour_a_hex() -> None:
+    """Every state has a label, a letter and a colour."""
+    for style in PIPELINE.values():
+        assert style.colour in HEX
+        assert len(style.letter) == 1
+        assert style.meaning
+
+
+def test_errors_have_three_parts_in_any_format() -> None:
+    """The journal has JSON text, `runner.json` an object, and older files a sentence."""
+    parts = {"message": "m", "detail": "d", "hint": ""}
+    assert error_of({"error": "X", "message": "m", "detail": "d"}) == parts
+    assert error_of('{"message": "m", "detail": "d"}') == parts
+    assert error_of("m") == {"message": "m", "detail": "", "hint": ""}
+    assert error_of("{torn") == {"message": "{torn", "detail": "", "hint": ""}
+    assert error_of(None) is None
+    assert error_of("") is None
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "before", "headline", "colour"),
+    [
+        (None, None, "Unknown", "gray"),
+        (0.4, None, "Keeping up", "green"),
+        (60.0, 90.0, "Catching up", "orange"),
+        (90.0, 60.0, "Falling behind", "red"),
+    ],
+)
+def test_keeping_up_is_judged_by_size_and_direction(
+    lag_s: float | None, before: float | None, headline: str, colour: str
+) -> None:
+    """A large lag that shrinks needs no action; one that grows does."""
+    layer = keeping_up_layer(runner(), lag(lag_s), [lag(before, age=60)], NOW)
+    assert (layer.headline, layer.colour) == (headline, colour)
+
+
+def test_the_cards_of_a_healthy_pipeline_have_two_lines() -> None:
+    """Four cards stand beside each other at 1280 pixels. The host and the position are in the tooltips."""
+    copying = replace(runner(), host="a-long-name.of-a-host.example.com", phase="snapshot", heartbeat_age_s=0.999)
+    shown = layers(copying, lag(9.9, 999_900), [], NOW)
+    assert all(len(" · ".join(layer.details)) < 36 for layer in shown), shown
+    engine, _, source = shown
+    assert "a-long-name.of-a-host.example.com, pid" in engine.help
+    assert "Committed position: " in source.help
+
+
+def test_an_idle_source_is_no_lag() -> None:
+    """The layer shows that nothing is waiting."""
+    assert "nothing is waiting" in keeping_up_layer(runner(), lag(0.0, 0), [], NOW).details
+
+
+def test_a_paused_pipeline_is_neither_red_nor_green() -> None:
+    """An operator paused it on purpose."""
+    assert keeping_up_layer(runner("paused"), lag(600), [], NOW).colour == "violet"
+
+
+@pytest.mark.parametrize(
+    ("runway_s", "colour"), [(None, "gray"), (600.0, "red"), (3 * 3600.0, "orange"), (86_400.0, "green")]
+)
+def test_little_retention_left_is_red(runway_s: float | None, colour: str) -> None:
+    """With less than an hour, an operator must act; unknown is not safe."""
+    assert source_layer(runner(), lag(1, runway_s=runway_s), NOW).colour == colour
+
+
+def test_changes_that_wait_to_be_merged_are_not_called_nothing() -> None:
+    """Whoever reads the mirror does not see them, so it is not green for long."""
+    for age_s, headline, colour in ((0.0, "Keeping up", "green"), (5.0, "Keeping up", "green")):
+        layer = keeping_up_layer(runner(), replace(lag(0.4, 0), mirror_age_s=age_s), [], NOW)
+        assert (layer.headline, layer.colour) == (headline, colour)
+        assert ("nothing is waiting" in layer.details) == (not age_s)
+    layer = keeping_up_layer(runner(), replace(lag(0.4, 0), mirror_age_s=137.0), [], NOW)
+    assert (layer.headline, layer.colour) == ("Waits to be merged", "orange")
+    assert "mirrors 2 min 17 s behind the change log" in layer.details
+
+
+def test_a_source_that_lacks_a_setting_is_not_safe_however_long_it_keeps_its_binlog() -> None:
+    """Without a runner nobody looks any more, so the last alert is not shown as current."""
+    lacks = ("The source's settings changed: binlog_format is MIXED, not ROW.",)
+    *_, layer = layers(runner(), lag(1, runway_s=1e9), [], NOW, (), lacks)
+    assert (layer.headline, layer.colour, layer.details[0]) == ("Settings changed", "red", lacks[0])
+    *_, layer = layers(runner("ended", alive=False), lag(1, runway_s=1e9), [], NOW, (), lacks)
+    assert layer.headline != "Settings changed"
+
+
+def test_stale_numbers_are_grey_with_their_time() -> None:
+    """The last numbers of a dead runner are not current."""
+    dead = runner("lost", alive=False)
+    reading = lag(0.4, age=300)
+    assert stale_since(dead, reading, NOW) == ago(300)
+    engine, keeping_up, source = layers(dead, reading, [], NOW)
+    assert engine.colour == "red"
+    assert (keeping_up.colour, source.colour) == ("gray", "gray")
+    assert "since 15:25:17 UTC" in keeping_up.details
+    assert stale_since(runner(), lag(0.4, age=300), NOW) == ago(300)
+    assert stale_since(runner(), lag(0.4), NOW) is None
+
+
+def test_an_unmeasured_lag_is_not_zero() -> None:
+    """Before the first reading the lag is unknown, not 0."""
+    _, keeping_up, source = layers(runner(), None, [], NOW)
+    assert keeping_up.headline == source.headline == "Not measured yet"
+
+
+def test_a_failed_run_explains_its_exit_code() -> None:
+    """The number 4 alone does not help."""
+    layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
+    assert layer.details[0] == "exit code 4: the source can no longer be streamed"
+    known = runner("failed", alive=False, exit_code=1, error={"message": "1 of 3 tables stopped"})
+    assert engine_layer(known, NOW).details[0] == "exit code 1: the error is below"
+    assert engine_layer(replace(known, error=None), NOW).details[0] == "exit code 1: an unexpected error"
+
+
+def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
+    """Only for a live runner, and without errors for a broken file."""
+    outage = {
+        "since": utc_text(ago(48)),
+        "attempt": 5,
+        "next_try": utc_text(ago(-30)),
+        "error": "Connecting failed.",
+        "gives_up_at": "2026-11-22T06:10:00.000000Z",
+    }
+    away = runner_of(record("running", 1, alive=True) | {"away": outage}, None).away
+    assert away is not None
+    text = "Source unreachable for 48 s · attempt 5 · next try in 30 s"
+    assert away_line(away, NOW) == f"{text} · gives up at 2026-11-22 06:10:00 UTC"
+    forever = runner_of(record("running", 1, alive=True) | {"away": outage | {"gives_up_at": None}}, None).away
+    assert forever is not None
+    assert away_line(forever, NOW) == f"{text} · no time limit"
+    assert "trying now" in away_line(forever, ago(-31))
+    for broken in (None, "", 5, {}, {"since": 7}):
+        assert runner_of(record("running", 1, alive=True) | {"away": broken}, None).away is None
+    assert runner_of(record("running", 99, alive=False) | {"away": outage}, None).away is None
+
+
+def unreachable(attempt: int = 5) -> Runner:
+    """A runner whose source has been away for 48 s."""
+    return replace(runner(), away=Away(ago(48), attempt, ago(-30), "Connecting failed.", None))
+
+
+def test_nothing_is_green_while_the_source_is_away() -> None:
+    """The lag is what may be missing by now, and the retention is what is left of it by now."""
+    away, reading = unreachable(), lag(0.4, age=50, runway_s=5 * 3600.0)
+    shown = layers(away, reading, [], NOW)
+    assert [one.colour for one in shown] == ["orange"] * 3
+    engine, keeping_up, source = shown
+    assert engine.headline == "Source unreachable"
+    assert engine.details[:3] == ("for 48 s", "attempt 5", "next try in 30 s")
+    assert keeping_up.details == ("lag up to 50 s", "since 15:29:27 UTC")
+    assert source.details[0] == "retention left about 4 h 59 min"
+    assert layers(away, lag(0.4, age=50, runway_s=3600.0), [], NOW)[2].colour == "red"
+    assert layers(away, None, [], NOW)[0].colour == "orange"
+    assert (away.shown, away.state, away.works) == ("away", "running", False)
+    assert engine_layer(unreachable(0), NOW).details[1:3] == ("no answer yet", "waiting")
+
+
+def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
+    """In three parts; nothing for a runner of an earlier version."""
+    failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
+    (disk, helper) = troubles({"disk_full": "disk full (ledger: No space)", "helpers": [failing]})
+    assert disk[0] == "disk full (ledger: No space)"
+    assert "Nothing is lost" in disk[1]
+    assert helper[0] == "It broke."
+    assert "3 errors since" in helper[1]
+    assert troubles({}) == []
+
+
+def test_a_start_shows_its_steps() -> None:
+    """With the seconds so far; nothing once it has started, and nothing that cannot be read."""
+    steps = [
+        {"step": "Spark", "since": utc_text(ago(9)), "seconds": None},
+        {"step": "preflight", "since": utc_text(ago(9)), "seconds": 1.25},
+        {"step": "plan", "since": utc_text(ago(3)), "seconds": None},
+    ]
+    found = runner_of(record("starting", 1, alive=True) | {"startup": steps}, None)
+    assert startup_line(found, NOW) == "preflight ✓ 1.2 s → Spark … 9.0 s · plan … 3.0 s"
+    done = runner_of(record("starting", 1, alive=True) | {"startup": steps[1:2]}, None)
+    assert startup_line(done, NOW) == "preflight ✓ 1.2 s → connected"
+    assert startup_line(runner_of(record("running", 1, alive=True) | {"startup": steps}, None), NOW) == ""
+    for broken in (None, "x", [None], [{"step": "plan"}]):
+        assert runner_of(record("starting", 1, alive=True) | {"startup": broken}, None).startup == ()
+
+
+def test_a_stopped_table_does_not_keep_up() -> None:
+    """The lag of the pipeline says nothing of it. The engine runs, and the source is safe."""
+    engine, keeping_up, source = layers(runner(), lag(0.4), [], NOW, ["d.t"])
+    assert (keeping_up.headline, keeping_up.colour) == ("1 table stopped", "red")
+    assert keeping_up.details[0] == "the others continue", "the lag, which is small, is not the first thing said"
+    assert (engine.colour, source.colour) == ("green", "green")
+    away = layers(unreachable(), lag(0.4), [], NOW, ["d.t"])
+    assert [one.colour for one in away] == ["orange"] * 3
+
+
+def test_a_full_disk_is_a_state_of_its_own() -> None:
+    """It is no pause that an operator could end, and not a failed runner."""
+    found = {**record("paused", 0.5, alive=True), "disk_full": "disk full (log)", "disk_full_since": AT}
+    waits = runner_of(found, None)
+    assert (waits.shown, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
+    assert waits.disk_full_since == NOW
+    engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
+    assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
+    assert (engine.colour, keeping_up.colour) == ("red", "red")
+    assert runner_of({**found, "alive": False}, None).shown == "lost"

@@ -1,0 +1,286 @@
+"""The fourth light and the page Verify."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from app.common.view.verification import (
+    VerifiedTable,
+    audits,
+    difference_rows,
+    layer,
+    none_differ,
+    outcome,
+    part_cells,
+    schedule,
+    side_by_side,
+    table_rows,
+    tables_of,
+)
+from engine.base import clock
+from engine.pipeline.verifications import LastAudit, PartState, Summary, Unreadable
+from engine.spec.verify_settings import Verify
+
+AT = "2026-11-25T10:00:00Z"
+NOW = clock.parse_utc("2026-11-25T12:00:00Z")
+SUMMARY: Summary = {
+    "verdict": "verified",
+    "why": "",
+    "at": "2026-11-25T10:00:00Z",
+    "last": "2026-11-25T11:00:00Z",
+    "position": "binlog.000001:4",
+    "version": 3,
+    "level": "rows",
+    "rows": 1200,
+    "differences": 0,
+    "by_kind": {},
+    "parts": 2,
+    "compared": 2,
+    "generation": 0,
+    "seconds": 1.5,
+}
+MISSING: dict[str, Any] = {
+    "kind": "missing",
+    "key": ["de", "5"],
+    "columns": [],
+    "cause": "cause",
+    "source": {"id": 5, "note": None},
+    "mirror": None,
+    "chunk": 7,
+}
+
+
+def test_the_last_audit_is_a_sentence() -> None:
+    """With its age and what it found; and how often the runner audits."""
+    last: LastAudit = {
+        "at": "2026-11-25T10:00:00Z",
+        "tables": 3,
+        "images": 4,
+        "differences": 0,
+        "start": "",
+        "end": "",
+        "differing": {},
+        "generations": {},
+        "server": "",
+    }
+    assert audits(Verify(), None, NOW) == "Change logs are audited only on request (`verify.audit`)."
+    text = audits(Verify(audit="1d"), last, NOW)
+    assert text.startswith("The runner audits a random part of the change logs about every ")
+    assert text.endswith("ago: 4 images of 3 tables, no difference.")
+    assert audits(Verify(audit="1d"), {**last, "differences": 2}, NOW).endswith(", 2 differences.")
+
+
+def summary(**changes: Any) -> Summary:
+    """A summary with other values."""
+    return {**SUMMARY, **changes}  # type: ignore[typeddict-item]
+
+
+def tables(**summaries: Summary | None) -> list[VerifiedTable]:
+    """Tables with these summaries."""
+    known = {name: one for name, one in summaries.items() if one is not None}
+    return tables_of(list(summaries), known, Verify(), NOW)
+
+
+@pytest.mark.parametrize(
+    ("found", "headline", "colour"),
+    [
+        (tables(a=SUMMARY, b=summary(at="2026-11-24T10:00:00Z")), "Verified", "green"),
+        (tables(a=SUMMARY, b=None), "1 of 2 verified", "gray"),
+        (tables(a=None, b=None), "Not verified yet", "gray"),
+        (tables(a=SUMMARY, b=summary(at="2026-10-01T10:00:00Z")), "1 of 2 verified", "gray"),
+        (tables(a=SUMMARY, b=summary(differences=3, verdict="diverged")), "3 rows differ", "red"),
+        (tables(a=summary(differences=1, at="", verdict="diverged"), b=None), "1 row differs", "red"),
+        (tables(a=summary(verdict="unverifiable", why="it has no key")), "Not verified", "gray"),
+        ([], "Not verified", "gray"),
+    ],
+)
+def test_the_light(found: list[VerifiedTable], headline: str, colour: str) -> None:
+    """Green only if all tables that can be verified are; red as soon as one row differs."""
+    shown = layer(found, NOW)
+    assert (shown.title, shown.headline, shown.colour) == ("Data", headline, colour)
+
+
+def test_details_name_the_age_and_what_is_left_out() -> None:
+    """The oldest table counts."""
+    found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
+    assert layer(found, NOW).details == ("within the last 2 d", "1 table cannot be verified")
+    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not verified yet",)
+    assert layer(tables(a=None, b=None), NOW).details == ("2 tables",)
+    assert layer(tables(a=None), NOW).details == ("no row was compared yet",)
+    old = layer(tables(a=summary(at="2026-10-01T10:00:00Z", last="2026-10-01T10:00:00Z")), NOW)
+    assert (old.headline, old.details) == ("Not verified", ("verified too long ago",))
+    bad = summary(differences=3, by_kind={"missing": 2, "different": 1})
+    assert layer(tables(a=SUMMARY, b=bad), NOW).details == ("in 1 table",)
+    assert layer(tables(b=bad), NOW).details == ("2 missing, 1 different",)
+
+
+def test_the_first_comparison_is_under_way() -> None:
+    """It has a colour of its own, and says how far it is; not if something else is the reason, or nothing compares."""
+    half = summary(at="", parts=5, compared=1)
+    found = layer(tables(a=half), NOW, continuous=True)
+    assert (found.headline, found.colour, found.details) == ("Verifying", "blue", ("1 of 5 parts compared so far",))
+    assert layer(tables(a=half, b=SUMMARY), NOW, continuous=True).details == ("1 of 2 tables compared so far",)
+    assert layer(tables(a=half), NOW).colour == "gray"
+    assert layer(tables(a=half), NOW, current=False, continuous=True).colour == "gray"
+    old = summary(at="2026-10-01T10:00:00Z", last="2026-10-01T10:00:00Z")
+    assert layer(tables(a=half, b=old), NOW, continuous=True).colour == "gray"
+
+
+def test_the_light_says_that_another_program_changed_a_mirror() -> None:
+    """Also if more tables are stale for another reason, and if none was verified yet."""
+    old = summary(at="2026-11-01T10:00:00Z")
+    names, known = ["a", "b", "c", "d"], {"a": summary(), "b": summary(), "c": old, "d": old}
+    found = layer(tables_of(names, known, Verify(), NOW, {"b": {"commits": 2, "version": 4}}), NOW)
+    assert (found.headline, found.colour) == ("1 of 4 verified", "gray")
+    assert found.details == ("1 table: another program changed its mirror",)
+    found = layer(tables_of(["a"], {}, Verify(), NOW, {"a": {"commits": 2, "version": 4}}), NOW)
+    assert (found.headline, found.details) == ("Not verified", ("another program changed its mirror",))
+    found = layer(tables_of(names[:2], known, Verify(), NOW, {"b": {"commits": 2, "version": 3}}), NOW)
+    assert (found.headline, found.colour) == ("Verified", "green"), "it was verified at that version"
+
+
+def test_tables_that_need_an_operator_come_first() -> None:
+    """Then the one that was verified longest ago."""
+    found = tables(
+        new=SUMMARY,
+        old=summary(at="2026-11-24T10:00:00Z"),
+        never=None,
+        bad=summary(differences=2),
+        keyless=summary(verdict="unverifiable", why="it has no key"),
+    )
+    assert [one.table for one in found] == ["bad", "never", "keyless", "old", "new"]
+    rows = table_rows(found)
+    assert [row["State"] for row in rows] == [
+        "2 rows differ",
+        "Not verified",
+        "Cannot be verified",
+        "Verified",
+        "Verified",
+    ]
+    assert rows[1]["Position"] == rows[1]["Rows"] == rows[1]["Version"] == "—"
+    assert rows[2]["Why"] == "It has no key"
+    assert rows[4]["Compared"] == clock.parse_utc(SUMMARY["at"])
+
+
+def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
+    """Beside an outage, a stopped table or a lost runner, a verdict is one of the past."""
+    shown = layer(tables(a=SUMMARY), NOW, current=False)
+    assert (shown.headline, shown.colour) == ("Verified", "gray")
+
+
+def test_a_stopped_table_is_not_verified() -> None:
+    """Its mirror stays as it was; the page counts it as not verified, whatever a verification said before or since."""
+    known = {"a": SUMMARY, "b": SUMMARY, "c": summary(verdict="unverifiable", why="it has stopped: a date")}
+    found = tables_of(list(known), known, Verify(), NOW, stopped=("b", "c"))
+    light = layer(found, NOW)
+    assert (light.headline, light.colour, light.details) == ("1 of 3 verified", "gray", ("2 tables: stopped",))
+    assert {row["Table"]: (row["State"], row["Why"]) for row in table_rows(found)} == {
+        "a": ("Verified", ""),
+        "b": ("Not verified", "Stopped"),
+        "c": ("Not verified", "Stopped"),
+    }
+
+
+def test_a_mirror_that_cannot_be_read_is_red_beside_verified_ones() -> None:
+    """It comes first, with its remedy; a table without a key is only counted."""
+    broken: Unreadable = {"at": AT, "why": "a file is gone", "hint": "Resnapshot it", "chunks": ()}
+    known = {
+        "fine": SUMMARY,
+        "keyless": summary(verdict="unverifiable", why="it has no key"),
+        "lost": summary(verdict="unverifiable", why="a file is gone", unreadable=broken),
+    }
+    found = tables_of(list(known), known, Verify(), NOW)
+    light = layer(found, NOW)
+    assert (light.headline, light.colour) == ("1 mirror cannot be read", "red")
+    assert light.details == ("lost", "1 table cannot be verified")
+    first = table_rows(found)[0]
+    assert (first["Table"], first["State"], first["Why"]) == ("lost", "Mirror cannot be read", "A file is gone")
+    assert none_differ(found[0]).startswith("The mirror of this table cannot be read")
+    also = layer(tables_of([*known, "bad"], {**known, "bad": summary(differences=2)}, Verify(), NOW), NOW)
+    assert (also.headline, also.details[1]) == ("2 rows differ", "1 mirror cannot be read")
+
+
+def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
+    """Its remedy stays as long as the mirror cannot be read."""
+    failed = {**answered("a.b", "unverifiable", 0), "why": "a file is gone", "at": AT, "hint": "Resnapshot it."}
+    red = [("red", "Cannot be verified at 10:00: a.b: a file is gone. Resnapshot it.")]
+    older = tables(**{"a.b": summary(last="2026-11-25T09:00:00Z")})
+    assert outcome([failed], "10:00", older) == red
+    assert outcome([failed], "10:00", tables(**{"a.b": SUMMARY})) == []
+
+
+def test_no_difference_is_no_verdict_before_a_comparison() -> None:
+    """A table that was never compared has no known difference either."""
+    (never, compared) = tables(a=None, b=SUMMARY)
+    assert none_differ(never) == "This table was not compared with its source yet."
+    assert none_differ(compared).startswith("No row of this table is known to differ.")
+
+
+def test_differences_side_by_side() -> None:
+    """Columns that differ are marked; NULL and no row are told apart."""
+    assert side_by_side(MISSING) == [
+        {"": "≠", "Column": "id", "Source": "5", "Mirror": "no row"},
+        {"": "≠", "Column": "note", "Source": "NULL", "Mirror": "no row"},
+    ]
+    different = {**MISSING, "kind": "different", "columns": ["note"], "mirror": {"id": 5, "note": "NULL"}}
+    assert [line[""] for line in side_by_side(different)] == ["", "≠"]
+    listed = difference_rows({"table": "t", "complete": True, "parts": [], "differences": [MISSING]})
+    assert listed == [{"Kind": "Missing", "Key": "de, 5", "Chunk": "7", "Columns": "", "Likely cause": "cause"}]
+
+
+def test_parts_of_a_large_table_are_drawn_together() -> None:
+    """A cell has the oldest age of its parts, and all their differences."""
+    ats = [clock.utc_text(NOW - timedelta(hours=n)) for n in range(5)]
+    parts: list[PartState] = [
+        {
+            "chunk": n,
+            "lower": None,
+            "upper": None,
+            "at": at,
+            "rows": 10,
+            "differences": n == 3,
+            "position": None,
+            "version": None,
+        }
+        for n, at in enumerate(ats)
+    ]
+    assert [cell[0] for cell in part_cells(parts, 10)] == [f"chunk {n}" for n in range(5)]
+    cells = part_cells(parts, 3)
+    assert [(label, count) for label, _, _, count in cells] == [("2 chunks", 0), ("2 chunks", 1), ("chunk 4", 0)]
+    assert cells[0][2] == clock.parse_utc(ats[1]).timestamp()
+    parts[0]["at"] = ""
+    assert part_cells(parts, 3)[0][2] is None
+
+
+def test_the_schedule() -> None:
+    """As set in the spec."""
+    assert "7 d" in schedule(Verify())
+    assert "5%" in schedule(Verify())
+    assert "off" in schedule(Verify(period="off"))
+
+
+def answered(table: str, verdict: str = "verified", rows: int = 100, differences: int = 0) -> dict[str, Any]:
+    """A table of `verify --json`."""
+    why = "connecting failed" if verdict == "lagging" else ""
+    return {"table": table, "verdict": verdict, "rows": rows, "differences_total": differences, "why": why}
+
+
+def test_the_outcome_names_the_tables() -> None:
+    """At most three of them."""
+    assert outcome([answered("a.b")], "10:00") == [("green", "Compared 100 rows of a.b at 10:00: no row differs.")]
+    ((colour, text),) = outcome([answered("a.b"), answered("a.c", "diverged", 100, 2)], "10:00")
+    assert (colour, text) == ("red", "Compared 200 rows of 2 tables at 10:00: 2 rows differ in a.c.")
+    ((_, text),) = outcome([answered(name, "diverged", 1, 1) for name in "abcd"], "10:00")
+    assert text.endswith("4 rows differ in a, b, c and 1 more table.")
+
+
+def test_a_table_that_was_not_compared_is_not_said_to_be_equal() -> None:
+    """The source was away: nothing was compared."""
+    lagging = answered("a.b", "lagging", 0)
+    failed = ("orange", "Could not be verified at 10:00: a.b: connecting failed.")
+    assert outcome([lagging], "10:00") == [failed]
+    assert outcome([answered("a.c"), lagging], "10:00") == [
+        ("green", "Compared 100 rows of a.c at 10:00: no row differs."),
+        failed,
+    ]

@@ -1,0 +1,56 @@
+"""The files and sizes of one table, as its page shows them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from app.common import home
+from app.live import destination_section
+from engine.base.errors import SpecError
+from engine.destination.delta.maintenance.steps import Sizes
+from engine.explore.destination_sizes import Condition
+from tests.support.simulation import SPEC
+
+SIZES = Sizes(12, 400_000_000, 1500, 3, 2_000_000, 7, 9_000_000, on_read=True)
+
+
+def page(root: str, table: str) -> None:
+    """The section as a page."""
+    from pathlib import Path
+
+    from app.live import destination_section
+    from engine.pipeline.directory import Directory
+
+    destination_section.of_table(Directory(Path(root)), table)
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str) -> AppTest:
+    """The page of a pipeline that has the table d.t."""
+
+    def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[Condition]:
+        if tables != ("d.t",):
+            raise SpecError("The pipeline has no such table.")
+        return [Condition("d.t", SIZES, ())]
+
+    (root / "pipeline.toml").write_text(SPEC.format(name="shop"))
+    monkeypatch.setattr(home, "ask", lambda *_: [])
+    monkeypatch.setattr(destination_section, "conditions", conditions)
+    run = AppTest.from_function(page, args=(str(root), table)).run(timeout=30)
+    assert not run.exception
+    return run
+
+
+def test_a_table_has_its_sizes_with_the_time_of_their_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They are read on request, so they are never shown without it."""
+    run = shown(monkeypatch, tmp_path, "d.t")
+    assert run.dataframe[0].value["Mirror"].tolist() == ["400 MB"]
+    assert run.caption[0].value.startswith("read ")
+
+
+def test_a_table_that_the_ledger_does_not_have_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its copy has not begun, or it was removed."""
+    run = shown(monkeypatch, tmp_path, "d.gone")
+    assert not run.error
+    assert run.caption[0].value.startswith("The pipeline writes no files for this table")

@@ -1,0 +1,52 @@
+"""The destination section: cells and sums, with tables that have no mirror or cannot be read."""
+
+from datetime import UTC, datetime, timedelta
+
+from app.live.view import destination
+from engine.destination.delta.maintenance.steps import Sizes
+from engine.explore.destination_sizes import Condition
+from engine.history.maintenance_queries import Space, Work
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+READ = Condition("d.a", Sizes(12, 400_000_000, 1500, 3, 2_000_000, 7, 9_000_000, on_read=True), ("optimize", "compact"))
+WRITTEN = Condition("d.b", Sizes(1, 1000, 0, 1, 2000, 0, 0, on_read=False), ())
+KEYLESS = Condition("d.c", Sizes(0, 0, 0, 1, 2000, 0, 0, on_read=False), ())
+BROKEN = Condition("d.x", None, (), "The Delta table cannot be read.")
+WORK = Work("d.a", 1_000_000, 6_000_000, 2_000_000, 10, AT, None)
+
+
+def test_a_row_says_what_a_table_holds_and_costs() -> None:
+    """The amplification counts merges and maintenance."""
+    now = AT + timedelta(minutes=2)
+    row = destination.row(READ, WORK, now)
+    assert (row["Merging"], row["Deleted rows"], row["Written"]) == ("on read", "1,500", "8.0 ×")
+    assert row["Due"] == "rewrite mirror files, merge change log files"
+    assert (row["Merged"], row["Maintained"]) == ("2 min ago", "—")
+    written = destination.row(WRITTEN, None, now)
+    assert (written["Written"], written["Due"]) == ("—", "nothing")
+    assert destination.row(KEYLESS, None, now)["Merging"] == "—"
+    assert destination.row(BROKEN, None, now) == {"Table": "d.x", "Due": "The Delta table cannot be read."}
+
+
+def test_the_sums_are_of_all_readable_tables() -> None:
+    """Nothing is said about the amplification without changes."""
+    found = [READ, WRITTEN, KEYLESS, BROKEN]
+    assert destination.sums(found, {"d.a": WORK}).endswith("8.0 × the changes written in 24 h")
+    assert "written" not in destination.sums(found, {})
+    assert destination.sums(found, {}).startswith("4 tables · mirrors 400 MB")
+
+
+def test_no_changes_have_no_amplification() -> None:
+    """A quotient by zero is unknown."""
+    assert Work("d.a", 0, 5, 5, 1, None, None).amplification is None
+
+
+def test_the_disk_has_a_forecast_once_it_was_measured_for_an_hour() -> None:
+    """A disk that does not grow is never full."""
+    now = AT + timedelta(seconds=20)
+    space = Space(AT, 74_000_000_000, 252_000_000_000, 1_200_000_000, 5_328_000.0)
+    assert destination.disk(space, now) == (
+        "74 GB of 252 GB free · grows 1.2 GB a day, by the last day · full in 61 d 16 h · measured 20 s ago"
+    )
+    assert "an hour" in destination.disk(Space(AT, 1, 2, None, None), now)
+    assert "does not grow" in destination.disk(Space(AT, 1, 2, -5.0, None), now)

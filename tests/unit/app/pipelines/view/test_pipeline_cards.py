@@ -1,0 +1,202 @@
+"""The cards of the list of pipelines."""
+
+from dataclasses import replace
+
+from app.common.view.health import Away, layers
+from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
+from engine.history.runs import Run
+from engine.history.table_queries import Progress
+from tests.unit.app.support import NOW, ago, epoch, growing, lag, read, runner, table
+
+
+def card(
+    state: str = "running",
+    *,
+    alive: bool = True,
+    message: str = "",
+    copied: Progress | None = None,
+    lived_s: float = 60,
+) -> dict[str, tuple[str, str]]:
+    """The facts of a pipeline's card; by default half of its table is copied."""
+    copied = copied or table(10, 5)
+    who = runner(state, alive=alive, error={"message": message, "detail": "", "hint": ""} if message else None)
+    who = replace(who, started=ago(lived_s))
+    reading = lag(0.4)
+    shown = layers(who, reading, [], NOW)
+    one = card_of("p", who, shown, reading, [copied], [read(10, 0)], [epoch(10, 500)], NOW)
+    return {fact.label: (fact.value, fact.colour) for fact in one.facts} | {"trouble": (one.trouble, "")}
+
+
+def test_a_card_shows_rates_only_of_a_live_runner() -> None:
+    """Without activity there is no rate, rather than a rate of 0."""
+    assert card()["Reading"] == ("100 rows/s", "")
+    assert card()["Changes"] == ("8.3 changes/s", "")  # 500 in a minute
+    assert card(lived_s=20)["Changes"] == ("25 changes/s", "")
+    assert card(lived_s=5)["Changes"] == ("0 changes/s", ""), "the run before committed them"
+    assert card("paused")["Reading"] == ("—", "")
+    assert card("lost", alive=False)["Copied"] == ("50.0%", "gray")
+    assert card("lost", alive=False)["Lag"] == ("up to 1.0 s", "gray")
+
+
+def test_a_small_lag_is_not_red_beside_a_stopped_table() -> None:
+    """The table is what is red."""
+    stops = table(10, 10)._replace(state="stopped")
+    who, reading = runner("running"), lag(0.0)
+    one = card_of("p", who, layers(who, reading, [], NOW, ["d.t"]), reading, [stops], [], [], NOW)
+    assert next(fact.colour for fact in one.facts if fact.label == "Lag") == ""
+
+
+def test_a_table_with_unplanned_chunks_is_not_copied() -> None:
+    """All known chunks are read, but more follow."""
+    assert card(copied=growing(10, 10, 100))["Copied"] == ("10.0%", "")
+    assert card(copied=growing(10, 10, 100))["Reading"] == ("100 rows/s", "")
+    assert card(copied=growing(10, 10, None))["Copied"] == ("—", "")
+    assert card(copied=table(10, 10))["Reading"] == ("—", "")
+
+
+def test_problems_are_shown_and_sorted_first() -> None:
+    """With the reason."""
+    assert card("failed", alive=False, message="purged")["trouble"][0] == "purged"
+    assert "heartbeat stopped" in card("lost", alive=False)["trouble"][0]
+    assert card()["trouble"][0] == ""
+    states = ("ended", "running", "failed", "paused", "lost")
+    cards = [card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
+    assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
+    assert [one.who for one in cards] == ["", "", "", "", "you"]
+    failed = runner("failed", alive=False, error={"message": "purged", "detail": "", "hint": ""})
+    assert card_of("f", failed, layers(failed, None, [], NOW), None, [], [], [], NOW).who == "you"
+
+
+def test_a_source_that_is_away_is_a_state_of_its_own() -> None:
+    """Behind failures and before everything that works; no number is shown as current."""
+    who = replace(runner(), away=Away(ago(48), 5, ago(-30), "Connecting failed.", None))
+    reading = lag(0.4, age=50)
+    one = card_of(
+        "away", who, layers(who, reading, [], NOW), reading, [table(10, 5)], [read(10, 0)], [epoch(10, 5)], NOW
+    )
+    facts = {fact.label: (fact.value, fact.colour) for fact in one.facts}
+    assert (facts["Reading"][0], facts["Changes"][0]) == ("—", "—")
+    assert facts["Lag"] == ("up to 50 s", "orange")
+    assert one.trouble.startswith("Source unreachable for 48 s · attempt 5 · next try in 30 s")
+    assert (one.trouble_colour, one.phase, one.who) == ("orange", "", "runner retries")
+    others = [
+        card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in ("lost", "running")
+    ]
+    assert [card.name for card in sorted([one, *others], key=order)] == ["lost", "away", "running"]
+
+
+def run(name: str, *, ended: bool, code: int | None = None, error: str | None = None) -> Run:
+    """A run of an hour ago."""
+    end = ago(3000) if ended else None
+    return Run(
+        "p",
+        name,
+        ago(3600),
+        ago(2900),
+        None,
+        None,
+        None,
+        None,
+        end,
+        "stopped",
+        code,
+        error,
+        "running",
+        None,
+        None,
+        None,
+    )
+
+
+def test_pipelines_are_found_by_name_source_and_state() -> None:
+    """Every word must match, and one of the states."""
+    one = card_of("shop", runner("failed"), layers(runner("failed"), None, [], NOW), None, [], [], [], NOW, "db-1:3306")
+    assert all(matches(one, text) for text in ("", "SHO", "db-1", "3306 failed", "shop failed"))
+    assert not any(matches(one, text) for text in ("shops", "db-2", "shop running"))
+    assert matches(one, "", ["failed", "running"])
+    assert not matches(one, "", ["running"])
+    assert matches(replace(one, tags=("payments", "prod")), "prod shop")
+
+
+def test_pipelines_are_grouped_by_source() -> None:
+    """In the order of their most urgent one."""
+    who = runner("running")
+    cards = [
+        card_of(name, who, layers(who, None, [], NOW), None, [], [], [], NOW, source)
+        for name, source in (("a", "db-2:1"), ("b", "db-1:1"), ("c", "db-2:1"), ("d", ""))
+    ]
+    groups = {source: [one.name for one in found] for source, found in by_source(cards).items()}
+    assert groups == {"db-2:1": ["a", "c"], "db-1:1": ["b"], "source unknown": ["d"]}
+    assert list(groups) == ["db-2:1", "db-1:1", "source unknown"]
+
+
+def test_rows_that_differ_are_trouble() -> None:
+    """Unless something else is more urgent."""
+    for state, trouble in (
+        ("running", "3 rows differ from the source; see the page Verify"),
+        ("lost", "The heartbeat"),
+    ):
+        who = runner(state, alive=state == "running")
+        one = card_of("p", who, layers(who, None, [], NOW), None, [], [], [], NOW, differences=3)
+        assert one.trouble.startswith(trouble)
+
+
+def test_an_outage_names_all_pipelines_of_its_source() -> None:
+    """Of one pipeline, its card says it already."""
+    away = replace(runner(), away=Away(ago(20), 3, ago(-9), "Can't connect", None))
+    cards = [
+        card_of(name, who, layers(who, None, [], NOW), None, [], [], [], NOW, source)
+        for name, who, source in (
+            ("b", away, "db:1"), ("a", away, "db:1"), ("c", away, "db:2"), ("d", runner(), "db:1"), ("e", away, ""),
+        )
+    ]  # fmt: skip
+    assert outages(cards) == ["db:1 is unreachable: affects 2 pipelines: a, b"]
+
+
+def test_no_card_is_green_beside_a_problem() -> None:
+    """A stopped table and a full disk have states of their own, before everything that works."""
+    stops = table(10, 10)._replace(state="stopped")
+    full = replace(runner("paused"), disk_full="disk full (log: no space)")
+    cards = [
+        card_of(name, who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
+        for name, who, tables in (("a", runner(), []), ("b", runner(), [stops]), ("c", full, [stops]))
+    ]
+    assert [one.name for one in sorted(cards, key=order)] == ["c", "b", "a"]
+    assert [one.style.colour for one in cards] == ["green", "red", "red"]
+    assert [one.style.label for one in cards] == ["running", "table stopped", "disk full"]
+    assert "disk full (log: no space)" in cards[2].trouble
+    assert matches(cards[1], "table stopped")
+    assert matches(cards[1], "", ["table stopped"])
+
+
+def test_a_refused_login_is_no_unreachable_source() -> None:
+    """An operator must act; the network has nothing to do with it."""
+    refused = Away(
+        ago(48), 5, ago(-30), "Access denied", None, refused=True, hint="Check source.user and the password."
+    )
+    who = replace(runner(), away=refused)
+    one = card_of("a", who, layers(who, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, "db:1")
+    assert (one.style.label, one.style.colour, one.trouble_colour, one.who) == ("login refused", "red", "red", "you")
+    assert one.trouble == "Login refused for 48 s · attempt 5 · next try in 30 s · no time limit: Access denied"
+    assert outages([one, one]) == []
+
+
+def test_every_problem_counts_but_a_pause() -> None:
+    """A stopped table of a paused pipeline is one too. Without a runner it is named, and nothing is said to continue."""
+    stops = [table(10, 10)._replace(state="stopped")]
+    waits = replace(runner("paused"), reason="ada@db-1")
+    cards = [
+        card_of("a", who, layers(who, lag(0.4), [], NOW), lag(0.4), tables, [], [], NOW)
+        for who, tables in ((runner(), []), (waits, []), (waits, stops), (runner("ended", alive=False), stops))
+    ]
+    assert [one.problem for one in cards] == [False, False, True, True]
+    assert [one.trouble_colour for one in cards[1:]] == ["violet", "red", "red"]
+    assert cards[3].trouble == "Tables that have stopped: d.t"
+
+
+def test_a_pause_says_who_and_why() -> None:
+    """Nobody shall end another person's pause unknowingly."""
+    who = replace(runner("paused"), reason="ada@db-1: nightly backup")
+    one = card_of("a", who, layers(who, None, [], NOW), None, [], [], [], NOW)
+    assert (one.trouble, one.trouble_colour) == ("Paused: ada@db-1: nightly backup", "violet")
+    assert layers(who, None, [], NOW)[0].details[0] == "ada@db-1: nightly backup"

@@ -1,0 +1,140 @@
+"""A backup holds the ledger and the versions of the tables; a restore brings both back, and the pipeline continues from there."""
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from engine.backup.backup import restore, write_backup
+from engine.base.errors import DestinationError, SpecError
+from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
+from engine.run.lifecycle.possession import Possession
+from engine.spec.settings import Spec, parse
+from tests.unit.destination.support import OLD, SPEC, WHOLE_SPLIT, World, log, mirror, publish_story, story, switch
+
+
+def at_epoch(folder: Path, epoch: int) -> tuple[World, Spec, Directory]:
+    """The story up to an epoch, published."""
+    story(world := World(folder))
+    whole, world.records = world.records, world.records[: epoch + 1]
+    publish_story(world, folder, [])
+    world.records = whole
+    return world, parse(SPEC, folder / "shop.toml"), Directory(folder)
+
+
+def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
+    """Ledger, mirror, change log and the destination's records; new changes can be applied to them."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    made = write_backup(spec, directory, tmp_path / "b.zip")
+    assert (made.epoch, made.tables) == (2, 1)
+    before = mirror(tmp_path), log(tmp_path)
+    publish_story(world, tmp_path, [], since=3)
+    assert (mirror(tmp_path), log(tmp_path)) != before
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert (state.epoch, state.term) == (3, 1), "an epoch more, which holds the term of the restore"
+    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), [], everything=False)
+    world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
+    world.epoch(changes=world.changes(OLD, [("-D", 2, 2)]))
+    publish_story(world, tmp_path, [], since=5)
+    assert mirror(tmp_path) == [(1, 1), (3, 3)]
+    assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 2, 2, None)]
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before, "as often as one likes"
+
+
+def test_a_backup_whose_files_are_vacuumed_is_refused(tmp_path: Path) -> None:
+    """By name; the current ledger stays."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    publish_story(world, tmp_path, [], since=3)
+    held = {path.name for path in (tmp_path / "lake/d/t").glob("*.parquet")}
+    for name in held:
+        if name.startswith("chunk"):
+            (tmp_path / "lake/d/t" / name).unlink()
+    with pytest.raises(DestinationError, match="gone or damaged"):
+        restore(spec, directory, tmp_path / "b.zip")
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert state.epoch == 3
+
+
+@pytest.mark.parametrize("replaced", ["t", "t__changes"])
+@pytest.mark.parametrize("known", [True, False], ids=["identifiers", "earlier format"])
+def test_another_table_is_not_rolled_back(tmp_path: Path, replaced: str, *, known: bool) -> None:
+    """The folder was moved away and the table snapshotted again: its version of that number has other rows."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    if not known:
+        _without_identities(tmp_path / "b.zip")
+    (tmp_path / "lake/d" / replaced).rename(tmp_path / "moved")
+    world.records = world.records[:3]
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, [], since=3)
+    before = mirror(tmp_path), log(tmp_path)
+    with pytest.raises(DestinationError, match="is another one than the backup has"):
+        restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == before, "nothing was changed"
+    state = Ledger(directory.ledger).state
+    assert state is not None
+    assert state.epoch == 5
+    (tmp_path / "lake/d" / replaced).rename(tmp_path / "other")
+    (tmp_path / "moved").rename(tmp_path / "lake/d" / replaced)
+    restore(spec, directory, tmp_path / "b.zip")
+    assert (mirror(tmp_path), log(tmp_path)) == ([(1, 1), (2, 2), (3, 3)], [("+I", 3, 3, None)])
+
+
+@pytest.mark.parametrize("lost", ["t", "t__changes"])
+def test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says(tmp_path: Path, lost: str) -> None:
+    """The other folder has later epochs than the backup: new ones of the same numbers would be taken for applied."""
+    world, spec, directory = at_epoch(tmp_path, 2)
+    write_backup(spec, directory, tmp_path / "b.zip")
+    world.records = world.records[:3]
+    for n in range(10, 16):
+        world.epoch(changes=world.changes(OLD, [("+I", n, n)]))
+    publish_story(world, tmp_path, [], since=3)
+    (tmp_path / "lake/d" / lost).rename(tmp_path / lost)
+    with pytest.raises(DestinationError, match=f"d/{lost} is gone, but the other one of d.t is there") as raised:
+        restore(spec, directory, tmp_path / "b.zip")
+    assert "move all folders of the table away (the mirror and the change log), restore" in raised.value.hint
+    (other,) = {"t", "t__changes"} - {lost}
+    (tmp_path / "lake/d" / other).rename(tmp_path / other)
+    restore(spec, directory, tmp_path / "b.zip")
+    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), ["d.t"], everything=False)
+    world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
+    world.epoch(resnapshot=switch(OLD, OLD))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, [], since=5)
+    assert mirror(tmp_path) == [(8, 8), (9, 9)]
+    assert log(tmp_path) == [("+I", 9, 9, None)]
+
+
+def _without_identities(file: Path) -> None:
+    """A backup as an earlier version wrote it."""
+    with zipfile.ZipFile(file) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    manifest = json.loads(parts["backup.json"])
+    del manifest["identities"]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, content in (parts | {"backup.json": json.dumps(manifest).encode()}).items():
+            archive.writestr(name, content)
+
+
+def test_what_is_no_backup_of_this_pipeline_is_refused(tmp_path: Path) -> None:
+    """Before anything is changed."""
+    _, spec, directory = at_epoch(tmp_path, 1)
+    (tmp_path / "no.zip").write_text("nothing")
+    with pytest.raises(SpecError, match="cannot be read"):
+        restore(spec, directory, tmp_path / "no.zip")
+    write_backup(spec, directory, tmp_path / "b.zip")
+    with pytest.raises(SpecError, match="not of 'other'"):
+        restore(spec.model_copy(update={"name": "other"}), directory, tmp_path / "b.zip")
+    with pytest.raises(SpecError, match="no ledger yet"):
+        write_backup(spec, Directory(tmp_path / "empty"), tmp_path / "c.zip")

@@ -1,0 +1,156 @@
+"""A table with a story of epochs, published to Delta by a publisher that may be killed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import FileWriter
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Column, Table
+from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.publisher import Publisher
+from engine.journal import Journal
+from engine.ledger.state import Owner
+from engine.ledger.store import Ledger
+from engine.plan.chunks import WHOLE, Plan
+from engine.plan.coverage import Chunk, Coverage, split_as_dict
+from engine.spec.sink_settings import Mirror, Sink
+from tests.support.delta import rows_at
+
+ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
+OLD = Table("d", "t", (ID, V), ("id",))
+WIDER = replace(OLD, columns=(ID, V, W))
+OTHER = replace(OLD, columns=(ID, Column("v", "bigint")))
+PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 9, 1, "10", "10")
+RANKED = replace(PLAN, chunk_key=("v",))
+WHOLE_SPLIT = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
+SPEC = """
+name = "shop"
+source = { host = "h", user = "u", tables = ["d.*"] }
+sink = { path = "lake" }
+"""
+Rows = Sequence[tuple[Any, ...]]
+
+
+class World:
+    """A ledger and a destination in one folder, and the records of a story, published one by one."""
+
+    def __init__(self, folder: Path, mode: Mirror = "copy_on_write") -> None:
+        self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[Any]()
+
+    @property
+    def notes(self) -> Path:
+        return self._folder / "maintenance"
+
+    def sink(self, merge_interval_s: float) -> Sink:
+        return Sink(path=self._folder / "lake", mirror=self._mode, merge_interval_s=merge_interval_s)
+
+    def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
+        schema = arrow_schema(table)
+        delta = DeltaTables(self._folder / "lake", Owner("L"), table)
+        if kind == "chunk":
+            with FileWriter(delta.mirror, "chunk", schema, table.key) as writer:
+                writer.write(
+                    pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+                )
+                return [file.as_dict() for file in writer.close()]
+        changes = []
+        for change, *row in rows:
+            self._seq += 1
+            changes.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
+        with FileWriter(delta.changes, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
+            writer.write(pa.Table.from_pylist(changes, schema=log_schema(schema)))
+            return [file.as_dict() for file in writer.close()]
+
+    def epoch(self, **change: Any) -> None:
+        n = len(self.records)
+        own = {"ledger": "L", "identity": "server"} if n == 0 else {}
+        at = {"file": "b.000001", "offset": 4 + n, "gtids": None}
+        self.records.append(
+            {
+                "epoch": n,
+                "run": "r",
+                "ts": "",
+                "from": at,
+                "to": at,
+                "next_seq": self._seq,
+                **own,
+                "tables": {"d.t": change},
+            }
+        )
+
+    def chunk(self, table: Table, rows: Rows) -> Any:
+        files = self.file(table, "chunk", rows)
+        return {"chunk": 0, "exact": None, "files": files, "rows": len(rows), "nulled": {}}
+
+    def changes(self, table: Table, rows: Rows) -> Any:
+        return {"files": self.file(table, "changes", rows), "kinds": [len(rows), 0, 0, 0], "nulled": {}}
+
+
+def switch(before: Table, after: Table, plan: Plan = PLAN, **more: Any) -> Any:
+    """The record of a table whose definition changes with the next epoch."""
+    return {"table": after.as_dict(), "plan": plan.as_dict(), "before": before.as_dict(), **more}
+
+
+def publish_story(world: World, folder: Path, killed: Sequence[int], since: int = 0) -> None:
+    """Commit and publish the story from epoch `since` on.
+
+    Each epoch in `killed` starts a new publisher; the one before never merges again.
+    """
+    ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
+    publisher = None
+    for record in world.records[since:]:
+        ledger.commit(record)
+        if publisher is None or record["epoch"] in killed:
+            if publisher is not None:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(publisher, "_merge_all", lambda: None)
+                    publisher.finish()
+            publisher = Publisher(world.sink(1000.0), ledger, journal, world.notes)
+            assert ledger.state is not None
+            publisher.open_tables(ledger.state)
+            publisher.recover()
+        else:
+            publisher.submit(record)
+    assert publisher is not None
+    publisher.finish()
+    journal.close()
+
+
+def mirror(folder: Path) -> list[tuple[Any, ...]]:
+    """The mirror's rows, sorted."""
+    rows = rows_at(folder / "lake/d/t").drop_columns("_tm_seq").to_pylist()
+    return sorted(tuple(row.values()) for row in rows)
+
+
+def log(folder: Path) -> list[tuple[Any, ...]]:
+    """The change log: kind, id, v, w."""
+    rows = DeltaTable(str(folder / "lake/d/t__changes")).to_pyarrow_table().sort_by("_tm_seq").to_pylist()
+    return [(row["_tm_kind"], row["id"], row["v"], row.get("w")) for row in rows]
+
+
+def resnapshotted(world: World, after: Table = OTHER, plan: Plan = PLAN) -> None:
+    """A copy, changes, an alteration, more changes before the table is read again, and the new copy."""
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2), (3, 3)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 4, 4), ("-D", 1, 1)]), resnapshot=switch(OLD, after, plan))
+    world.epoch(split=WHOLE_SPLIT)
+    big = 2**40 if after is OTHER else 40
+    world.epoch(
+        chunks=[world.chunk(after, [(2, 20), (4, big)])], changes=world.changes(after, [("+I", 5, 50)]), copied=True
+    )
+    world.epoch(changes=world.changes(after, [("-D", 2, 20), ("+I", 6, 60)]))
+
+
+def story(world: World) -> None:
+    """A copied table with changes in three epochs."""
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]))
+    world.epoch(changes=world.changes(OLD, [("-D", 1, 1)]))

@@ -1,0 +1,285 @@
+"""Which package may import which, where Spark may be imported, and how long a file may be."""
+
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ROOMS: dict[str, set[str]] = {
+    "base": set(),
+    "sql": set(),
+    "journal": set(),
+    "spec": {"journal"},
+    "decode": set(),
+    "pipeline": {"journal", "spec"},
+    "alerting": {"journal", "pipeline", "spec"},
+    "source": {"decode", "spec"},
+    "plan": {"decode", "source", "spec"},
+    "ledger": {"pipeline", "plan"},
+    "history": {"journal", "pipeline"},
+    "watch": {"alerting", "journal", "pipeline", "spec"},
+    "capture": {"decode", "destination", "journal", "ledger", "pipeline", "plan", "source", "spec", "sql"},
+    "spark": {"capture", "journal", "spec"},
+    "destination": {"capture", "decode", "journal", "ledger", "plan", "spec"},
+    "explore": {"capture", "decode", "destination", "ledger", "pipeline", "spec"},
+    "audit": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "source", "spec"},
+    "backup": {"capture", "decode", "destination", "ledger", "pipeline", "spec"},
+    "verify": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "plan", "source", "spec"},
+    "status": {
+        "alerting",
+        "capture",
+        "decode",
+        "destination",
+        "journal",
+        "ledger",
+        "pipeline",
+        "plan",
+        "source",
+        "spec",
+        "watch",
+    },
+    "run": {
+        "alerting",
+        "audit",
+        "capture",
+        "decode",
+        "destination",
+        "journal",
+        "ledger",
+        "pipeline",
+        "plan",
+        "source",
+        "spark",
+        "spec",
+        "sql",
+        "status",
+        "verify",
+        "watch",
+    },
+    "cli": {
+        "alerting",
+        "audit",
+        "backup",
+        "capture",
+        "explore",
+        "pipeline",
+        "plan",
+        "run",
+        "source",
+        "spec",
+        "status",
+        "verify",
+        "watch",
+    },
+    "__main__": {"cli"},
+    "app": {"alerting", "decode", "explore", "history", "journal", "pipeline", "plan", "source", "spec", "watch"},
+}
+"""The rooms that each room may import besides `base`. Every room may import `engine` itself, for its version.
+
+`capture` imports `destination`, which imports it: a redump reads the mirror back in a Spark task (`capture.chunk.redump_part`).
+"""
+WRONG_READERS = {"to_pyarrow_table", "to_pyarrow_dataset", "to_pandas"}
+RIGHT_READS = {
+    ("engine/destination/delta/read/delta_rows.py", "to_pyarrow_dataset"),  # of tables without deletion vectors
+    ("app/screens/explore.py", "to_pandas"),  # of an Arrow table
+}
+INNER: dict[str, dict[str, set[str]]] = {
+    "run": {
+        "source_loss": set(),
+        "commands": {"source_loss"},
+        "snapshot": {"commands", "source_loss"},
+        "redump": {"commands", "snapshot"},
+        "epochs": {"commands", "redump", "snapshot"},
+        "tables": {"commands", "epochs"},
+        "monitors": {"commands", "source_loss", "tables"},
+        "lifecycle": {"commands", "epochs", "monitors", "redump", "snapshot", "source_loss", "tables"},
+    },
+    "capture": {
+        "files": set(),
+        "pacing": set(),
+        "spill": set(),
+        "batches": set(),
+        "binlog": {"reports"},
+        "projection": {"binlog"},
+        "chunk": {"batches", "binlog", "files", "pacing", "projection", "reader_session", "reports", "spill"},
+    },
+    "destination": {
+        "fence": set(),
+        "delta": {"fence"},
+        "table_progress": {"delta"},
+    },
+}
+"""A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""
+
+
+def files(folder: str) -> list[Path]:
+    """The Python files below a folder of the repository."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The full names of what a file imports, at its top or inside functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: a relative import"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def room_of(path: Path) -> str:
+    """The room that a file stands in."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    if parts[0] == "app":
+        return "app"
+    return "base" if parts[1] == "__init__" else parts[1]
+
+
+def rooms_entered(path: Path) -> set[str]:
+    """The rooms of the engine that a file imports from, without its own."""
+    names = [name.split(".") for name in imported(path)]
+    return {name[1] for name in names if name[0] == "engine" and len(name) > 1} - {"__version__", room_of(path)}
+
+
+@pytest.mark.parametrize("path", [*files("engine"), *files("app")], ids=lambda p: str(p.relative_to(ROOT)))
+def test_imports_follow_the_arrows(path: Path) -> None:
+    """Each room imports only those that `ROOMS` allows, and the base none."""
+    assert rooms_entered(path) <= ROOMS[room_of(path)] | {"base"}
+
+
+def test_no_module_is_loose() -> None:
+    """Every module of the engine stands in a room."""
+    assert {path.stem for path in (ROOT / "engine").glob("*.py")} == {"__init__", "__main__"}
+
+
+@pytest.mark.parametrize(("room", "inner"), [(room, inner) for room, found in INNER.items() for inner in found])
+def test_imports_follow_the_arrows_within_a_room(room: str, inner: str) -> None:
+    """The parts of a room have an order too."""
+    place = ROOT / "engine" / room / inner
+    for path in sorted(place.rglob("*.py")) if place.is_dir() else [place.with_suffix(".py")]:
+        names = [name.split(".") for name in imported(path)]
+        entered = {name[2] for name in names if name[:2] == ["engine", room] and len(name) > 2} - {inner}
+        assert entered <= INNER[room][inner], path
+
+
+@pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_spark_is_in_one_room(path: Path) -> None:
+    """Only `spark` imports pyspark, only the destinations and Explore import Delta, only the history imports DuckDB."""
+    homes = {
+        "pyspark": {"engine/spark"},
+        "deltalake": {"engine/destination/delta", "engine/explore"},
+    }
+    homes |= {"duckdb": {"engine/history", "engine/explore"}, "streamlit": set()}
+    homes |= {"prometheus_client": {"engine/status/metrics", "engine/status/exporter"}}
+    here = path.relative_to(ROOT).with_suffix("").as_posix()
+    for name in imported(path):
+        package = name.split(".")[0]
+        assert package != "app", path
+        if package in homes:
+            assert any(here == home or here.startswith(f"{home}/") for home in homes[package]), (
+                f"{here} imports {package}"
+            )
+
+
+def wrong_reads(code: str) -> list[str]:
+    """The calls in a file by which deltalake reads a table with deletion vectors wrongly, or refuses it.
+
+    `count` is `DeltaTable`'s if it has no arguments: that of texts, lists and Arrow has one.
+    """
+    found = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Attribute) and node.attr in WRONG_READERS:
+            found.append(node.attr)
+        elif isinstance(node, ast.Attribute) and ast.unparse(node) == "DeltaTable.count":
+            found.append("count")
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "count":
+            found += [] if node.args or node.keywords else ["count"]
+    return found
+
+
+def test_deltalake_reads_no_table_with_deletion_vectors_wrongly() -> None:
+    """Only `engine.destination` and QueryBuilder know deletion vectors."""
+    found = {
+        (path.relative_to(ROOT).as_posix(), name)
+        for path in [*files("engine"), *files("app")]
+        for name in wrong_reads(path.read_text(encoding="utf-8"))
+    }
+    assert found == RIGHT_READS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "n = DeltaTable(path).count()",
+        "n = self._load(folder).count()",
+        "numbers = map(DeltaTable.count, tables)",
+        "rows = delta.to_pyarrow_table(columns=['id'])",
+        "read = delta.to_pyarrow_dataset",
+        "def f():\n    return DeltaTable(path).to_pandas()",
+    ],
+)
+def test_a_wrong_read_is_found(code: str) -> None:
+    """However the table is reached."""
+    assert wrong_reads(code)
+    assert not wrong_reads("text.count('a') + mirror.count(condition=None) + parts[0].count(None)")
+
+
+def test_decoders_and_rules_touch_no_socket() -> None:
+    """Decoding, planning rules, backfill and emission are pure: bytes and batches in, batches out."""
+    pure = [
+        *files("engine/decode"),
+        *(ROOT / f"engine/plan/{n}.py" for n in ("chunks", "coverage", "keys", "places", "strategy")),
+        *(
+            ROOT / f"engine/capture/{n}.py"
+            for n in ("chunk/backfill", "binlog/emission", "binlog/row_changes", "binlog/binlog_range")
+        ),
+    ]
+    for path in pure:
+        wrong = {name.split(".")[0] for name in imported(path)} & {
+            "socket",
+            "pymysql",
+            "pathlib",
+            "os",
+            "time",
+            "threading",
+        }
+        assert not wrong, path
+
+
+@pytest.mark.parametrize("folder", ["engine", "app", "tests"])
+def test_no_file_is_too_long(folder: str) -> None:
+    """At most 500 lines."""
+    long = {
+        str(p.relative_to(ROOT)): n
+        for p in files(folder)
+        if (n := len(p.read_text(encoding="utf-8").splitlines())) > 500
+    }
+    assert not long
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    """In the first line of its docstring."""
+    for path in files("engine"):
+        assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+@pytest.mark.parametrize("folder", ["engine", "app"])
+def test_no_module_name_stands_twice(folder: str) -> None:
+    """A name leads to one file."""
+    names = Counter(path.stem for path in files(folder) if not path.stem.startswith("__"))
+    assert not {name for name, times in names.items() if times > 1}
+
+
+def test_no_import_circle() -> None:
+    """Whatever is imported inside functions counts too."""
+    modules = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in files("engine")
+    }
+    after = {name: {n for n in imported(path) if n in modules and n != name} for name, path in modules.items()}
+    after = {name: {m.rpartition(".")[0] if m not in modules else m for m in found} for name, found in after.items()}
+    assert list(TopologicalSorter(after).static_order())
