@@ -88,8 +88,10 @@ class Notifier:
 
     def close(self) -> None:
         """Wait up to `PATIENCE_S` for undelivered alerts."""
-        if self._routes is not None:
-            self._routes.close(PATIENCE_S)
+        with self._lock:  # what another thread announces now is then in the queues
+            routes = self._routes
+        if routes is not None:
+            routes.close(PATIENCE_S)
 
     def _silenced(self, alert: Alert) -> bool:
         with suppress(OSError):
