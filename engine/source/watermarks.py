@@ -173,11 +173,6 @@ def gtid_mode_lowered(mode: str) -> SourceLostError:
     )
 
 
-def candidate_now(connection: Connection, server: Server) -> Candidate:
-    """The current end of the binlog, for later use as a low watermark of class "aged"."""
-    return Candidate(current(connection, server), server_time_s(connection))
-
-
 class Watermarks:
     """Takes the watermarks of one reader's chunks, one after the other, on one connection.
 

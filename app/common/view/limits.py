@@ -7,7 +7,6 @@ from typing import Any
 
 from app.common.view import words
 
-UNITS = {"max_rows_per_s": "rows/s", "max_bytes_per_s": "MB/s", "readers": "readers"}
 _MB = 1_000_000
 _RATE = "at most "
 """The beginning of the runner's reason when it only waits for the rate limit."""

@@ -22,7 +22,6 @@ Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io
 import json
 import math
 import os
-import re
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -51,10 +50,16 @@ from engine.destination.delta.log.delta_actions import (
     protocol_of,
     vector_of,
 )
+from engine.destination.delta.log.log_files import (
+    checkpoint_files,
+    checkpoint_pointer,
+    checkpoint_version,
+    commit_file,
+    commit_version,
+    log_of,
+)
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
 
-_COMMIT = re.compile(r"^(\d{20})\.json$")
-_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint.*\.parquet$")
 _CHECKPOINT_EVERY = 20
 """The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each commit since."""
 _MOST_COMMITS = 2000
@@ -98,7 +103,7 @@ class DeltaLog:
 
     @property
     def path(self) -> Path:
-        return self.folder / "_delta_log"
+        return log_of(self.folder)
 
     @property
     def stamp(self) -> tuple[int, int, int] | None:
@@ -147,12 +152,12 @@ class DeltaLog:
     def _is_newest(self, apps: Iterable[str]) -> bool:
         """Whether `version` is still the newest, and these identifiers have been looked up."""
         same = self.version >= 0 and self._stamp is not None and self._stamp == self._stamp_of(self.version)
-        return same and self._apps.issuperset(apps) and not (self.path / _name(self.version + 1)).exists()
+        return same and self._apps.issuperset(apps) and not (commit_file(self.path, self.version + 1)).exists()
 
     def _stamp_of(self, version: int) -> tuple[int, int, int] | None:
         """Identifies a commit's file; None if it does not exist."""
         with suppress(FileNotFoundError):
-            found = (self.path / _name(version)).stat()
+            found = commit_file(self.path, version).stat()
             return found.st_ino, found.st_mtime_ns, found.st_size
         return None
 
@@ -197,7 +202,7 @@ class DeltaLog:
         version = self.version + 1
         if version > 0:  # the previous commit may be another tool's, unsynced
             with suppress(FileNotFoundError):
-                sync_file(self.path / _name(version - 1))
+                sync_file(commit_file(self.path, version - 1))
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
         self.place(version, content)
         self.transactions.update(actions.transactions)
@@ -229,7 +234,7 @@ class DeltaLog:
         """Count a commit. Returns whether the commits since the last checkpoint are many, and as large as it is."""
         if self._checkpointed is None:
             newest, size = _newest_checkpoint(self.path)
-            commits = (self.path / _name(version) for version in range(newest + 1, self.version))
+            commits = (commit_file(self.path, version) for version in range(newest + 1, self.version))
             self._checkpointed = newest, size, sum(_size(commit) for commit in commits)
         newest, size, since = self._checkpointed
         self._checkpointed = newest, size, since + commit_bytes
@@ -247,7 +252,7 @@ class DeltaLog:
             file.flush()
             os.fsync(file.fileno())
         try:
-            if not link(temporary, self.path / _name(version)):
+            if not link(temporary, commit_file(self.path, version)):
                 raise StaleVersionError
         finally:
             with suppress(OSError):
@@ -290,20 +295,17 @@ class DeltaLog:
         names = sorted(entry.name for entry in os.scandir(log)) if log.is_dir() else []
         whole = [n for name in names if (n := _whole_checkpoint(log, name)) is not None]
         floor = max(whole, default=-1)
-        numbers = ((int(match[1]), name) for name in names if (match := _COMMIT.match(name)))
-        commits = {number: log / name for number, name in numbers if number > floor}
-        gaps = (log / _name(n) for n in range(floor + 1, max(commits, default=-1)) if n not in commits)
+        commits = {n: log / name for name in names if (n := commit_version(name)) is not None and n > floor}
+        gaps = (commit_file(log, n) for n in range(floor + 1, max(commits, default=-1)) if n not in commits)
         gone = {int(path.stem): path for path in gaps if not path.exists()}  # the listing may lack a new commit
         broken = {n for n, path in commits.items() if _is_torn(path)} | gone.keys()
         commits |= gone
         newest_whole = max((n for n in commits if n not in broken), default=-1)
         end = [commits[n] for n in sorted(broken) if n > newest_whole]
         checkpoints = [
-            log / name
-            for name in names
-            if (match := _CHECKPOINT.match(name)) and int(match[1]) not in whole and int(match[1]) > floor
+            log / name for name in names if (n := checkpoint_version(name)) is not None and n not in whole and n > floor
         ]
-        pointer = log / "_last_checkpoint"
+        pointer = checkpoint_pointer(log)
         if pointer.exists() and (checkpoints or _is_torn(pointer)):
             checkpoints.append(pointer)
         return [*end, *checkpoints], [commits[n] for n in sorted(broken) if commits[n] not in end]
@@ -350,7 +352,7 @@ def create(
     log.path.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="tidemark-table-") as elsewhere:
         DeltaTable.create(elsewhere, nullable, mode="error", description=description, configuration=dict(properties))
-        content = (Path(elsewhere) / "_delta_log" / _name(0)).read_text(encoding="utf-8")
+        content = (commit_file(log_of(Path(elsewhere)), 0)).read_text(encoding="utf-8")
         if (
             vectors
         ):  # by hand: for the property, deltalake would add the feature variantType, which not every reader has
@@ -410,19 +412,15 @@ def check_files(folder: Path, files: Sequence[DataFile]) -> None:
         )
 
 
-def _name(version: int) -> str:
-    return f"{version:020d}.json"
-
-
 def _checkpoint_files(log: Path, version: int) -> list[Path]:
     """The files of a version's checkpoint, and the pointer to it."""
-    return [*log.glob(f"{version:020d}.checkpoint*.parquet"), log / "_last_checkpoint"]
+    return [*checkpoint_files(log, version), checkpoint_pointer(log)]
 
 
 def _newest_checkpoint(log: Path) -> tuple[int, int]:
     """The version and bytes of the newest checkpoint; (-1, 0) without one."""
     try:
-        version = int(json.loads((log / "_last_checkpoint").read_bytes())["version"])
+        version = int(json.loads(checkpoint_pointer(log).read_bytes())["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return -1, 0
     return version, sum(_size(path) for path in _checkpoint_files(log, version))
@@ -447,14 +445,14 @@ def _is_torn(path: Path) -> bool:
 
 def _whole_checkpoint(folder: Path, name: str) -> int | None:
     """The version of a complete checkpoint file; None for others."""
-    match = _CHECKPOINT.match(name)
-    if match is None:
+    version = checkpoint_version(name)
+    if version is None:
         return None
     with suppress(OSError), (folder / name).open("rb") as file:
         head = file.read(4)
         file.seek(-4, os.SEEK_END)
         if head == _MAGIC and file.read(4) == _MAGIC and file.tell() > 3 * len(_MAGIC):
-            return int(match[1])
+            return version
     return None
 
 

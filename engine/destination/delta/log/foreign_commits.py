@@ -9,15 +9,15 @@ PROTOCOL.md).
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from engine.destination.delta.log.log_files import commit_file, commit_version, log_of
+
 _OURS = "Tidemark/"
-_COMMIT = re.compile(r"^(\d{20})\.json$")
 _LATEST_MS = 253_402_300_800_000
 """The year 10000: no date is later."""
 _LONGEST_TEXT = 200
@@ -110,8 +110,8 @@ def _program(info: Mapping[str, Any]) -> str:
 def _ends(folder: Path) -> tuple[int, int]:
     """The oldest and the newest version whose commit the log has; (0, -1) without one."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        with os.scandir(folder / "_delta_log") as entries:
-            there = [int(match[1]) for entry in entries if (match := _COMMIT.match(entry.name))]
+        with os.scandir(log_of(folder)) as entries:
+            there = [n for entry in entries if (n := commit_version(entry.name)) is not None]
         return min(there, default=0), max(there, default=-1)
     return 0, -1
 
@@ -126,4 +126,4 @@ def _action(line: bytes) -> dict[str, dict[str, Any]]:
 
 
 def _file(folder: Path, version: int) -> Path:
-    return folder / "_delta_log" / f"{version:020d}.json"
+    return commit_file(log_of(folder), version)

@@ -18,6 +18,7 @@ from typing import Any
 
 from engine.base.durable import make_folders, write_atomically
 from engine.destination.delta.log.deletion_vectors import FOLDER
+from engine.destination.delta.log.log_files import commit_file, log_of
 from engine.destination.fence import Term
 
 _FORMAT = 1
@@ -28,12 +29,12 @@ Stamps = list[tuple[int, int]]
 
 def stamps_of(folder: Path) -> Stamps:
     """Inode and change time of a Delta table's folders: its own, of its deletion vectors, of its log."""
-    return list(_stamps((folder, folder / FOLDER, folder / "_delta_log")))
+    return list(_stamps((folder, folder / FOLDER, log_of(folder))))
 
 
 def commit_stamp(folder: Path, version: int) -> Stamps:
     """Inode and change time of a commit."""
-    return list(_stamps((folder / "_delta_log" / f"{version:020d}.json",)))
+    return list(_stamps((commit_file(log_of(folder), version),)))
 
 
 def _stamps(paths: Iterable[Path]) -> Iterator[tuple[int, int]]:

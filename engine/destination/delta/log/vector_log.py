@@ -5,7 +5,6 @@ newest checkpoint's `add` actions, and the commits after it. A later version is 
 """
 
 import json
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +17,9 @@ from deltalake import DeltaTable
 
 from engine.base.errors import DestinationError
 from engine.destination.delta.log.deletion_vectors import Descriptor
+from engine.destination.delta.log.log_files import checkpoint_files, checkpoint_version, commit_file, log_of
 
 FEATURE = "deletionVectors"
-_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(.+\.)?parquet$")
 
 
 def has_vectors(delta: DeltaTable) -> bool:
@@ -32,7 +31,7 @@ class VectorLog:
     """The deletion vectors of one table, by data file. `at` moves to a version."""
 
     def __init__(self, folder: Path) -> None:
-        self._log = folder / "_delta_log"
+        self._log = log_of(folder)
         self._version = -1
         self._vectors: dict[str, Descriptor] = {}
 
@@ -53,7 +52,7 @@ class VectorLog:
         """Apply the commits up to a version. Returns False when one is missing."""
         while self._version < version:
             try:
-                content = (self._log / f"{self._version + 1:020d}.json").read_bytes()
+                content = commit_file(self._log, self._version + 1).read_bytes()
             except FileNotFoundError:
                 return False
             self._apply(content)
@@ -77,13 +76,12 @@ class VectorLog:
     def _from_checkpoint(self, version: int) -> None:
         self._version, self._vectors = -1, {}
         names = [path.name for path in self._log.iterdir()]
-        found = {int(match[1]) for name in names if (match := _CHECKPOINT.match(name)) and int(match[1]) <= version}
+        found = {n for name in names if (n := checkpoint_version(name)) is not None and n <= version}
         if not found:
             return
         newest = max(found)
-        for name in names:
-            if name.startswith(f"{newest:020d}.checkpoint"):
-                self._read(self._log / name)
+        for path in checkpoint_files(self._log, newest):
+            self._read(path)
         self._version = newest
 
     def _read(self, path: Path) -> None:
@@ -112,15 +110,16 @@ def superseded_files(folder: Path, version: int) -> list[Superseded]:
 
     Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each vector.
     """
-    log, found = folder / "_delta_log", dict[str, dict[str, Superseded]]()
+    log = log_of(folder)
+    found = dict[str, dict[str, Superseded]]()
     newest = max(
-        (n for name in log.iterdir() if (n := _checkpoint_version(name.name)) is not None and n <= version), default=-1
+        (n for name in log.iterdir() if (n := checkpoint_version(name.name)) is not None and n <= version), default=-1
     )
-    for path in sorted(log.glob(f"{newest:020d}.checkpoint*.parquet")) if newest >= 0 else ():
+    for path in sorted(checkpoint_files(log, newest)) if newest >= 0 else ():
         with pq.ParquetFile(path) as checkpoint:
             _add(found, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
     for number in range(newest + 1, version + 1):
-        actions = _actions((log / f"{number:020d}.json").read_bytes())
+        actions = _actions(commit_file(log, number).read_bytes())
         for remove in (action["remove"] for action in actions if "remove" in action):
             found.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
         _add(found, (action["add"] for action in actions if "add" in action))
@@ -148,8 +147,3 @@ def _identity(action: dict[str, Any]) -> str:
     if not vector or vector.get("storageType") is None:
         return ""
     return f"{vector['storageType']}{vector['pathOrInlineDv']}@{vector.get('offset')}"
-
-
-def _checkpoint_version(name: str) -> int | None:
-    match = _CHECKPOINT.match(name)
-    return int(match[1]) if match else None

@@ -1,0 +1,43 @@
+"""The names of the files in a Delta table's log.
+
+Source: Delta transaction log protocol, "Delta Log Entries" and "Checkpoints" (github.com/delta-io/delta, PROTOCOL.md).
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+_COMMIT = re.compile(r"^(\d{20})\.json$")
+_CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(.+\.)?parquet$")
+
+
+def log_of(table: Path) -> Path:
+    """The folder of a table's log."""
+    return table / "_delta_log"
+
+
+def commit_file(log: Path, version: int) -> Path:
+    """The commit that made a version."""
+    return log / f"{version:020d}.json"
+
+
+def commit_version(name: str) -> int | None:
+    """The version of a commit; None if a file of this name is none."""
+    match = _COMMIT.match(name)
+    return int(match[1]) if match else None
+
+
+def checkpoint_version(name: str) -> int | None:
+    """The version of a checkpoint's file, of which there may be several; None if a file of this name is none."""
+    match = _CHECKPOINT.match(name)
+    return int(match[1]) if match else None
+
+
+def checkpoint_files(log: Path, version: int) -> Iterator[Path]:
+    """The files of a version's checkpoint."""
+    return log.glob(f"{version:020d}.checkpoint*.parquet")
+
+
+def checkpoint_pointer(log: Path) -> Path:
+    """The file that names the newest checkpoint."""
+    return log / "_last_checkpoint"
