@@ -98,7 +98,8 @@ class _Sparklines:
     """The lag of all pipelines over the last time, by one query."""
 
     def __init__(self, now: datetime) -> None:
-        self._since, self._until = now - _LAG_SHOWN, now
+        self._since = now - _LAG_SHOWN
+        self._until = now
         self._points = series.worst_lags(home.fresh(), self._since, _LAG_WIDTH_MS)
 
     def picture(self, name: str) -> str:

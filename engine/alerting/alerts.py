@@ -83,7 +83,9 @@ class Alerts:
         most_resnapshots: of a table within an hour (`[source]`).
         silenced: whether a silence covers an alert now.
         """
-        self._settings, self._most_resnapshots, self._silenced = settings, most_resnapshots, silenced
+        self._settings = settings
+        self._most_resnapshots = most_resnapshots
+        self._silenced = silenced
         self._lag_rules = LagRules(settings)
         self._routes: dict[str, str] = {}  # failing, by name, and why
         self._resnapshotted_s: dict[
@@ -93,7 +95,9 @@ class Alerts:
         self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
         self._announced_s: dict[Name, float] = {}  # announced in this run
-        self._now_s, self._at = 0.0, ""  # of the line that is being handled
+        # of the line that is being handled
+        self._now_s = 0.0
+        self._at = ""
         self._helpers: set[str] = set()  # failing in this run
         self._disk_full = False
         self.unsaved = False

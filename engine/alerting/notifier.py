@@ -35,7 +35,9 @@ class Notifier:
 
     def __init__(self, spec: Spec, directory: Directory, journal: Journal, *, stderr: bool = True) -> None:
         """stderr: whether alerts are announced there, as lines of JSON."""
-        self._spec, self._directory, self._journal = spec, directory, journal
+        self._spec = spec
+        self._directory = directory
+        self._journal = journal
         standing, most = _standing(directory), spec.source.max_resnapshots_per_hour
         self._alerts = Alerts(spec.alerts, standing, most, self._silenced)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here

@@ -207,8 +207,11 @@ class LoggedRows:
     def __init__(
         self, endpoint: Endpoint, first_server_id: int, tables: Mapping[Name, Table], start: Position, end: Position
     ) -> None:
-        self._endpoint, self._first = endpoint, first_server_id
-        self._tables, self._start, self._end = tables, start, end
+        self._endpoint = endpoint
+        self._first = first_server_id
+        self._tables = tables
+        self._start = start
+        self._end = end
         self.frames = Frames(set(tables), {file_number(start.file): start.file}, start.file)
         self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
         self.frames.order = packed(file_number(start.file), self._from)
@@ -327,7 +330,9 @@ class LoggedRows:
         held.size += size
         if held.size > MOST_BYTES and not held.held_back:
             held.passed |= {part.table for part in held.rows}
-            part, held.rows, held.size = held.rows, [], 0
+            part = held.rows
+            held.rows = []
+            held.size = 0
             yield part
 
     def _commit(self) -> Iterator[list[Rows]]:
@@ -388,8 +393,10 @@ class LoggedRows:
                 self.frames.known.pop(found.table_id, None)
                 return
             for column, described in zip(found.columns, table.columns, strict=True):
-                column.name, column.unsigned = described.name, described.unsigned
-                column.enum_values, column.set_values = ["", *described.labels], list(described.labels)
+                column.name = described.name
+                column.unsigned = described.unsigned
+                column.enum_values = ["", *described.labels]
+                column.set_values = list(described.labels)
         kinds = {column.name: column.type for column in table.columns}
         for column in found.columns:
             if kinds.get(column.name) not in LABELS:

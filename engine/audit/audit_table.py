@@ -34,7 +34,8 @@ class _Values:
     """The rows of a log. `_tm_seq` numbers them and ascends."""
 
     def __init__(self, parts: Generator[pa.Table, None, None]) -> None:
-        self._parts, self._last = parts, -1
+        self._parts = parts
+        self._last = -1
         self._held: list[pa.Table] = []
 
     def close(self) -> None:
@@ -73,10 +74,12 @@ class _Published:
 
     def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
         """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
-        self._places, self._seq = log.since(start, [*PLACES, "_tm_redump"], seq), seq
+        self._places = log.since(start, [*PLACES, "_tm_redump"], seq)
+        self._seq = seq
         self._values = _Values(log.since(start, [*columns, *_OWN, "_tm_seq"], seq))
         self._most = max(min(_BATCH_IMAGES, _BATCH_BYTES // log.row_bytes()), 1)
-        self._start, self._end = start, end
+        self._start = start
+        self._end = end
         self._orders: list[int] = []
         self._numbers: list[int] = []
         self._ascending = True
@@ -146,13 +149,17 @@ class AuditedTable:
     def __init__(self, stretch: Stretch, lake: Path, texts: Texts, frames: Frames) -> None:
         table = stretch.table
         self.name: Name = (table.database, table.name)
-        self.stretch, self._texts, self._frames = stretch, texts, frames
+        self.stretch = stretch
+        self._texts = texts
+        self._frames = frames
         self.listed: list[ImageDifference] = []
         log = ChangeLog(changes_folder(lake, table.database, table.name))
         names = tuple(column.name for column in stretch.columns)
-        self._names, self._key = names, [names.index(name) for name in table.key if name in names]
+        self._names = names
+        self._key = [names.index(name) for name in table.key if name in names]
         self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
-        self._start, self._end = packed(*stretch.start.order), packed(*stretch.end.order)
+        self._start = packed(*stretch.start.order)
+        self._end = packed(*stretch.end.order)
         self._published = _Published(log, names, self._start, self._end, stretch.seq)
         self._version = log.version
         self._orders: list[int] = []
@@ -208,7 +215,12 @@ class AuditedTable:
         self._limits["tagged_gtid"] += sum(tx is UNSURE for tx, _ in self._facts)
         columns += [[tx for tx, _ in self._facts], [ts for _, ts in self._facts]]
         images = Images(self._orders, self._kinds, columns)
-        self._orders, self._kinds, self._facts, self._rows, self._nones, self._size = [], [], [], [], [], 0
+        self._orders = []
+        self._kinds = []
+        self._facts = []
+        self._rows = []
+        self._nones = []
+        self._size = 0
         return images
 
     def _stored(self, rows: pa.Table | None, orders: list[int]) -> Images:

@@ -66,8 +66,12 @@ class BackgroundAudit:
         state: Callable[[], State],
         may_read: Callable[[], bool],
     ) -> None:
-        self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
-        self._state, self._may_read = state, may_read
+        self._spec = spec
+        self._directory = directory
+        self._journal = journal
+        self._helpers = helpers
+        self._state = state
+        self._may_read = may_read
         self._next_s = -_RETRY_S
         self._unfinished = self._outages = 0
         self._closing = threading.Event()

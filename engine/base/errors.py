@@ -91,7 +91,9 @@ class TidemarkError(Exception):
     exit_code = 1
 
     def __init__(self, message: str, *, detail: str = "", hint: str = "") -> None:
-        self.message, self.detail, self.hint = redact(message), redact(detail), redact(hint)
+        self.message = redact(message)
+        self.detail = redact(detail)
+        self.hint = redact(hint)
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -49,7 +49,8 @@ class FileWriter:
     """
 
     def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded: Sequence[str]) -> None:
-        self._folder, self._schema = folder, schema
+        self._folder = folder
+        self._schema = schema
         self._name = f"{prefix}-{uuid.uuid4().hex}.parquet"
         self._bounded = [name for name in bounded if pa.types.is_integer(schema.field(name).type)]
         self._statistics = [*bounded, "_tm_ts"] if "_tm_ts" in schema.names else True
@@ -77,7 +78,9 @@ class FileWriter:
         if not self._pending:
             return
         rows = pa.concat_tables(self._pending)
-        self._pending, self._pending_rows, self._pending_bytes = [], 0, 0
+        self._pending = []
+        self._pending_rows = 0
+        self._pending_bytes = 0
         if not rows.num_rows:
             return
         if self._writer is None:

@@ -38,9 +38,11 @@ class Pacer:
     def __init__(
         self, now_s: Callable[[], float] = clock.monotonic_s, sleep: Callable[[float], None] = clock.sleep
     ) -> None:
-        self._now_s, self._sleep = now_s, sleep
+        self._now_s = now_s
+        self._sleep = sleep
         self._due_s = self._began_s = -1.0
-        self._paused_s, self._looked_s = 0.0, -_NAP_S
+        self._paused_s = 0.0
+        self._looked_s = -_NAP_S
         self.end: Path | None = None
         """The file that ends the read once it exists."""
 

@@ -31,8 +31,12 @@ class RowCounter:
         self, path: Path | None, table: str = "", chunk: int = 0, now_s: Callable[[], float] = clock.monotonic_s
     ) -> None:
         """path: None to write no file."""
-        self._path, self._table, self._chunk, self._now_s = path, table, chunk, now_s
-        self._rows, self._written_s = 0, now_s()
+        self._path = path
+        self._table = table
+        self._chunk = chunk
+        self._now_s = now_s
+        self._rows = 0
+        self._written_s = now_s()
 
     def add(self, rows: int) -> None:
         """Count some rows."""

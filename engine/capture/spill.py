@@ -19,7 +19,8 @@ class Spill:
     """
 
     def __init__(self, schema: pa.Schema, limit: int = WAITING_BYTES) -> None:
-        self._schema, self._limit = schema, limit
+        self._schema = schema
+        self._limit = limit
         self._held: list[pa.Table] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
@@ -74,4 +75,5 @@ class Spill:
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), self._schema)
         for rows in self._held:
             self._writer.write_table(rows)
-        self._held, self._bytes = [], 0
+        self._held = []
+        self._bytes = 0

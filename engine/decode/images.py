@@ -166,7 +166,8 @@ class _Rounds:
     """The images of row events that include partial updates, decoded round by round."""
 
     def __init__(self, table: Table, mapped: TableMap) -> None:
-        self._table, self._mapped = table, mapped
+        self._table = table
+        self._mapped = mapped
         self._batches: list[list[pa.Array]] = []
         self._events: list[Offsets] = []
         self._places: list[Offsets] = []

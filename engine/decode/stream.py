@@ -56,7 +56,8 @@ class StreamPosition:
     """Tracks one dump. `file`, `offset`: the position after the last event."""
 
     def __init__(self, file: str, offset: int) -> None:
-        self.file, self.offset = file, offset
+        self.file = file
+        self.offset = offset
         self._checksum = CHECKSUM
 
     def runs(self, buffer: Bytes, start: Offsets, end: Offsets) -> Iterator[EventBatch]:

@@ -59,8 +59,12 @@ class Targets:
         guard: Guard = unguarded,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
-        self._sink, self._root, self._ledger, self._journal = sink, sink.path, ledger, journal
-        self.guard, self._through_full_disk = guard, through_full_disk
+        self._sink = sink
+        self._root = sink.path
+        self._ledger = ledger
+        self._journal = journal
+        self.guard = guard
+        self._through_full_disk = through_full_disk
         self._targets: dict[str, Target] = {}
         self._leaving: set[str] = set()
         self.unchanged: set[str] = set()

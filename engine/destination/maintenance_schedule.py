@@ -88,7 +88,10 @@ class Maintenance:
     """
 
     def __init__(self, sink: Sink, journal: Journal, notes: Path, needed: Callable[[], Mapping[str, set[str]]]) -> None:
-        self._sink, self._journal, self._notes, self._needed = sink, journal, notes, needed
+        self._sink = sink
+        self._journal = journal
+        self._notes = notes
+        self._needed = needed
         self._spared: tuple[float, Mapping[str, set[str]]] = (-_SPARED_S, {})
         self._schedules: dict[str, _Schedule] = {}
         self._served = ""
@@ -166,7 +169,8 @@ class Maintenance:
                 self._served = name
                 done = self._run(name, step, target, failed)
                 if failed:
-                    schedule.pending, schedule.last_s = [], dict.fromkeys(STEPS, now_s)
+                    schedule.pending = []
+                    schedule.last_s = dict.fromkeys(STEPS, now_s)
                     schedule.next_s = -math.inf
                 elif done is None or step == "vacuum":
                     schedule.pending.pop(0)

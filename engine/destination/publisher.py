@@ -58,7 +58,8 @@ class Publisher(Targets):
         """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their tables."""
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
-        self._appended_s, self._slack_s = -math.inf, 0.0
+        self._appended_s = -math.inf
+        self._slack_s = 0.0
         self._hurried: dict[str, int] = {}
         """The tables to merge as soon as they have an epoch, and the epoch."""
         self._hurrying = threading.Lock()

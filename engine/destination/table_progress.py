@@ -70,13 +70,17 @@ class Target:
 
     def fail(self, error: TidemarkError, lacking: Sequence[Part] = ()) -> None:
         """Write nothing more to it. lacking: the epochs that it did not take."""
-        self.error, self.lacking = error, [*self.lacking, *lacking]
+        self.error = error
+        self.lacking = [*self.lacking, *lacking]
         if self.failed_since_s is None:
             self.failed_since_s = clock.monotonic_s()
 
     def reopen(self) -> list[Part]:
         """Write to it again, because a resnapshot follows. Returns the epochs that it lacks."""
-        lacking, self.lacking, self.error, self.waiting = self.lacking, [], None, []
+        lacking = self.lacking
+        self.lacking = []
+        self.error = None
+        self.waiting = []
         return lacking
 
     @property
@@ -186,7 +190,8 @@ class Target:
         if epoch > min(self.applied["chunks"], self.applied["merge"]):
             self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
-        self.waiting, self.waiting_since_s = [], None
+        self.waiting = []
+        self.waiting_since_s = None
 
     def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
@@ -198,7 +203,10 @@ class Target:
 
     def _forget_waiting(self) -> None:
         """The mirror was replaced, and lacks nothing."""
-        self.resnapshot, self.waiting, self.waiting_since_s, self.failed_since_s = None, [], None, None
+        self.resnapshot = None
+        self.waiting = []
+        self.waiting_since_s = None
+        self.failed_since_s = None
 
     def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
         """The changes that are neither merged nor waiting for a merge."""

@@ -122,7 +122,8 @@ class _Reading:
     """A cursor that records what is read. Queries of this package only call `execute`, `description` and the fetching methods."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, history: "History") -> None:
-        self._cursor, self._history = cursor, history
+        self._cursor = cursor
+        self._history = history
         self.read: set[Region] = set()
 
     def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
@@ -249,7 +250,8 @@ class History:
                 return self._last
             try:
                 found = directories() if callable(directories) else directories
-                self._last, self.behind = self._read_journals(found), None
+                self._last = self._read_journals(found)
+                self.behind = None
             except (duckdb.IOException, duckdb.TransactionException) as error:
                 self._defer(error)
             self._refreshed_s = clock.monotonic_s()

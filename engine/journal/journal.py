@@ -59,13 +59,17 @@ class Journal:
     """
 
     def __init__(self, path: Path, run: str) -> None:
-        self.path, self.run = path, run
+        self.path = path
+        self.run = run
         self.listeners: list[Callable[[Entry], None]] = []
         self.failures: dict[str, Exception] = {}
-        self._seq, self._ts = 0, _latest(path)
+        self._seq = 0
+        self._ts = _latest(path)
         self._lock = threading.Lock()
         self._file = LineFile(path)
-        self._part_bytes, self._close_s, self._retry_s = 0, clock.monotonic_s() + PART_S, 0.0
+        self._part_bytes = 0
+        self._close_s = clock.monotonic_s() + PART_S
+        self._retry_s = 0.0
 
     def write(self, event: Event) -> Entry:
         """Append one event. Returns the line as written."""
@@ -113,7 +117,9 @@ class Journal:
             return
         self.failures.pop("new part of the journal", None)
         self._file.close()
-        self._file, self._part_bytes, self._close_s = following, 0, clock.monotonic_s() + PART_S
+        self._file = following
+        self._part_bytes = 0
+        self._close_s = clock.monotonic_s() + PART_S
         self._retry_s = 0.0
 
     def _settle(self) -> bool:

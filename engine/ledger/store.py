@@ -54,7 +54,9 @@ class Ledger:
         """Read the committed state. A runner may be writing: it deletes files only after a newer full state exists."""
         failed = False
         while True:
-            self._written, self._full = None, (newest := self._newest_full())
+            newest = self._newest_full()
+            self._written = None
+            self._full = newest
             try:
                 state = self._replayed(newest)
             except LedgerError:
@@ -206,7 +208,8 @@ class Ledger:
                 for number in self._numbers(_STATE):
                     if number < self._full:  # first: `_others_pruned` relies on it
                         (self._folder / _full_name(number)).unlink(missing_ok=True)
-                self._written, self._pruned_full = None, self._full
+                self._written = None
+                self._pruned_full = self._full
             through = min(self._full, applied)
             old = [number for number in self._known_epochs() if number <= through]
         needed = needed or {}

@@ -41,7 +41,10 @@ class Disk:
         full: Callable[[str], None] = lambda _: None,
         freed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folders, self._journal, self._full, self._freed = folders, journal, full, freed
+        self._folders = folders
+        self._journal = journal
+        self._full = full
+        self._freed = freed
         self._lock = threading.Lock()
         self._names: set[str] = set()
         self._since_s = self._failed_s = self._next_s = 0.0
@@ -57,10 +60,14 @@ class Disk:
         with self._lock:
             first, now_s, what = not self._names, clock.monotonic_s(), ""
             self._names.add(name)
-            self._failed_s, self._next_s, self._trying = now_s, now_s + RETRY_S, False
+            self._failed_s = now_s
+            self._next_s = now_s + RETRY_S
+            self._trying = False
             self._attempts += 1
             if first:
-                self._since_s, self._attempts, self.since = now_s, 1, clock.utc_text()
+                self._since_s = now_s
+                self._attempts = 1
+                self.since = clock.utc_text()
                 what = f"{name}: {_reason(error)}{self._place(error)}"
                 self.reason = f"disk full ({what})"
             reason, attempt = self.reason, self._attempts
@@ -100,7 +107,8 @@ class Disk:
             return True
         room = all(map(_room, self._folders))
         with self._lock:
-            self._trying, self._next_s = room, clock.monotonic_s() + RETRY_S
+            self._trying = room
+            self._next_s = clock.monotonic_s() + RETRY_S
         return not room
 
     def probe_now(self) -> None:
@@ -130,7 +138,8 @@ class Disk:
             self._names -= names
             freed = before and not self._names
             if freed:
-                self.reason, self._trying = "", False
+                self.reason = ""
+                self._trying = False
             attempts, duration_s = self._attempts, clock.monotonic_s() - self._since_s
         if freed:
             self._journal.write(DiskFreed(attempts=attempts, duration_s=round(duration_s, 3)))

@@ -51,7 +51,8 @@ class Helpers:
     """The helpers of one run. Thread-safe, but do not call it while holding a listener's lock."""
 
     def __init__(self, journal: Journal, disk: Disk | None = None) -> None:
-        self._journal, self._disk = journal, disk or Disk((), journal)
+        self._journal = journal
+        self._disk = disk or Disk((), journal)
         self._lock = threading.Lock()
         self._failing: dict[str, Failure] = {}
         self._last_s: dict[str, float] = {}

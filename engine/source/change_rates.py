@@ -177,10 +177,12 @@ class ChangeCounter:
         self.counts = {table.full_name: _Count() for table in tables}
         self.faults: dict[str, str] = {}
         """Why a table's images could not be counted, by full name."""
-        self.born_s, self.last_s = 0, 0
+        self.born_s = 0
+        self.last_s = 0
         """The time of the first FORMAT_DESCRIPTION event, and of the last event; 0 before it."""
         self._tables = {(table.database, table.name): table for table in tables}
-        self._since_s, self._mariadb = since_s, mariadb
+        self._since_s = since_s
+        self._mariadb = mariadb
         self._maps: dict[int, tuple[Table, TableMap] | None] = {}
 
     def add(self, run: EventBatch, deadline_s: float = float("inf")) -> bool:

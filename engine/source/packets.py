@@ -43,7 +43,8 @@ class PacketReader:
 
     def __init__(self, connection: Connection, doing: str, size: int = BUFFER) -> None:
         """size: bytes of the buffer, at least 64 KiB; blocks are about as large."""
-        self._doing, self._connection = doing, connection
+        self._doing = doing
+        self._connection = connection
         self._socket = connection._sock  # noqa: SLF001 - we must read the socket ourselves
         try:
             carry = connection._rfile.read1(_READ)  # noqa: SLF001 - does not block: at least the end packet is still to come

@@ -184,8 +184,12 @@ class Watermarks:
     def __init__(
         self, connection: Connection, server: Server, kind: WatermarkClass, settle_s: float, xa_commits: XaCommits
     ) -> None:
-        self._connection, self._server, self.kind, self._settle_s = connection, server, kind, settle_s
-        self._xa_commits, self.places = xa_commits, XaPlaces()
+        self._connection = connection
+        self._server = server
+        self.kind = kind
+        self._settle_s = settle_s
+        self._xa_commits = xa_commits
+        self.places = XaPlaces()
         self._candidates: list[Candidate] = []
         self._released = False
         self._at: Position | None = None  # of the open snapshot
@@ -203,7 +207,8 @@ class Watermarks:
         commits may wait long for a replica.
         """
         step("before_low")
-        self.places, self._at = XaPlaces(), None
+        self.places = XaPlaces()
+        self._at = None
         take = {"snapshot": self._snapshot, "gtid": self._settled, "log_status": self._log_status, "aged": self._aged}
         position = take[self.kind]()
         step("after_low")

@@ -34,7 +34,9 @@ class Session:
     """A running session, created by `open_session`. master, ui (address of Spark's web UI, if known), version."""
 
     def __init__(self, kind: Kind, master: str) -> None:
-        self._kind, self.master, self.ui = kind, master, kind.ui
+        self._kind = kind
+        self.master = master
+        self.ui = kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
         self._claimed = self._overstated = 0
         self._most: int | None = None

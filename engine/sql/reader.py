@@ -10,7 +10,8 @@ class Reader:
     """A place among tokens. `at` moves forward only."""
 
     def __init__(self, tokens: tuple[Token, ...]) -> None:
-        self.tokens, self.at = tokens, 0
+        self.tokens = tokens
+        self.at = 0
 
     @property
     def ended(self) -> bool:

@@ -98,7 +98,8 @@ class Seen:
         self.state = event.state
 
     def measured(self, event: LagMeasured) -> None:
-        self.lag, self.measured_s = event, self.now_s
+        self.lag = event
+        self.measured_s = self.now_s
 
     def disk(self, event: SpaceMeasured) -> None:
         self.space = event
@@ -146,7 +147,8 @@ class Seen:
         self.sink[event.kind].add(event.duration_s)
 
     def source_away(self, _: SourceAway) -> None:
-        self.away, self.tries = True, self.tries + 1
+        self.away = True
+        self.tries = self.tries + 1
 
     def source_back(self, _: SourceBack) -> None:
         self.away = False

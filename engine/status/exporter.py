@@ -46,7 +46,10 @@ class Exporter(Collector):
     ) -> None:
         """standing: alerts that an earlier run left active. Raises SpecError when the port is not available."""
         assert settings.port is not None
-        self._pipeline, self._seen, self._lock, self._helpers = pipeline, Seen(), threading.Lock(), helpers
+        self._pipeline = pipeline
+        self._seen = Seen()
+        self._lock = threading.Lock()
+        self._helpers = helpers
         self._seen.alerts = {(alert["kind"], alert["table"] or "") for alert in standing}
         self.state: Callable[[], State | None] = lambda: None
         registry = CollectorRegistry(auto_describe=False)

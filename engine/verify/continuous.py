@@ -82,10 +82,15 @@ class ContinuousVerifier:
     ) -> None:
         """few_connections: it keeps none from one comparison to the next."""
         self._few = few_connections
-        self._spec, self._directory, self._journal, self._helpers = spec, directory, journal, helpers
+        self._spec = spec
+        self._directory = directory
+        self._journal = journal
+        self._helpers = helpers
         self._may_read = may_read
-        self._changed, self._logs_changed = 0.0, 0.0
-        self._summaries, self._foreign = dict[str, Summary](), dict[str, ForeignChanges]()
+        self._changed = 0.0
+        self._logs_changed = 0.0
+        self._summaries = dict[str, Summary]()
+        self._foreign = dict[str, ForeignChanges]()
         self._hurried = False
         self._known = known_at_start(directory)
         self._committed = Committed(directory.ledger)
@@ -172,7 +177,8 @@ class ContinuousVerifier:
         """Read what is new, and journal new results."""
         logs_changed, changed = mirror_logs_changed(self._directory), summaries_changed(self._directory)
         if logs_changed != self._logs_changed:
-            self._logs_changed, self._foreign = logs_changed, read_mirror_logs(self._directory)["foreign"]
+            self._foreign = read_mirror_logs(self._directory)["foreign"]
+            self._logs_changed = logs_changed
         state = self._committed.state()
         if changed == self._changed:
             forget_replaced(
@@ -180,7 +186,8 @@ class ContinuousVerifier:
             )  # at once: a table that is read again has no old verdict
             return
         tables = state.tables
-        self._changed, self._summaries = changed, read_summaries(self._directory)
+        self._summaries = read_summaries(self._directory)
+        self._changed = changed
         for name, one in self._summaries.items():
             current = name in tables and tables[name].generation == one["generation"]
             if current and self._known.get(name) != one["last"]:

@@ -43,7 +43,8 @@ class Committed:
     """The committed state and the epochs that are kept. Follows the ledger: only new epochs are read."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._read_s = folder, -math.inf
+        self._folder = folder
+        self._read_s = -math.inf
         self._ledger: Ledger | None = None
         self._state: State | None = None
         self._kept: dict[int, EpochRecord] = {}
@@ -80,7 +81,8 @@ class Committed:
                 state = apply(state, kept[number])
         except LedgerError:  # pruned meanwhile
             return False
-        self._state, self._kept = state, {number: kept[number] for number in numbers if number in kept}
+        self._state = state
+        self._kept = {number: kept[number] for number in numbers if number in kept}
         return True
 
     def mirror(self, table: str, folder: Path) -> MirrorAt:

@@ -25,7 +25,9 @@ class Side:
     """One table's rows, by partition."""
 
     def __init__(self, folder: Path, schema: pa.Schema, key: Sequence[str]) -> None:
-        self._folder, self._schema, self._key = folder, schema, key
+        self._folder = folder
+        self._schema = schema
+        self._key = key
         self._held: list[pa.Table] = []
         self._bytes = 0
         self._writers: dict[int, pa.RecordBatchFileWriter] = {}
@@ -48,7 +50,8 @@ class Side:
         if not self._held:
             return
         rows = pa.concat_tables(self._held)
-        self._held, self._bytes = [], 0
+        self._held = []
+        self._bytes = 0
         at = digests(rows.select(self._key)) >> np.uint64(58)
         order = np.argsort(at, kind="stable")
         ends = np.searchsorted(at[order], np.arange(_PARTITIONS + 1, dtype=np.uint64))

@@ -238,7 +238,8 @@ class Recorder:
     ) -> Summary:
         """Save one result. Returns the table's summary. keys, chunks: as of `merged`."""
         if (changed := summaries_changed(self._directory)) != self._known_at:
-            self._known, self._known_at = read_summaries(self._directory), changed
+            self._known = read_summaries(self._directory)
+            self._known_at = changed
         known = self._summaries.get(result.table) or self._known.get(result.table)
         with locked(self._directory):  # two processes may have compared two parts of the table
             saved = read_details(self._directory, result.table)
@@ -253,4 +254,5 @@ class Recorder:
         """Save the summaries."""
         if self._summaries:
             save(self._directory, self._summaries, [])
-            self._summaries, self._saved_s = {}, clock.monotonic_s()
+            self._summaries = {}
+            self._saved_s = clock.monotonic_s()

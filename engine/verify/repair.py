@@ -42,7 +42,10 @@ class Repair:
 
     def __init__(self, spec: Spec, directory: Directory, verifier: Verifier, catch_up: Callable[[], None]) -> None:
         """catch_up: runs the pipeline until it is caught up."""
-        self._spec, self._directory, self._verifier, self._catch_up = spec, directory, verifier, catch_up
+        self._spec = spec
+        self._directory = directory
+        self._verifier = verifier
+        self._catch_up = catch_up
 
     def repair(self, results: Sequence[TableResult], reason: str, say: Callable[[str], None]) -> list[TableResult]:
         """Repair the tables that diverged. Returns all results, with those of the repaired tables after the repair.

@@ -49,7 +49,8 @@ class Settling:
     """Settles parts of one table. mirror: loads the mirror's newest version."""
 
     def __init__(self, source: SourceRows, mirror: Callable[[], MirrorAt]) -> None:
-        self._source, self.mirror = source, mirror
+        self._source = source
+        self.mirror = mirror
         self._names = source.schema.names
         self._key = source.request.table.key
 

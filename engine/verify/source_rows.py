@@ -53,7 +53,9 @@ class SourceRows:
     """Reads one table. `request`: of the whole table; its folder is for temporary files."""
 
     def __init__(self, session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> None:
-        self._session, self._endpoint, self._first = session, endpoint, first_server_id
+        self._session = session
+        self._endpoint = endpoint
+        self._first = first_server_id
         self.request = request
         self.schema = image_schema(request.projection.published(request.table))
         widest = sum(map(_most_bytes, request.projection.needed(request.table)))

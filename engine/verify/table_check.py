@@ -100,8 +100,10 @@ class TableCheck:
     def __init__(self, source: SourceRows, settling: Settling, ended: Callable[[], bool] = lambda: False) -> None:
         """ended: whether to abandon the comparison."""
         self._ended = ended
-        self._source, self._settling = source, settling
-        self._key, self._table = source.request.table.key, source.request.table
+        self._source = source
+        self._settling = settling
+        self._key = source.request.table.key
+        self._table = source.request.table
         self.found = Found()
         self._waiting: list[tuple[int, pa.Table]] = []
         self._at: MirrorAt | None = None
@@ -161,7 +163,8 @@ class TableCheck:
         """The mirror, not older than a few seconds."""
         now_s = clock.monotonic_s()
         if self._at is None or now_s - self._loaded_s > _REFRESH_S:
-            self._at, self._loaded_s = self._settling.mirror(), now_s
+            self._at = self._settling.mirror()
+            self._loaded_s = now_s
             self.found.first = self.found.first or self._at
         return self._at
 

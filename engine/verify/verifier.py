@@ -74,7 +74,9 @@ class Verifier:
         committed: Committed | None = None,
     ) -> None:
         """ended: whether to abandon the comparison."""
-        self._spec, self._directory, self._ended = spec, directory, ended
+        self._spec = spec
+        self._directory = directory
+        self._ended = ended
         self.committed = committed or Committed(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._captured = CapturedTables(spec)
@@ -296,7 +298,8 @@ class Verifier:
         position = current(session.connection, session.server)
         gtids = known_gtids(session.connection, endpoint, session.server, position, first)
         session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(session.connection)))
-        self._session, self._identity = session, state.identity
+        self._session = session
+        self._identity = state.identity
         return session
 
     def _drop_session(self) -> None:

@@ -52,7 +52,8 @@ class OwnAlerts:
     """Changes the alerts of a record; the caller saves it."""
 
     def __init__(self, announcer: Announcer, report: Report) -> None:
-        self._announcer, self._report = announcer, report
+        self._announcer = announcer
+        self._report = report
 
     def raised(self, about: Subject, record: Record, kind: str, message: str, since: str) -> Record:
         """With an alert, which is announced now unless it stands already and needs no repetition."""

@@ -79,7 +79,8 @@ class Watchdog:
     """Looks at pipelines. Not thread-safe."""
 
     def __init__(self, pipelines: Callable[[], Iterable[Directory]], report: Report) -> None:
-        self._pipelines, self._report = pipelines, report
+        self._pipelines = pipelines
+        self._report = report
         self._seen: dict[tuple[Path, str], float] = {}
         self._launched: dict[Path, subprocess.Popen[bytes]] = {}
         self._problems: dict[Path, str] = {}

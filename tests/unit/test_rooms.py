@@ -261,6 +261,19 @@ def test_no_file_is_too_long(folder: str) -> None:
     assert not long
 
 
+@pytest.mark.parametrize("folder", ["engine", "app"])
+def test_each_attribute_is_assigned_on_a_line_of_its_own(folder: str) -> None:
+    """Lines of several are hard to read, and hide how much an object knows."""
+    several = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in files(folder)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+        if sum(isinstance(target, ast.Attribute) for target in node.targets[0].elts) > 1
+    ]
+    assert not several
+
+
 def test_every_module_says_what_it_is_for() -> None:
     """In the first line of its docstring."""
     for path in files("engine"):

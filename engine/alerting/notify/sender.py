@@ -36,11 +36,16 @@ class Sender:
         down: bool = False,
         first_retry_s: float = _FIRST_RETRY_S,
     ) -> None:
-        self._deliver_once, self._failed, self._recovered = deliver, failed, recovered
+        self._deliver_once = deliver
+        self._failed = failed
+        self._recovered = recovered
         self._first_retry_s = first_retry_s
         self._waiting: deque[Notice] = deque(maxlen=MAX_WAITING)
-        self._wake, self._closing, self._abandoned = threading.Event(), threading.Event(), threading.Event()
-        self._failures, self._down_since_s = int(down), clock.monotonic_s()
+        self._wake = threading.Event()
+        self._closing = threading.Event()
+        self._abandoned = threading.Event()
+        self._failures = int(down)
+        self._down_since_s = clock.monotonic_s()
         self._thread = threading.Thread(target=self._work, name=f"route {name}", daemon=True)
         self._thread.start()
 

@@ -49,7 +49,8 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
         super().__init__(str(error))
         self.position = position
         self.alteration = Alteration((table,), "", "", str(position))
-        self._table, self._error = table, error
+        self._table = table
+        self._error = error
 
     def at(self, position: Position) -> "SchemaMismatch":
         """The same mismatch, for rows that take effect at another position than they are logged at."""
@@ -90,8 +91,12 @@ class BinlogRange:
         known: Position | None = None,
         places: XaPlaces | None = None,
     ) -> None:
-        self._since, self._known = since or {}, (known or start).order
-        self.position, self.end, self._tables, self._mariadb = start, end, dict(tables), mariadb
+        self._since = since or {}
+        self._known = (known or start).order
+        self.position = start
+        self.end = end
+        self._tables = dict(tables)
+        self._mariadb = mariadb
         self._awaited = awaited
         self._open_start = start  # before the open transaction
         self._read_through = start  # after the last event read, not counting events held back

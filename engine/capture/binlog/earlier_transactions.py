@@ -51,7 +51,10 @@ class EarlierTransactions:
     def __init__(
         self, start: Position, places: XaPlaces, scanned: Callable[[Position, Position], Scanned], near_bytes: int
     ) -> None:
-        self._start, self._places, self._scanned, self._near_bytes = start, places, scanned, near_bytes
+        self._start = start
+        self._places = places
+        self._scanned = scanned
+        self._near_bytes = near_bytes
         self._near: Scanned | None = None
         self._parts: dict[Position, Scanned] = {}
         self._decided: set[Xid] = set()

@@ -25,7 +25,8 @@ class EventStatistics:
     """
 
     def __init__(self, *, mariadb: bool) -> None:
-        self.bytes, self.damaged = 0, 0
+        self.bytes = 0
+        self.damaged = 0
         self.unknown: Counter[str] = Counter()
         self._mariadb = mariadb
         self._kinds = np.zeros(256, np.int64)

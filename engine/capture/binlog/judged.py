@@ -53,8 +53,10 @@ class JudgedRun:
     """A run whose first event has the number `first`."""
 
     def __init__(self, first: int, run: EventBatch, masks: Masks) -> None:
-        self.first, self.stop = first, first + len(run.headers)
-        self.run, self.masks = run, masks
+        self.first = first
+        self.stop = first + len(run.headers)
+        self.run = run
+        self.masks = masks
         self.rows = among(run.headers.kind, ROWS)
         self._uncounted = self.rows & (masks.prepared | masks.undone)
         self._stays = ~self._uncounted

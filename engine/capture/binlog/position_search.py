@@ -51,7 +51,8 @@ class NoPlaceError(Exception):
 
     def __init__(self, verdict: str, seen: str) -> None:
         super().__init__(verdict, seen)
-        self.verdict, self.seen = verdict, seen
+        self.verdict = verdict
+        self.seen = seen
 
 
 class Wanted(Protocol):
@@ -71,9 +72,11 @@ class Scan:
     """
 
     def __init__(self, start: Position, end: Position, wanted: Wanted, *, mariadb: bool) -> None:
-        self.position, self.end = start, end
+        self.position = start
+        self.end = end
         self.found: Position | None = None
-        self._wanted, self._transactions = wanted, Transactions(mariadb=mariadb)
+        self._wanted = wanted
+        self._transactions = Transactions(mariadb=mariadb)
 
     @property
     def births(self) -> dict[str, int]:
@@ -183,7 +186,8 @@ class CommittedSince:
     alone = False
 
     def __init__(self, since_us: int, *, mariadb: bool) -> None:
-        self._since_us, self._mariadb = since_us, mariadb
+        self._since_us = since_us
+        self._mariadb = mariadb
 
     def choose(
         self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]

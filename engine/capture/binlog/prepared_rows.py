@@ -34,7 +34,8 @@ class _Block:
 
     def __init__(self, run: EventBatch) -> None:
         self.run: EventBatch | None = run
-        self.file, self.bytes = run.file, len(run.buffer) + _OVERHEAD + 80 * len(run.headers)
+        self.file = run.file
+        self.bytes = len(run.buffer) + _OVERHEAD + 80 * len(run.headers)
         self.place = 0
         self.users = 0
 

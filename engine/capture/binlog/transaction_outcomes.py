@@ -79,11 +79,20 @@ class TransactionOutcomes:
         wants_rows: bool = True,
         places: XaPlaces | None = None,
     ) -> None:
-        self.start, self.end, self.log = start, end, log
-        self._captured, self._prepared_count = captured, prepared_count
+        self.start = start
+        self.end = end
+        self.log = log
+        self._captured = captured
+        self._prepared_count = prepared_count
         self._wants_rows = wants_rows
-        self._file, self._next = start.file, 0  # events are numbered in the order they arrive
-        self._begin, self._begin_at, self._open, self._has_rows, self._bytes = -1, start, False, False, 0
+        # events are numbered in the order they arrive
+        self._file = start.file
+        self._next = 0
+        self._begin = -1
+        self._begin_at = start
+        self._open = False
+        self._has_rows = False
+        self._bytes = 0
         self._known_end = False  # whether the outcome of the open transaction is known
         self._savepoints: dict[str, int] = {}
         self._shadows: dict[str, list[tuple[int, int]]] = {}
@@ -189,7 +198,8 @@ class TransactionOutcomes:
         if run.file != self._file:
             if self._open and self._has_rows:
                 self._tear()
-            self._file, self._open = run.file, False
+            self._file = run.file
+            self._open = False
         begins = np.flatnonzero(among(kind, BEGINS))
         ends = among(kind, (Kind.XID, Kind.XA_PREPARE))
         queries = np.flatnonzero(kind == Kind.QUERY)
@@ -218,7 +228,10 @@ class TransactionOutcomes:
     def _enter_transaction(self, run: EventBatch, begin: int, first: int) -> None:
         if self._begin == first + begin:
             return
-        self._begin, self._known_end, self._has_rows, self._bytes = first + begin, False, False, 0
+        self._begin = first + begin
+        self._known_end = False
+        self._has_rows = False
+        self._bytes = 0
         self._begin_at = Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
         self._savepoints.clear()
         self._shadows.clear()

@@ -49,7 +49,10 @@ class Transactions:
 
     def __init__(self, *, mariadb: bool) -> None:
         self._mariadb = mariadb
-        self.count, self.anonymous, self.bytes, self.last_ts = 0, 0, 0, 0
+        self.count = 0
+        self.anonymous = 0
+        self.bytes = 0
+        self.last_ts = 0
         self.gtids: Gtids = GtidPosition() if mariadb else GtidSet()
         self.complete = False
         self.births: dict[str, int] = {}

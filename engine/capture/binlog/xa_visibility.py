@@ -128,7 +128,10 @@ class XaVisibility:
 
     def _begin(self, end: Position, prepared: Collection[Xid], known: Position | None) -> None:
         """Find the last statement of each listed transaction, backwards from `end`."""
-        self._pending, self._places, unknown, decided_later = {}, XaPlaces(), set(prepared), set[Xid]()
+        self._pending = {}
+        self._places = XaPlaces()
+        unknown = set(prepared)
+        decided_later = set[Xid]()
         files = [name for name in binary_logs(self.endpoint) if file_number(name) <= file_number(end.file)]
         edges = {edge.order: edge for edge in (*(Position(name, FIRST_OFFSET) for name in files), end)}
         if known is not None and min(edges) < known.order < end.order:

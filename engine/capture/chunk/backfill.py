@@ -100,7 +100,8 @@ class LastImages:
 
     def _reduce(self) -> None:
         keys = pa.concat_tables([self._held, *self._waiting])
-        self._waiting, self._rows = [], 0
+        self._waiting = []
+        self._rows = 0
         self._held = keys.take(pa.array(last_of_each(keys.select(self._names))))
 
 

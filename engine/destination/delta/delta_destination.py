@@ -40,7 +40,8 @@ from engine.destination.delta.maintenance.steps import MaintainedTables
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.merge.rewritten_changes import restore, restored_path
 from engine.destination.delta.schema_evolution import check_evolution, mirror_schema, schema_of, united, widened
-from engine.destination.delta.table_pair import SEQ, is_on_read, properties_of
+from engine.destination.delta.table_pair import SEQ
+from engine.destination.delta.table_properties import is_on_read, properties_of
 from engine.journal.events import SinkApplied
 
 

@@ -11,7 +11,6 @@ together with the files:
 The identifiers name the ledger, so another ledger's destination is recognised and refused.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -32,7 +31,6 @@ from engine.destination.delta.folder_removal import drop
 from engine.destination.delta.generations import GENERATION, kept_generations
 from engine.destination.delta.layout import changes_folder, check_no_link, make_readable, mirror_folder
 from engine.destination.delta.log.delta_actions import (
-    VECTORS_ENABLED,
     Actions,
     StoredFile,
     metadata_of,
@@ -45,21 +43,12 @@ from engine.destination.delta.log.missing_files import Recent, lost_names
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.schema_evolution import lacks, mirror_schema, schema_of
+from engine.destination.delta.table_properties import PROPERTIES, properties_of
 from engine.ledger.state import Owner
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
-_PROPERTIES = {
-    "delta.enableChangeDataFeed": "false",
-    # Merges on read replace the entries of many files. Each stays in the checkpoints for this time.
-    "delta.deletedFileRetentionDuration": "interval 1 days",
-    # How long versions can be read, and backups restored.
-    "delta.logRetentionDuration": "interval 7 days",
-}
-_STATISTICS, _INDEXED = "delta.dataSkippingStatsColumns", "delta.dataSkippingNumIndexedCols"
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 KINDS = ("chunks", "changes", "merge")
 SEQ = "merged-seq"
-SEQ_COLUMN, TS_COLUMN = "_tm_seq", "_tm_ts"
 TERM = "term"
 Guard = Callable[[], int]
 """Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
@@ -68,24 +57,6 @@ Guard = Callable[[], int]
 def unguarded() -> int:
     """The guard of read-only users."""
     return 0
-
-
-def is_on_read(delta: DeltaTable) -> bool:
-    """Whether changes are merged into a mirror on read."""
-    return delta.metadata().configuration.get(VECTORS_ENABLED) == "true"
-
-
-def properties_of(table: Table, *, mirror: bool) -> dict[str, str]:
-    """The Delta properties that name the columns with statistics, of the mirror or of the change log.
-
-    deltalake reads statistics of the first 32 columns by default. A change log's own columns come after the source's, and
-    `_tm_seq` without statistics would pass for 0. Columns with other characters are not listed: then all columns have them.
-    """
-    schema = arrow_schema(table)
-    columns = [name for name in table.key if pa.types.is_integer(schema.field(name).type)]
-    if all(_PLAIN.fullmatch(name) for name in columns):
-        return {_STATISTICS: ",".join([*columns, SEQ_COLUMN, *([] if mirror else [TS_COLUMN])])}
-    return {_INDEXED: "-1"}
 
 
 class OwnedTables:
@@ -98,7 +69,10 @@ class OwnedTables:
     def __init__(
         self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded, *, on_read: bool = False
     ) -> None:
-        self.table, self._owner, self._guard, self.on_read = table, owner, guard, on_read
+        self.table = table
+        self._owner = owner
+        self._guard = guard
+        self.on_read = on_read
         self.index: KeyIndex | None = None
         self.mirror = mirror_folder(root, table.database, table.name)
         self.changes = changes_folder(root, table.database, table.name)
@@ -127,7 +101,7 @@ class OwnedTables:
                 make_readable(folder)
                 with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                     vectors = self.on_read and folder == self.mirror
-                    properties = _PROPERTIES | self._properties(folder)
+                    properties = PROPERTIES | self._properties(folder)
                     create(folder, schema, self._description, properties, vectors=vectors)
                     continue
             delta = self._load(folder)

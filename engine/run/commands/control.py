@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.base import clock
-from engine.base.errors import Failure, SpecError, TidemarkError, is_disk_full, unknown_tables
+from engine.base.errors import Failure, SpecError, TidemarkError, is_disk_full
 from engine.base.log_rotation import rotate
 from engine.journal import Journal
-from engine.journal.events import CommandDone, RunControls, RunEnded, RunState
+from engine.journal.events import CommandDone, RunEnded, RunState
 from engine.journal.expiry import expire_and_compress
 from engine.ledger.state import State
 from engine.pipeline.command_queue import GONE, claim_for_run
-from engine.pipeline.controls import Controls, load_controls, save_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
 from engine.pipeline.helpers import Helpers
@@ -28,11 +27,12 @@ from engine.pipeline.runner_file import HEARTBEAT_S
 from engine.pipeline.state_machines import IllegalEventError, after
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.commands.inbox import Command, Inbox, read_command, unfit, unreadable
+from engine.run.commands.operator_settings import OperatorSettings
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.commands.second_signal import LEAVE_S, leave
 from engine.run.commands.table_command import Parser, TableCommand
 from engine.run.source_loss.outage import OutageTracker
-from engine.spec.throttle_settings import FOR, Throttle, end_of_throttle, throttled
+from engine.spec.throttle_settings import Throttle
 
 _INBOX_S = 0.2
 _EXPIRE_S = 3600.0
@@ -75,18 +75,21 @@ class Control:
         chores: called with each heartbeat, by the name under which a failure is reported.
         restarted: lost runs that a watchdog continues with this one; a stop for one of them is for this run.
         """
-        self._directory, self._journal, self._name = directory, journal, name
-        self._spec_throttle, self._parsers, self._in_turn = throttle or Throttle(), parsers or {}, in_turn
-        self._throttle_changed, self._retry_parked = throttle_changed, retry_parked
+        self._directory = directory
+        self._journal = journal
+        self._name = name
+        self._parsers = parsers or {}
+        self._in_turn = in_turn
+        self._retry_parked = retry_parked
         self._restarted = restarted
         self._chores: dict[str, Callable[[], object]] = {
             "runner.log": partial(rotate, directory.log),
             "journal retention": self._expire,
             **(chores or {}),
         }
-        self._retention_s, self._expire_s = journal_retention_s, 0.0
-        self.controls = load_controls(directory)
-        throttle_changed(throttled(self._spec_throttle, self.controls.throttle))
+        self._retention_s = journal_retention_s
+        self._expire_s = 0.0
+        self.settings = OperatorSettings(directory, journal, throttle or Throttle(), throttle_changed)
         self.activity = Activity()
         self.disk = Disk([directory.root, *folders], journal, self._disk_full, self._disk_freed)
         self.helpers = Helpers(journal, self.disk)
@@ -96,7 +99,8 @@ class Control:
         self.source: OutageTracker | None = None
         """What is known of the source's outages, once the run has a tracker."""
         self._shown_away: dict[str, Any] | None = None
-        self._inbox, self._heartbeat = Inbox(directory.inbox), Heartbeat(directory, journal.run)
+        self._inbox = Inbox(directory.inbox)
+        self._heartbeat = Heartbeat(directory, journal.run)
         self._lock = threading.RLock()
         self._wake = threading.Event()
         self._closing = threading.Event()
@@ -140,7 +144,8 @@ class Control:
             following = after(self.state, event)
             if following != self.state:
                 self._journal.write(RunState(state=following, reason=reason))
-                self.state, self._reason = following, reason
+                self.state = following
+                self._reason = reason
                 self._stop |= event == "stop"
             self._wake.set()
         self._show()
@@ -165,7 +170,7 @@ class Control:
 
     def pauses(self, table: str) -> bool:
         """Whether operators have paused the copy of a table."""
-        return self.controls.pausing(table)
+        return self.settings.controls.pausing(table)
 
     @property
     def pending(self) -> bool:
@@ -204,9 +209,10 @@ class Control:
     def forget(self, table: str) -> None:
         """Remove the pause of a removed table."""
         with self._lock:
-            if table in self.controls.tables:
+            controls = self.settings.controls
+            if table in controls.tables:
                 with suppress(OSError):  # a full disk: the pause of a removed table is harmless
-                    self._save(self.controls.paused({"tables": [table]}, pause=False))
+                    self.settings.save(controls.paused({"tables": [table]}, pause=False))
 
     def done(self, verb: str) -> None:
         """Answer the open commands of this verb as done."""
@@ -392,14 +398,14 @@ class Control:
         if command.identity in {known.identity for known in self._accepted}:
             return
         try:
-            controls = self._changed(verb, arguments)
+            controls = self.settings.after(verb, arguments, self.committed() if self.committed else None)
         except SpecError as error:
             self._refuse(command, f"{error.message} {error.hint}".strip())
             return
         if controls is None or not self._claimed(command):
             return
-        self._save(controls)
-        self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
+        self.settings.save(controls)
+        self.settings.announce()
         if verb == "resume":
             self._retry_parked(None if arguments.get("snapshot") else arguments["tables"])
             if self._resumes_tables(command):
@@ -419,41 +425,9 @@ class Control:
             self._accepted.append(resumption)
         return bool(tables)
 
-    def _save(self, controls: Controls) -> None:
-        save_controls(self._directory, controls)
-        self.controls = controls
-        self._journal.write(RunControls(**controls.as_dict()))
-
-    def _changed(self, verb: str, arguments: Any) -> Controls | None:
-        """The controls after a command; None while the ledger is unknown. Raises SpecError."""
-        if not isinstance(arguments, dict):
-            raise SpecError("Its arguments are no object.")
-        if verb == "throttle":
-            return self._throttled(arguments)
-        tables = arguments.get("tables")
-        if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
-            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
-        if tables:
-            if self.committed is None:
-                return None
-            if unknown := sorted({str(name) for name in tables} - set(self.committed().tables)):
-                raise unknown_tables(unknown, self.committed().tables)
-        return self.controls.paused(arguments, pause=verb == "pause")
-
-    def _throttled(self, arguments: Mapping[str, Any]) -> Controls:
-        """The controls after `throttle`. Raises SpecError."""
-        if arguments.get("reset"):
-            return self.controls.unthrottled()
-        changes = {name: value for name, value in arguments.items() if name != FOR}
-        throttled(self._spec_throttle, {**self.controls.throttle, **changes})
-        return self.controls.throttled(changes, end_of_throttle(arguments.get(FOR), clock.utc_now()))
-
     def _end_throttle(self) -> None:
-        """Return to the settings before a throttle whose time is over."""
         with self._lock:
-            if (controls := self.controls.at(clock.utc_text())) != self.controls:
-                self._save(controls)
-                self._throttle_changed(throttled(self._spec_throttle, controls.throttle))
+            self.settings.end_throttle()
 
     def _accept(self, command: Command, parser: Parser) -> None:
         """Accept a table command, whenever it was sent: it may repair a pipeline that cannot run otherwise."""
@@ -494,7 +468,7 @@ class Control:
             disk_full=self.disk.reason or None,
             disk_full_since=self.disk.since if self.disk.reason else None,
             helpers=self.helpers.as_list(),
-            controls=self.controls.as_dict(),
+            controls=self.settings.controls.as_dict(),
             commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],
             error=self._error,
         )

@@ -62,8 +62,10 @@ class Heartbeat:
     """Rewrites `runner.json`."""
 
     def __init__(self, directory: Directory, run: str) -> None:
-        self._directory, self._run = directory, run
-        self._started, self._beats = clock.utc_text(), 0
+        self._directory = directory
+        self._run = run
+        self._started = clock.utc_text()
+        self._beats = 0
 
     def beat(self, activity: Activity, **more: Any) -> None:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.

@@ -61,7 +61,8 @@ class Maintainer:
     """Hands requests to the publisher and answers them."""
 
     def __init__(self, publisher: Publisher, control: Control) -> None:
-        self._publisher, self._control = publisher, control
+        self._publisher = publisher
+        self._control = control
         self._requested: set[str] = set()
 
     def step(self) -> None:

@@ -33,7 +33,10 @@ class Delivery:
 
     def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
         self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
-        self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
+        self._ledger = ledger
+        self._publisher = publisher
+        self._control = control
+        self._journal = journal
 
     def commit(self, record: EpochRecord) -> None:
         """Commit an epoch to the ledger, together with the progress of the destination.

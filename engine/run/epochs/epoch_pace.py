@@ -13,7 +13,8 @@ class EpochPace:
     """The interval between epochs, in seconds. shortest_s: while little happens. longest_s: the mirror is not merged more often."""
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
-        self._shortest_s, self._longest_s = shortest_s, max(shortest_s, longest_s)
+        self._shortest_s = shortest_s
+        self._longest_s = max(shortest_s, longest_s)
         self.interval_s = shortest_s
 
     def done(self, work_s: float, changes: int) -> None:

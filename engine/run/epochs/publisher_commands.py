@@ -24,7 +24,10 @@ class Requests:
     """The commands that the publisher carries out: maintenance, merges, and redumps once their rows are committed."""
 
     def __init__(self, publisher: Publisher, control: Control, ledger: Ledger, redumps: RedumpExecutor) -> None:
-        self._publisher, self._control, self._ledger, self._redumps = publisher, control, ledger, redumps
+        self._publisher = publisher
+        self._control = control
+        self._ledger = ledger
+        self._redumps = redumps
         self._maintainer = Maintainer(publisher, control)
         self._asked: dict[str, Callable[[], bool]] = {}
 

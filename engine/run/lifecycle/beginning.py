@@ -40,7 +40,10 @@ class Beginning:
     """The begin of one run, and of its reading again after its source was away."""
 
     def __init__(self, spec: Spec, control: Control, journal: Journal, possession: Possession) -> None:
-        self._spec, self._control, self._journal, self._possession = spec, control, journal, possession
+        self._spec = spec
+        self._control = control
+        self._journal = journal
+        self._possession = possession
 
     def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
         """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger.

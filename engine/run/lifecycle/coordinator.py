@@ -9,9 +9,7 @@ Separate Spark jobs read the chunks: the binlog never waits for the snapshot, no
 """
 
 import math
-import shutil
 from collections.abc import Collection, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +19,6 @@ from engine.base.errors import LoginRefusedError, SourceAwayError, TidemarkError
 from engine.capture.binlog.known_gtids import known_gtids, position_after, require_gtids
 from engine.capture.binlog.statements import Alteration
 from engine.capture.captured_tables import CapturedTables
-from engine.capture.pacing import END
 from engine.capture.redump_requests import check_ranges
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.capture.tasks import ChunkGroup
@@ -51,6 +48,7 @@ from engine.run.monitors.lag import Committed
 from engine.run.monitors.progress import Progress
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.read_folder import ReadFolder
 from engine.run.snapshot.scheduler import snapshot_of
 from engine.run.snapshot.table_copy import Finished, TableCopy, planned
 from engine.run.snapshot.throttle import Health, hold
@@ -84,9 +82,15 @@ class Coordinator:
         away: OutageTracker,
     ) -> None:
         assert ledger.state is not None  # the runner commits epoch 0 first
-        self._spec, self._source, self._session = spec, source, session
-        self._ledger, self._publisher, self._control, self._journal = ledger, publisher, control, journal
-        self._gate, self._away = gate, away
+        self._spec = spec
+        self._source = source
+        self._session = session
+        self._ledger = ledger
+        self._publisher = publisher
+        self._control = control
+        self._journal = journal
+        self._gate = gate
+        self._away = away
         first = spec.first_server_id()
         self._connection = SourceConnection(source, first)
         self._mariadb = source.server.flavor == "mariadb"
@@ -100,11 +104,10 @@ class Coordinator:
         self._verdicts: dict[str, Verdict] = {}
         self._progress = Progress(control.activity, journal)
         self._delivery = Delivery(spec, ledger, publisher, control, journal)
-        self._last_epoch, self._prompt = -math.inf, False
+        self._last_epoch = -math.inf
+        self._prompt = False
         self._pace = EpochPace(spec.poll_interval_s, spec.sink.merge_interval_s)
-        # Workers share no other folder with this process (docs/architecture.md).
-        self._counts = spec.sink.path / "_tidemark" / ledger.state.ledger / "reading"
-        shutil.rmtree(self._counts, ignore_errors=True)
+        self._read_folder = ReadFolder(spec.sink.path, ledger.state.ledger)
         self._snapshot = snapshot_of(spec, source.endpoint, source.turns, session, gate, control.activity, journal)
         self._redumps = RedumpExecutor(
             self._snapshot,
@@ -185,7 +188,7 @@ class Coordinator:
         finally:
             self._away.abort_waits = None
             self._health.close()
-            self._end_throttled_reads()
+            self._read_folder.end_throttled_reads()
             self._snapshot.close()
             self._connection.close()
 
@@ -221,7 +224,9 @@ class Coordinator:
 
     def _prototype(self) -> ChunkGroup:
         source, first, settle_s = self._source, self._spec.first_server_id(), self._spec.source.settle_s
-        return ChunkGroup(source.endpoint, first, source.watermarks, settle_s, self._candidate, (), self._counts)
+        return ChunkGroup(
+            source.endpoint, first, source.watermarks, settle_s, self._candidate, (), self._read_folder.path
+        )
 
     def _abort_waits(self) -> None:
         """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
@@ -242,7 +247,7 @@ class Coordinator:
 
         Nothing can be committed while the source is away.
         """
-        self._end_throttled_reads()
+        self._read_folder.end_throttled_reads()
         while self._snapshot.under_way and not self._away.now:
             self._gather()
             clock.sleep(_TICK_S)
@@ -262,12 +267,6 @@ class Coordinator:
                 self._control.disk.failed("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
-
-    def _end_throttled_reads(self) -> None:
-        """Give up throttled reads, which may take long."""
-        with suppress(OSError):  # the end then waits for them
-            self._counts.mkdir(parents=True, exist_ok=True)
-            (self._counts / END).touch()
 
     def _gather(self) -> None:
         batch = self._snapshot.collect()

@@ -37,7 +37,9 @@ class Possession:
     """
 
     def __init__(self, root: Path, run: str, known_tables: Path | None = None) -> None:
-        self._root, self._run, self._known_tables = root, run, known_tables
+        self._root = root
+        self._run = run
+        self._known_tables = known_tables
         self._fence: Fence | None = None
         self.known = KnownTables()
         self.at_fault: set[str] = set()

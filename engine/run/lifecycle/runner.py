@@ -153,7 +153,9 @@ class _Run:
         as_json: bool,
     ) -> None:
         """spec: its globs match the names of a server with this rule."""
-        self._spec, self._directory, self._journal = spec, directory, journal
+        self._spec = spec
+        self._directory = directory
+        self._journal = journal
         self._rule = rule
         self._until = until or ("snapshot" if spec.source.startup == "snapshot" else None)
         pace, parking = Pace(spec.throttle), Parking(directory, journal)
@@ -176,7 +178,8 @@ class _Run:
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
         self._beginning = Beginning(spec, self._control, journal, self._possession)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
-        self._control.source, self._away.answers = self._away, self._control.wake
+        self._control.source = self._away
+        self._away.answers = self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
         self._startup = Startup(self._control.activity)
         self._through = partial(self._retry_disk_full, "ledger")

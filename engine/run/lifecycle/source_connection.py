@@ -14,8 +14,10 @@ class SourceConnection:
     """Open from the start. now: the connection; open during a turn. Used by one thread, but for `abort_waits`."""
 
     def __init__(self, source: Source, first_server_id: int) -> None:
-        self._source, self._first_server_id = source, first_server_id
-        self._endpoint, self._turns = source.endpoint, source.turns
+        self._source = source
+        self._first_server_id = first_server_id
+        self._endpoint = source.endpoint
+        self._turns = source.turns
         self.now: Connection = open_connection(source.endpoint)
 
     @contextmanager

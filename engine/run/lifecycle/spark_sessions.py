@@ -27,14 +27,17 @@ class SparkSessions:
     """The session of a run. open_session: starts one, or raises. Used by one thread."""
 
     def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:
-        self._open, self._control, self._journal = open_session, control, journal
+        self._open = open_session
+        self._control = control
+        self._journal = journal
         self._session: Session | None = None
         self._started_s = self._lost_s = 0.0
         self._tries = 0
 
     def use(self, session: "Session") -> "Session":
         """Make this the current session."""
-        self._session, self._started_s = session, clock.monotonic_s()
+        self._session = session
+        self._started_s = clock.monotonic_s()
         self._control.activity.spark_ui = session.ui
         return session
 

@@ -91,7 +91,10 @@ class BlockedMonitor:
     """Looks whenever it is called, by one thread at a time."""
 
     def __init__(self, journal: Journal, activity: Activity, helpers: Helpers, known: Blocked) -> None:
-        self._journal, self._activity, self._helpers, self._known = journal, activity, helpers, known
+        self._journal = journal
+        self._activity = activity
+        self._helpers = helpers
+        self._known = known
 
     def look(self, connection: Connection) -> None:
         """Look once. Raises TransientError if the source does not answer; other errors are reported."""
@@ -112,7 +115,8 @@ class StartupLook:
     """Looks every two seconds until it is closed, on a connection of its own: none if the start takes less."""
 
     def __init__(self, endpoint: Endpoint, monitor: BlockedMonitor) -> None:
-        self._endpoint, self._monitor = endpoint, monitor
+        self._endpoint = endpoint
+        self._monitor = monitor
         self._closing = threading.Event()
         self._connection: Connection | None = None
         self._thread = threading.Thread(target=self._work, name="blocked reads", daemon=True)

@@ -93,10 +93,16 @@ class HiddenMonitor:
         settings: Settings,
         drift: SourceDrift,
     ) -> None:
-        self._source, self._journal, self._helpers, self._state, self._known = source, journal, helpers, state, known
-        self._settings, self._drift = settings, drift
+        self._source = source
+        self._journal = journal
+        self._helpers = helpers
+        self._state = state
+        self._known = known
+        self._settings = settings
+        self._drift = drift
         self._facts: Facts = {}
-        self._asked, self._closing = threading.Event(), threading.Event()
+        self._asked = threading.Event()
+        self._closing = threading.Event()
         self._asked.set()
         self._connection: Connection | None = None
         self._unmet: Sequence[Check] = ()
@@ -157,7 +163,8 @@ class HiddenMonitor:
         finally:
             self._connection = None
             connection.close()
-        self._unmet, self._facts = now.unmet, now.facts
+        self._unmet = now.unmet
+        self._facts = now.facts
         found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
             found["binlog_filter", None] = tuple(filtered)

@@ -123,9 +123,14 @@ class LagMonitor:
         look: Callable[[Connection], object] = lambda _: None,
     ) -> None:
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
-        self._first_server_id, self._helpers = first_server_id, helpers
-        self._journal, self._committed, self._away = journal, committed, away
-        self._oldest_mirror, self._turns, self._look = oldest_mirror, turns or Turns(), look
+        self._first_server_id = first_server_id
+        self._helpers = helpers
+        self._journal = journal
+        self._committed = committed
+        self._away = away
+        self._oldest_mirror = oldest_mirror
+        self._turns = turns or Turns()
+        self._look = look
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)

@@ -102,12 +102,19 @@ class MirrorMonitor:
     def __init__(
         self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, state: Callable[[], State]
     ) -> None:
-        self._root, self._directory, self._state = root, directory, state
-        self._journal, self._helpers = journal, helpers
+        self._root = root
+        self._directory = directory
+        self._state = state
+        self._journal = journal
+        self._helpers = helpers
         self._watched = Watched(read_mirror_logs(directory), _alerted(directory))
-        self._merged, self._removed, self._turn = deque[str](), deque[str](), deque[str]()
-        self._began_s, self._summaries_s = -INTERVAL_S, -1.0
-        self._unread, self._reported = set[str](), False
+        self._merged = deque[str]()
+        self._removed = deque[str]()
+        self._turn = deque[str]()
+        self._began_s = -INTERVAL_S
+        self._summaries_s = -1.0
+        self._unread = set[str]()
+        self._reported = False
         self._closing = threading.Event()
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="mirrors", daemon=True)
@@ -146,7 +153,8 @@ class MirrorMonitor:
         tables = self._state().tables
         self._watched.forget(_taken(self._removed))
         if not self._turn and now_s - self._began_s >= INTERVAL_S:
-            self._turn, self._began_s = deque(tables), now_s
+            self._turn = deque(tables)
+            self._began_s = now_s
             self._watched.forget({*self._watched.logs["versions"], *self._watched.logs["foreign"]} - tables.keys())
             self._save()
             self._unread &= tables.keys()
@@ -175,7 +183,9 @@ class MirrorMonitor:
 
     def _report(self, news: Iterator[MirrorWritten]) -> None:
         if [self._journal.write(event) for event in news]:
-            self._summaries_s, self._reported = -1.0, True  # the mirror may be verified already
+            # the mirror may be verified already
+            self._summaries_s = -1.0
+            self._reported = True
 
     def _save(self) -> None:
         if self._watched.unsaved:

@@ -10,7 +10,8 @@ class Progress:
     """Journals changes since the last call."""
 
     def __init__(self, activity: Activity, journal: Journal) -> None:
-        self._activity, self._journal = activity, journal
+        self._activity = activity
+        self._journal = journal
         self._shown: dict[str, str] = {}
 
     def resumed(self, state: State) -> None:

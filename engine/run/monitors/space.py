@@ -43,7 +43,9 @@ class SpaceMonitor:
     """
 
     def __init__(self, folder: Path, samples: Path, write: Callable[[SpaceMeasured], object]) -> None:
-        self._folder, self._file, self._write = folder, samples, write
+        self._folder = folder
+        self._file = samples
+        self._write = write
         self._next_s = 0.0
         self._samples: list[Sample] = []
         with suppress(OSError, ValueError, TypeError):

@@ -22,7 +22,10 @@ class UnpublishedMonitor:
     """Looks until it is closed. root: of the destination. settings: the age of a change that the mirror of a table may lack."""
 
     def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, settings: Alerts) -> None:
-        self._root, self._directory, self._journal, self._helpers = root, directory, journal, helpers
+        self._root = root
+        self._directory = directory
+        self._journal = journal
+        self._helpers = helpers
         self._settings = settings
         self._interval_s = min(INTERVAL_S, max(settings.shortest_mirror_behind_s() / 2, 1.0))
         self._shown = dict.fromkeys(_alerted(directory), "")

@@ -76,8 +76,13 @@ class RedumpExecutor:
         unmerged: Callable[[str], list[str]],
         merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
-        self._snapshot, self._control, self._journal = snapshot, control, journal
-        self._make_copy, self._check, self._has_copy, self._unmerged = make_copy, check, has_copy, unmerged
+        self._snapshot = snapshot
+        self._control = control
+        self._journal = journal
+        self._make_copy = make_copy
+        self._check = check
+        self._has_copy = has_copy
+        self._unmerged = unmerged
         self._merge = merge
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
@@ -193,7 +198,8 @@ class RedumpExecutor:
 
     def _report(self, work: _Work, finished: Finished, report: RedumpReport) -> None:
         rows, _, _, ghosts = report.changes.kinds
-        work.rows, work.ghosts = work.rows + rows, work.ghosts + ghosts
+        work.rows = work.rows + rows
+        work.ghosts = work.ghosts + ghosts
         work.missing += report.missing
         limits = finished.limits
         self._journal.write(

@@ -50,7 +50,8 @@ class Parking:
     """The parked chunks of a pipeline in one run."""
 
     def __init__(self, directory: Directory, journal: Journal) -> None:
-        self._directory, self._journal = directory, journal
+        self._directory = directory
+        self._journal = journal
         self._chunks: dict[tuple[str, int], Parked] = {}
         self._retry_requests: list[frozenset[str] | None] = []
         with suppress(ValueError, OSError, TypeError, KeyError):  # without the file, they are read like any other chunk

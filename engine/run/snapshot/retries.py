@@ -63,7 +63,10 @@ class ChunkRetries:
     """Judges failures. attempts: failures of a chunk before it is parked. Used by one thread."""
 
     def __init__(self, journal: Journal, parking: Parking, attempts: int, disk: Disk) -> None:
-        self._journal, self._parking, self._attempts, self._disk = journal, parking, attempts, disk
+        self._journal = journal
+        self._parking = parking
+        self._attempts = attempts
+        self._disk = disk
         self.binlog_read_s = 0.0
         self._refused_s = math.inf  # when the source first refused the login
 

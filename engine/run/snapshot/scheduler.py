@@ -89,9 +89,14 @@ class Snapshot:
         attempts: failures of a chunk before it is parked.
         slots: how many tasks run at once, those that read the binlog included; None: as many as readers.
         """
-        self._usual_readers, self._gate, self._activity = readers, gate, activity
+        self._usual_readers = readers
+        self._gate = gate
+        self._activity = activity
         self._slots = slots or readers
-        self._max_memory, self._journal, self._splitter, self._run = max_memory, journal, splitter, run
+        self._max_memory = max_memory
+        self._journal = journal
+        self._splitter = splitter
+        self._run = run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, TableCopy] = {}
         self._jobs: dict[Future[list[ReaderReport]], _Group] = {}

@@ -26,7 +26,8 @@ class ChunkSplitter:
     """Splits tables, one range of a table at a time."""
 
     def __init__(self, endpoint: Endpoint, turns: Turns | None = None) -> None:
-        self._endpoint, self._turns = endpoint, turns or Turns()
+        self._endpoint = endpoint
+        self._turns = turns or Turns()
         self._connection: Connection | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="chunk-splitter")
         self._jobs: dict[str, Future[Split]] = {}

@@ -201,7 +201,8 @@ class TableCopy:
         self.waiting.extend(Chunk(number, self.coverage.pending[number]) for number in sorted(self.parked))
         for number in self.parked:
             self.trials[number] = Trial(known=True)
-        self.parked, self.parked_in_a_row = set(), 0
+        self.parked = set()
+        self.parked_in_a_row = 0
 
     def priority(self, *, in_turn: bool = False) -> tuple[int, int, int, float]:
         """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left.
@@ -255,7 +256,9 @@ class TableCopy:
 
     def committed(self, coverage: Coverage) -> None:
         """Record a committed epoch: all split-off chunks are in the ledger; finished ones are no longer pending."""
-        self.coverage, self.uncommitted, self.changed = coverage, {}, False
+        self.coverage = coverage
+        self.uncommitted = {}
+        self.changed = False
         if done := [number for number in self.states if number not in coverage.pending]:
             self.on("committed", done)
             self.states = {number: self.states[number] for number in coverage.pending}

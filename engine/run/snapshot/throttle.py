@@ -59,7 +59,8 @@ class Pace:
     def __init__(self, settings: Throttle) -> None:
         self.settings = settings
         self._leases: list[Lease] = []
-        self._debt_s, self._at_s = 0.0, 0.0
+        self._debt_s = 0.0
+        self._at_s = 0.0
 
     @property
     def limited(self) -> bool:
@@ -129,7 +130,8 @@ class Hold:
     def after(self, reason: str | None, settings: Throttle, now_s: float) -> str:
         """The reason after a poll. reason: of this poll, "" if within the limits, None if the poll failed."""
         if settings != self._settings:
-            self._reason, self._settings = "", settings
+            self._reason = ""
+            self._settings = settings
         if reason:
             self._reason = reason
         if reason is None or reason:
@@ -158,14 +160,18 @@ class Health:
         turns: Turns | None = None,
     ) -> None:
         self._turns = turns or Turns()
-        self._endpoint, self._pace, self._critical, self._helpers = endpoint, pace, critical, helpers
+        self._endpoint = endpoint
+        self._pace = pace
+        self._critical = critical
+        self._helpers = helpers
         self._activity = activity or Activity()
         self.reason = ""
         self.loads: dict[str, float] = {}
         """The values of the last polls: status variables, and the lag of replicas in seconds, by `host:port`."""
         self._connections: dict[str, Connection] = {}
         self._was_critical = False
-        self._lag_reason, self._lag_at_s = "", 0.0
+        self._lag_reason = ""
+        self._lag_at_s = 0.0
         self._hold = Hold()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="health", daemon=True)
@@ -192,7 +198,9 @@ class Health:
         """Poll once. Returns the seconds until the next poll."""
         settings = self._pace.settings
         if not (settings.max_load or settings.critical_load or settings.replicas):
-            self.reason, self._was_critical, self.loads = "", False, {}
+            self.reason = ""
+            self._was_critical = False
+            self.loads = {}
             self._activity.loads = {}
             return _INTERVAL_S
         with self._turns.take(1):
@@ -201,7 +209,8 @@ class Health:
                 self._forget("")
         self._activity.loads = self.loads
         if now_s - self._lag_at_s >= _SLOW_INTERVAL_S:
-            self._lag_reason, self._lag_at_s = self._lag(settings), now_s
+            self._lag_reason = self._lag(settings)
+            self._lag_at_s = now_s
         self.reason = self._hold.after(load, settings, now_s) or self._lag_reason
         return _INTERVAL_S if load is not None else _SLOW_INTERVAL_S
 

@@ -64,13 +64,15 @@ class OutageTracker:
     """
 
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
-        self._journal, self._show = journal, show
+        self._journal = journal
+        self._show = show
         self.abort_waits: Callable[[], None] | None = None
         self.answers: Callable[[], None] | None = None
         """Called when the monitor reaches the source while the epochs still wait."""
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
-        self._since_s, self._refused_s = 0.0, 0.0
+        self._since_s = 0.0
+        self._refused_s = 0.0
         self._since = ""
         self._purged_s: float | None = None  # when the source may purge the binlog (`clock.monotonic_s`)
         self._stopping = False
@@ -131,12 +133,14 @@ class OutageTracker:
         return pause_s
 
     def _begin(self, since_s: float, now_s: float) -> None:
-        self._since_s, self._since = since_s, clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
+        self._since_s = since_s
+        self._since = clock.utc_text(clock.utc_now() - timedelta(seconds=now_s - since_s))
 
     def asks(self, patience_s: float = PATIENCE_S) -> None:
         """Record that the monitor asks the source something that it answers within `patience_s` if it can."""
         with self._lock:
-            self._asked_s, self._patience_s = clock.monotonic_s(), patience_s
+            self._asked_s = clock.monotonic_s()
+            self._patience_s = patience_s
 
     def answered(self) -> None:
         """Record the answer."""

@@ -54,7 +54,10 @@ class MembershipChanges:
     """Pending membership changes. reading: whether chunks of a table are being read, even if their result is ignored."""
 
     def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
-        self._spec, self._publisher, self._control, self._reading = spec, publisher, control, reading
+        self._spec = spec
+        self._publisher = publisher
+        self._control = control
+        self._reading = reading
         self._searched = spec.source.new_tables != "add"
         self._search_until_s = 0.0
         self._merges_unknown = False

@@ -101,7 +101,9 @@ class _Definitions:
     """
 
     def __init__(self, start: Position, end: Position, *, mariadb: bool) -> None:
-        self.position, self.end, self.found = start, end, False
+        self.position = start
+        self.end = end
+        self.found = False
         self._mariadb = mariadb
 
     @property

@@ -108,7 +108,7 @@ def test_a_withdrawal_that_was_killed_holds(tmp_path: Path, monkeypatch: pytest.
     assert [one.id for one in waiting_commands(where)] == [identity]
     control = _control(where)
     control.poll_inbox()
-    assert control.controls.throttle == {}
+    assert control.settings.controls.throttle == {}
     (refused,) = _events(where, "command.refused")
     assert refused["message"].startswith("ada withdrew it at ")
     assert refused["message"].endswith("Z: why not.")
@@ -140,7 +140,7 @@ def test_a_command_is_withdrawn_or_carried_out_never_both(tmp_path: Path) -> Non
         control.poll_inbox()
         thread.join()
         control.poll_inbox()
-        done = control.controls.throttle.get("max_rows_per_s") == number
+        done = control.settings.controls.throttle.get("max_rows_per_s") == number
         assert done != bool(withdrawn), "both, or neither"
         assert waiting_commands(where) == []
         won["run" if done else "operator"] += 1

@@ -138,10 +138,12 @@ class DeltaLog:
         if (version, stamp, self._apps) != (self.version, self._stamp, known):  # the search takes as long as the load
             if version < self.version or self.version < 0:
                 self._checkpointed = None
-            self.version, self._stamp = version, stamp
+            self.version = version
+            self._stamp = stamp
             found = {app: delta.transaction_version(app) for app in self._apps}
             self.transactions = {app: int(version) for app, version in found.items() if version is not None}
-        self._delta, self._files = delta if self.keeps else None, None
+        self._delta = delta if self.keeps else None
+        self._files = None
         return delta
 
     def refresh(self, apps: Iterable[str] = ()) -> None:
@@ -174,8 +176,10 @@ class DeltaLog:
     def recall(self, remembered: Mapping[str, Any]) -> bool:
         """Take what an earlier process remembered, without reading the log, if its version is still the newest."""
         stamp, checkpointed = remembered["stamp"], remembered["checkpointed"]
-        self.version, self._stamp = remembered["version"], tuple(stamp) if stamp else None
-        self._apps, self.transactions = set(remembered["apps"]), dict(remembered["transactions"])
+        self.version = remembered["version"]
+        self._stamp = tuple(stamp) if stamp else None
+        self._apps = set(remembered["apps"])
+        self.transactions = dict(remembered["transactions"])
         self._checkpointed = tuple(checkpointed) if checkpointed else None
         if self._is_newest(()):
             return True
@@ -190,7 +194,8 @@ class DeltaLog:
             self._vectors = VectorLog(self.folder)
         found = files_of(delta, self.folder, self._vectors)
         if delta is self._delta:
-            self._files, self._vectors = {file.name: file for file in found}, None
+            self._files = {file.name: file for file in found}
+            self._vectors = None
         return found
 
     def commit(self, actions: Actions) -> int:
@@ -259,7 +264,8 @@ class DeltaLog:
                 temporary.unlink()
         if version <= self.version:
             self._checkpointed = None
-        self.version, self._stamp = version, self._stamp_of(version)
+        self._stamp = self._stamp_of(version)
+        self.version = version
         try:
             sync_folder(self.path)
         except OSError as error:  # readers see the commit: its files must not be deleted

@@ -74,7 +74,8 @@ class VectorLog:
         self._vectors |= added
 
     def _from_checkpoint(self, version: int) -> None:
-        self._version, self._vectors = -1, {}
+        self._version = -1
+        self._vectors = {}
         names = [path.name for path in self._log.iterdir()]
         found = {n for name in names if (n := checkpoint_version(name)) is not None and n <= version}
         if not found:

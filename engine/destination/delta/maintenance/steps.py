@@ -32,7 +32,8 @@ from engine.destination.delta.maintenance.vacuum import Vacuum
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.merge.newest_images import opened
 from engine.destination.delta.schema_evolution import schema_of
-from engine.destination.delta.table_pair import OwnedTables, is_on_read
+from engine.destination.delta.table_pair import OwnedTables
+from engine.destination.delta.table_properties import is_on_read
 from engine.journal.events import TableMaintained
 
 _NEVER = 1 << 62
@@ -107,7 +108,8 @@ class MaintainedTables(OwnedTables):
                 return None
             files.rewrite(rewrite.whole, rewrite.part, rewrite.partly)
             files.finish()
-            done.removed, done.added = files.removed, files.added
+            done.removed = files.removed
+            done.added = files.added
             return _moved(delta, files.added, files.removed)
 
         with discarding(discard):
@@ -138,7 +140,8 @@ class MaintainedTables(OwnedTables):
             files = log.files(delta)
             chosen = next_files(files, at)
             if not chosen:
-                self._compacted, self._last_change = log.stamp, last_change(files)
+                self._last_change = last_change(files)
+                self._compacted = log.stamp
                 self._closed = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
@@ -146,7 +149,9 @@ class MaintainedTables(OwnedTables):
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()
-            done.removed, done.added, done.written = chosen, added, [self.changes / file.name for file in added]
+            done.removed = chosen
+            done.added = added
+            done.written = [self.changes / file.name for file in added]
             return _moved(delta, added, chosen)
 
         with discarding(done.discard):

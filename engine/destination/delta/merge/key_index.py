@@ -216,7 +216,8 @@ class _Pages:
     """The pages of an entry's file, and their checksums."""
 
     def __init__(self, data: mmap.mmap, sums: npt.NDArray[np.uint32]) -> None:
-        self._data, self._sums = memoryview(data), sums
+        self._data = memoryview(data)
+        self._sums = sums
         self._sound = np.zeros(len(sums), bool)
 
     def require(self, begin: int, width: int, places: npt.NDArray[np.int64]) -> None:

@@ -31,7 +31,9 @@ class MergeSchedule:
     def merged(self, now_s: float, took_s: float, written_bytes: int, changed_bytes: int = 0) -> None:
         """Record a merge."""
         self.before_took_s = self.took_s
-        self.ended_s, self.took_s, self.written_bytes = now_s, took_s, written_bytes
+        self.ended_s = now_s
+        self.took_s = took_s
+        self.written_bytes = written_bytes
         self.changed_bytes = changed_bytes
 
     def is_due(self, sink: Sink, waiting_bytes: int, now_s: float) -> bool:

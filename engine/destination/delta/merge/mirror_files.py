@@ -92,7 +92,8 @@ class MirrorFiles:
 
     def clear(self) -> None:
         """Remove all files."""
-        self.files, self._vectors = {}, {}
+        self.files = {}
+        self._vectors = {}
 
     def add(self, files: Sequence[DataFile]) -> None:
         """Add files with rows that the mirror does not have, such as chunks."""

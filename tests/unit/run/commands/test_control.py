@@ -156,7 +156,7 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     directory = Directory(tmp_path)
     control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
     paces = list[Throttle]()
-    control._throttle_changed = paces.append
+    control.settings.changed = paces.append
 
     def send(verb: str, **arguments: Any) -> dict[str, Any]:
         identity = send_command(directory, verb, arguments=arguments, pipeline=arguments.pop("pipeline", ""))
@@ -205,7 +205,7 @@ def test_a_throttle_for_some_time_ends_by_itself(tmp_path: Path) -> None:
 def test_a_runner_ends_a_throttle_in_time(control: Control, tmp_path: Path) -> None:
     """Also one that began before the runner; it is journaled and saved."""
     paces = list[Throttle]()
-    control._throttle_changed = paces.append
+    control.settings.changed = paces.append
     identity = send_command(Directory(tmp_path), "throttle", arguments={"readers": 3, "for": "0.5s"})
     _wait(partial(_answers, tmp_path, identity))
     assert paces[0].readers == 3
@@ -394,7 +394,7 @@ def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path)
     control = Control(directory, journal)
     control.poll_inbox()
     assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
-    assert control.controls.throttle == {"readers": 6}
+    assert control.settings.controls.throttle == {"readers": 6}
     journal.close()
 
 

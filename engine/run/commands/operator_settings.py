@@ -1,0 +1,73 @@
+"""What operators have set, and the throttle in force: kept in `controls.json` and in the journal, and changed by commands."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.base import clock
+from engine.base.errors import SpecError, unknown_tables
+from engine.journal import Journal
+from engine.journal.events import RunControls
+from engine.ledger.state import State
+from engine.pipeline.controls import Controls, load_controls, save_controls
+from engine.pipeline.directory import Directory
+from engine.spec.throttle_settings import FOR, Throttle, end_of_throttle, throttled
+
+
+class OperatorSettings:
+    """The settings of one run. `controls` has those in force."""
+
+    def __init__(
+        self, directory: Directory, journal: Journal, spec: Throttle, changed: Callable[[Throttle], None]
+    ) -> None:
+        """spec: the spec's throttle, which operators may override. changed: receives the throttle in force, now and on each change.
+
+        Raises SpecError if the saved settings cannot be read.
+        """
+        self._directory = directory
+        self._journal = journal
+        self._spec = spec
+        self.changed = changed
+        self.controls = load_controls(directory)
+        self.announce()
+
+    def announce(self) -> None:
+        """Pass the throttle in force on."""
+        self.changed(throttled(self._spec, self.controls.throttle))
+
+    def save(self, controls: Controls) -> None:
+        """Put settings in force. Raises OSError, and then those before stay."""
+        save_controls(self._directory, controls)
+        self.controls = controls
+        self._journal.write(RunControls(**controls.as_dict()))
+
+    def after(self, verb: str, arguments: Any, state: State | None) -> Controls | None:
+        """The settings after a throttle, pause or resume. state: the committed one; None: unknown yet.
+
+        Returns None while an unknown state decides. Raises SpecError.
+        """
+        if not isinstance(arguments, dict):
+            raise SpecError("Its arguments are no object.")
+        if verb == "throttle":
+            return self._throttled(arguments)
+        tables = arguments.get("tables")
+        if not arguments.get("snapshot") and not (tables and isinstance(tables, list)):
+            raise SpecError("It does not say what to pause or resume: snapshot, or a list of tables.")
+        if tables:
+            if state is None:
+                return None
+            if unknown := sorted({str(name) for name in tables} - set(state.tables)):
+                raise unknown_tables(unknown, state.tables)
+        return self.controls.paused(arguments, pause=verb == "pause")
+
+    def _throttled(self, arguments: Mapping[str, Any]) -> Controls:
+        if arguments.get("reset"):
+            return self.controls.unthrottled()
+        changes = {name: value for name, value in arguments.items() if name != FOR}
+        throttled(self._spec, {**self.controls.throttle, **changes})
+        return self.controls.throttled(changes, end_of_throttle(arguments.get(FOR), clock.utc_now()))
+
+    def end_throttle(self) -> None:
+        """Return to the settings before a throttle whose time is over."""
+        if (controls := self.controls.at(clock.utc_text())) != self.controls:
+            self.save(controls)
+            self.announce()
