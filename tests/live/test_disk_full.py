@@ -72,6 +72,7 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     assert f"; {disk.folder} has " in status["disk_full"], "the disk that is full, of several"
     shown = pipeline.command("status").stdout
     assert "continues by itself once there is room" in " ".join(shown.split())
+    pipeline.wait_for(lambda: '"alert.raised"' in pipeline.output, runner)
     raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
     assert raised[-1]["kind"] == "disk_full"
     pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)

@@ -4,6 +4,7 @@ import json
 import re
 import time
 from datetime import datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,10 @@ class Screen:
     def text(self) -> str:
         """All text on the screen, one line per element, without Markdown."""
         parts = [*self.page.markdown, *self.page.caption, *self.page.code, *self.page.title]
-        return "\n".join(_bare(str(part.value)) for part in parts)
+        markup = [
+            re.sub("<style>.*?</style>|<[^>]+>", "", part.proto.body, flags=re.DOTALL) for part in self.page.get("html")
+        ]
+        return "\n".join([*(_bare(str(part.value)) for part in parts), *map(unescape, markup)])
 
     def find(self, pattern: str) -> tuple[str, ...]:
         """The groups of the only match in the text."""
