@@ -357,8 +357,7 @@ def check_plan(screen: Screen, server: Server, pipeline: Pipeline) -> None:
     says(line["Rows"], plan["approx_rows"])
     says(line["Rows a chunk"], 1000)
     assert line["Chunks"].split()[0] == str(len(reads(pipeline, "customers")))
-    (points,) = screen.charts[0]["data"]
-    assert dict(zip(points["y"], points["text"], strict=True))[f"{pipeline.database}.customers"] == line["Factor"]
+    assert f"{pipeline.database}.customers{float(line['Factor']):.4g}" in screen.text, "the figure"
 
 
 def check_events(screen: Screen, pipeline: Pipeline) -> None:
