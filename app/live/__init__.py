@@ -1,1 +1,1 @@
-"""The parts of *Live*, some of which *Table* and *History* show too."""
+"""The sections of the page *Live*. *Table* and *History* show some of them too."""

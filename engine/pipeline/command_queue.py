@@ -137,9 +137,8 @@ def _linked(path: Path, claim: Path) -> bool:
     """Link a command to its claim; False if another one has it."""
     try:
         return link(path, claim)
-    except (
-        PermissionError
-    ):  # Linux forbids a link to another user's file (`fs.protected_hardlinks`); a copy claims as well
+    except PermissionError:
+        # Linux forbids a link to another user's file (`fs.protected_hardlinks`). A copy claims as well.
         mine = claim.with_name(f".{uuid.uuid4().hex}")
         write_atomically(mine, path.read_text(encoding="utf-8"))
         try:

@@ -197,9 +197,8 @@ def table_in(statement: str) -> str | None:
 def without_literals(statement: str) -> str:
     """A statement of another program for people: without its values, which may be those of rows, and shortened."""
     text = redact(statement)
-    if (
-        "\\" in text
-    ):  # whether it escapes a quote depends on the session's sql_mode: nothing from the first quote on is shown
+    # Whether a backslash escapes a quote depends on the session's sql_mode. So nothing from the first quote on is shown.
+    if "\\" in text:
         text = re.split("['\"]", text, maxsplit=1)[0] + " …"
     text = " ".join(_LITERAL.sub(lambda found: found[1] or (" " if found[2] else "?"), text).split())
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"

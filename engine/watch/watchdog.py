@@ -134,9 +134,8 @@ class Watchdog:
             after = self._announced(case, record)
             if gone(runner):
                 after = self._alerts.released(case.about, after)
-            if not self._elsewhere(
-                case
-            ):  # else a watchdog of that host acts; or this one, when no standby runner waits any more
+            # Elsewhere, a watchdog of that host acts; or this one, when no standby runner waits any more.
+            if not self._elsewhere(case):
                 after = self._act(case, after)
             if after != known:
                 self._records.write(where, after)

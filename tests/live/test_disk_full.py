@@ -1,6 +1,5 @@
 """A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
 
-import json
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -72,9 +71,8 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     assert f"; {disk.folder} has " in status["disk_full"], "the disk that is full, of several"
     shown = pipeline.command("status").stdout
     assert "continues by itself once there is room" in " ".join(shown.split())
-    pipeline.wait_for(lambda: '"alert.raised"' in pipeline.output, runner)
-    raised = [json.loads(line) for line in pipeline.output.splitlines() if '"alert.raised"' in line]
-    assert raised[-1]["kind"] == "disk_full"
+    pipeline.wait_for(lambda: "alert: A disk is full: " in pipeline.output, runner)
+    assert [alert["kind"] for alert in pipeline.status()["alerts"]] == ["disk_full"]
     pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)

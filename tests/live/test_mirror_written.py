@@ -144,10 +144,10 @@ def test_such_a_mirror_does_not_wait_for_its_turn(server: Server, database: str,
     """The runner, which has just verified all rows and rests for days, compares them again."""
     pipeline = copied(server, database, new_pipeline, "changed", more="")
     runner = pipeline.start_streaming()
-    pipeline.wait_for(lambda: versions_compared(pipeline), runner, 60)
+    pipeline.wait_for(lambda: versions_compared(pipeline), runner)
     version = change(pipeline, "changed", 5)
     server.execute(f"UPDATE `{database}`.changed SET v = 7 WHERE id = 19")  # a mirror that is merged is looked at soon
-    pipeline.wait_for(lambda: versions_compared(pipeline)[-1] >= version, runner, 60)
+    pipeline.wait_for(lambda: versions_compared(pipeline)[-1] >= version, runner)
     pipeline.finish(runner)
     assert states(pipeline) == {"changed": ("diverged", "")}
 

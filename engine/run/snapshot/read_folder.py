@@ -1,4 +1,4 @@
-"""The folder through which a run and its readers see each other: how far chunks are read, and that throttled reads shall end.
+"""The folder through which a run and its readers see each other: how far chunks are read, and when throttled reads must end.
 
 Workers share no other folder with the runner (docs/architecture.md).
 """

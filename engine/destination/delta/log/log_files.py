@@ -22,13 +22,13 @@ def commit_file(log: Path, version: int) -> Path:
 
 
 def commit_version(name: str) -> int | None:
-    """The version of a commit; None if a file of this name is none."""
+    """The version in the name of a commit; None for any other file."""
     match = _COMMIT.match(name)
     return int(match[1]) if match else None
 
 
 def checkpoint_version(name: str) -> int | None:
-    """The version of a checkpoint's file, of which there may be several; None if a file of this name is none."""
+    """The version in the name of a checkpoint's file; None for any other file. A checkpoint may have several files."""
     match = _CHECKPOINT.match(name)
     return int(match[1]) if match else None
 
