@@ -71,8 +71,8 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     assert f"; {disk.folder} has " in status["disk_full"], "the disk that is full, of several"
     shown = pipeline.command("status").stdout
     assert "continues by itself once there is room" in " ".join(shown.split())
-    pipeline.wait_for(lambda: "alert: A disk is full: " in pipeline.output, runner)
-    assert [alert["kind"] for alert in pipeline.status()["alerts"]] == ["disk_full"]
+    # The pipeline's own disk may have no room for the journal's line and the file of alerts.
+    pipeline.wait_for(lambda: pipeline.output.count("alert: A disk is full: ") == freed + 1, runner)
     pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
