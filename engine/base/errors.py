@@ -35,6 +35,7 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
 """
 
 import errno
+import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypedDict
@@ -48,10 +49,48 @@ _FULL_TEXT = re.compile(
     r"(?i)No space left on device|Disk quota exceeded|\b(?:ENOSPC|EDQUOT)\b|\b(?:os error|errno) (?:28|122)\b"
 )
 """The texts of Arrow, deltalake (Rust) and Spark (Java): they contain the text of strerror(3), rarely the number."""
+_READ_ONLY = (errno.EROFS,)
+_READ_ONLY_TEXT = re.compile(r"(?i)Read-only file system|\bEROFS\b|\b(?:os error|errno) 30\b")
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+_FORBIDDEN_TEXT = re.compile(r"(?i)Permission denied|Operation not permitted|\b(?:os error|errno) (?:1|13)\b")
 
 
 def is_disk_full(error: BaseException | None) -> bool:
-    """Whether an error, or one of its causes, says that a disk is full or a quota is used up.
+    """Whether an error, or one of its causes, says that a disk is full or a quota is used up."""
+    return _says(error, _FULL, _FULL_TEXT, DiskFullError)
+
+
+def is_read_only(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that a file system is read-only."""
+    return _says(error, _READ_ONLY, _READ_ONLY_TEXT)
+
+
+def is_forbidden(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that the user may not read or write a file."""
+    return _says(error, _FORBIDDEN, _FORBIDDEN_TEXT)
+
+
+def trace_ending(text: str) -> str:
+    """The last meaningful line of a Python traceback in a text, such as a Spark worker's; a text without one as it is."""
+    _, found, trace = text.rpartition("Traceback (most recent call last):")
+    if not found:
+        return text
+    lines = itertools.takewhile(lambda line: not line.startswith("\tat "), trace.splitlines())
+    return next((line.strip() for line in reversed(list(lines)) if line.strip()), text)
+
+
+def is_unwritable(error: BaseException | None) -> bool:
+    """Whether a disk takes no files now, because it is full or read-only."""
+    return is_disk_full(error) or is_read_only(error)
+
+
+def _says(
+    error: BaseException | None,
+    numbers: Collection[int],
+    text: re.Pattern[str],
+    kind: type[BaseException] | None = None,
+) -> bool:
+    """Whether an error, or one of its causes, has one of these numbers, such a text, or this class.
 
     Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an unsuppressed
     `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count: they may be about the
@@ -60,10 +99,10 @@ def is_disk_full(error: BaseException | None) -> bool:
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, DiskFullError) or getattr(error, "errno", None) in _FULL:
+        if (kind is not None and isinstance(error, kind)) or getattr(error, "errno", None) in numbers:
             return True
         foreign = not isinstance(error, TidemarkError) and not type(error).__module__.startswith("pymysql")
-        if foreign and _FULL_TEXT.search(str(error)):
+        if foreign and text.search(str(error)):
             return True
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return False

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.base.durable import make_folders, sync_file, sync_folder
+from engine.base.durable import make_folders, naming, sync_file, sync_folder
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
@@ -99,7 +99,8 @@ class FileWriter:
             if ends["min"] is not None:
                 self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
                 self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])
-        self._writer.write_table(rows, row_group_size=2 * ROW_GROUP_ROWS)
+        with naming(self._folder / self._name):
+            self._writer.write_table(rows, row_group_size=2 * ROW_GROUP_ROWS)
         self._rows += rows.num_rows
 
     def close(self) -> list[DataFile]:
@@ -107,9 +108,10 @@ class FileWriter:
         self.flush()
         if self._writer is None:
             return []
-        self._writer.close()
-        # The ledger will name the file, so its content and name must survive a power cut.
-        sync_file(self._folder / self._name)
+        with naming(self._folder / self._name):
+            self._writer.close()
+            # The ledger will name the file, so its content and name must survive a power cut.
+            sync_file(self._folder / self._name)
         sync_folder(self._folder)
         size = (self._folder / self._name).stat().st_size
         return [DataFile(self._name, self._rows, size, self._low, self._high)]

@@ -27,8 +27,10 @@ from engine.base.errors import (
     TableStoppedError,
     TidemarkError,
     TransientError,
-    is_disk_full,
+    is_forbidden,
+    is_unwritable,
 )
+from engine.base.writable import write_fault
 from engine.capture import reader_session as sessions
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
@@ -309,12 +311,12 @@ class _Log:
 def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
     """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
-    if is_disk_full(error):
+    if is_unwritable(error) or (is_forbidden(error) and write_fault(request.folder)):
         return DiskFullError(
-            f"Reading chunk {request.number} of {request.table.full_name} ran out of disk space in {request.folder} on "
+            f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder} on "
             f"{socket.gethostname()}: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-            hint=f"Free space in {request.folder}, or on the reader's own disk. The chunk is then read again.",
+            hint=f"Make room in {request.folder}, or on the reader's own disk. The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",

@@ -19,7 +19,7 @@ from engine.base.errors import (
     SpecError,
     TableStoppedError,
     TidemarkError,
-    is_disk_full,
+    is_unwritable,
 )
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
@@ -111,7 +111,7 @@ class Targets:
         return {name: error for name, error in errors.items() if error is not None}
 
     def _fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
-        if is_disk_full(error):
+        if is_unwritable(error):
             raise error  # not the table's fault
         known = error if isinstance(error, TableStoppedError) else _failed(name, error)
         self._targets[name].fail(known, lacking)
@@ -124,7 +124,7 @@ class Targets:
             except TidemarkError:
                 raise
             except Exception as error:
-                if attempt == _TRIES - 1 or is_disk_full(error):
+                if attempt == _TRIES - 1 or is_unwritable(error):
                     raise
                 clock.sleep(_RETRY_S * 2**attempt)
             else:

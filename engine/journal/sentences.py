@@ -173,9 +173,9 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "disk_full": AlertText(
         "Disk full",
-        "a disk is full, at once",
-        "there is room again",
-        "Free space on the disk. The pipeline then continues on its own.",
+        "a disk is full or read-only, or a folder of the pipeline or the destination may not be written any more; at once",
+        "it can be written again",
+        "Free space on the disk, or make it writable again. The pipeline then continues by itself.",
     ),
     "disk_filling": AlertText(
         "Disk filling",

@@ -1,6 +1,8 @@
-"""Full disks: the pipeline waits, reports it, and continues by itself once there is room.
+"""Disks that take no files: the pipeline waits, reports it, and continues by itself once its folders can be written.
 
-A component calls `failed` when it meets a full disk and `succeeded` when it gets through, each under its own name ("ledger",
+They are full or read-only, or a folder's permissions have changed.
+
+A component calls `failed` when it meets such a disk and `succeeded` when it gets through, each under its own name ("ledger",
 "chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its
 folders. If so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of
 remote workers cannot be probed: there, the next chunk is the probe.
@@ -15,10 +17,10 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.base import clock
-from engine.base.errors import DiskFullError, is_disk_full
+from engine.base.errors import DiskFullError, is_forbidden, is_unwritable, trace_ending
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
-from engine.pipeline.full_disks import file_of, mount_of, room_on
+from engine.pipeline.full_disks import fault_of, file_of, mount_of, room_on
 
 RETRY_S = 1.0
 """Seconds between two probes, and between two tries."""
@@ -52,11 +54,18 @@ class Disk:
         self._attempts = 0
         self.reason = ""
         """Why the pipeline waits; empty while there is room."""
+        self.hint = ""
+        """What to do about it, with the folder."""
         self.since = ""
         """Since when: UTC text."""
 
+    def takes(self, error: BaseException) -> bool:
+        """Whether an error is one to wait for: a disk is full or read-only, or a folder may not be written any more."""
+        return is_unwritable(error) or (is_forbidden(error) and not all(map(_room, self._folders)))
+
     def failed(self, name: str, error: BaseException) -> None:
-        """Record that `name` failed because a disk is full."""
+        """Record that `name` failed because a disk took no file."""
+        fault, place = fault_of(error), self._full_places(error)
         with self._lock:
             first, now_s, what = not self._names, clock.monotonic_s(), ""
             self._names.add(name)
@@ -68,26 +77,24 @@ class Disk:
                 self._since_s = now_s
                 self._attempts = 1
                 self.since = clock.utc_text()
-                what = f"{name}: {_reason(error)}{self._place(error)}"
-                self.reason = f"disk full ({what})"
+                what = f"{name}: {_reason(error)}{_named(place, error)}"
+                self.reason = f"{fault.state} ({what})"
+                where = " or ".join(map(str, place or self._folders)) or "its folders"
+                self.hint = fault.remedy.format(where=where)
             reason, attempt = self.reason, self._attempts
         if first:
-            where = " or ".join(str(folder) for folder in self._folders)
             error = DiskFullError(
-                f"A disk is full: {what}",
+                f"{fault.message}: {what}",
                 detail="The pipeline waits. Nothing is lost: committed data is complete, and the rest is read once there is room.",
-                hint=f"Free space{f' in {where}' if where else ''}, or raise the quota. The pipeline then continues by itself.",
+                hint=f"{self.hint} The pipeline then continues by itself.",
             )
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))
             self._full(reason)
 
-    def _place(self, error: BaseException) -> str:
-        """The file that did not fit and its disk: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`; what is known of it."""
+    def _full_places(self, error: BaseException) -> list[Path]:
+        """The file that did not fit; if the error does not name it, the folders that take no files now."""
         file = file_of(error)
-        full = [file] if file is not None else [folder for folder in self._folders if not _room(folder)]
-        mounts = dict.fromkeys(mount for path in full if (mount := mount_of(path)) is not None)
-        named = [str(path) for path in full if str(path) not in _reason(error)]
-        return "".join(f"; {part}" for part in (*named, *map(room_on, mounts)) if part)
+        return [file] if file is not None else [folder for folder in self._folders if not _room(folder)]
 
     def succeeded(self, name: str) -> None:
         """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
@@ -111,6 +118,12 @@ class Disk:
             self._next_s = clock.monotonic_s() + RETRY_S
         return not room
 
+    def as_dict(self) -> dict[str, str | None]:
+        """Why the pipeline waits, what to do, and since when, for `runner.json`."""
+        if not self.reason:
+            return {"disk_full": None, "disk_full_hint": None, "disk_full_since": None}
+        return {"disk_full": self.reason, "disk_full_hint": self.hint, "disk_full_since": self.since}
+
     def probe_now(self) -> None:
         """Probe at the next call of `holds`."""
         self._next_s = 0.0
@@ -121,7 +134,7 @@ class Disk:
             try:
                 result = step()
             except Exception as error:
-                if not is_disk_full(error):
+                if not self.takes(error):
                     raise
                 self.failed(name, error)
                 while self.blocks_work():
@@ -157,12 +170,21 @@ def _room(folder: Path) -> bool:
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:
-        return not is_disk_full(error)
+        return not (is_unwritable(error) or is_forbidden(error))
     finally:
         with suppress(OSError):
             probe.unlink(missing_ok=True)
     return True
 
 
+def _named(places: Sequence[Path], error: BaseException) -> str:
+    """The places and their disks: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`."""
+    if not places:
+        return "; which disk is not known"
+    mounts = dict.fromkeys(mount for path in places if (mount := mount_of(path)) is not None)
+    named = [str(path) for path in places if str(path) not in _reason(error)]
+    return "".join(f"; {part}" for part in (*named, *map(room_on, mounts)) if part)
+
+
 def _reason(error: BaseException) -> str:
-    return f"{str(error) or type(error).__name__}".splitlines()[0]
+    return f"{trace_ending(str(error)) or type(error).__name__}".splitlines()[0]

@@ -1,15 +1,45 @@
-"""Which file did not fit on a full disk, and on which disk it is."""
+"""Which file a disk did not take, on which disk it is, and why the disk took no more."""
 
 import os
 import re
 import shutil
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from engine.base.errors import is_forbidden, is_read_only, trace_ending
 from engine.base.wording import size
 
 _PATH = re.compile(r"/[^\s'\":,;()]+")
+_READ_ONLY, _FORBIDDEN = re.compile(r"Read-only file system"), re.compile(r"Permission denied|Operation not permitted")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a disk takes no files."""
+
+    state: str
+    """In a few words, such as `disk full`."""
+    message: str
+    """The beginning of a sentence."""
+    remedy: str
+    """With `{where}`."""
+
+
+FULL = Fault("disk full", "A disk is full", "Free space in {where}, or raise the quota.")
+READ_ONLY = Fault(
+    "file system read-only", "A file system is read-only", "Find out why, and mount it read-write again: {where}."
+)
+FORBIDDEN = Fault("no permission to write", "A folder may not be written", "Let the runner's user write to {where}.")
+
+
+def fault_of(error: BaseException) -> Fault:
+    """Why a disk took no file. A worker's error arrives as text, without its causes."""
+    if is_read_only(error) or _READ_ONLY.search(str(error)):
+        return READ_ONLY
+    return FORBIDDEN if is_forbidden(error) or _FORBIDDEN.search(str(error)) else FULL
 
 
 def file_of(error: BaseException) -> Path | None:
@@ -22,7 +52,7 @@ def _named(error: BaseException | None) -> Iterator[Path]:
     while error is not None:
         if isinstance(error, OSError) and isinstance(error.filename, str):
             yield Path(error.filename)
-        for found in _PATH.findall(str(error)):
+        for found in _PATH.findall(trace_ending(str(error))):
             path = Path(found.rstrip("."))
             with suppress(OSError):
                 if path.exists() or (path.parent != Path("/") and path.parent.is_dir()):
@@ -48,3 +78,12 @@ def room_on(mount: Path) -> str:
         usage = shutil.disk_usage(mount)
         return f"{mount} has {size(usage.free)} of {size(usage.total)} free"
     return ""
+
+
+def scratch_folders(master: str, conf: Mapping[str, object]) -> list[Path]:
+    """Where Spark and its readers on this host keep temporary files; none on a cluster, whose disks are elsewhere."""
+    if not master.startswith("local"):
+        return []
+    named = os.environ.get("SPARK_LOCAL_DIRS") or str(conf.get("spark.local.dir") or "")
+    folders = [*filter(None, map(str.strip, named.split(","))), tempfile.gettempdir()]
+    return list(map(Path, dict.fromkeys(folders)))

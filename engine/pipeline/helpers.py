@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.base import clock
-from engine.base.errors import HelperError, TidemarkError, is_disk_full
+from engine.base.errors import HelperError, TidemarkError
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, HelperRecovered
 from engine.pipeline.disk import Disk
@@ -60,7 +60,7 @@ class Helpers:
 
     def failed(self, helper: str, error: BaseException) -> None:
         """Record a helper's error. `Disk` handles a full disk."""
-        if is_disk_full(error):
+        if self._disk.takes(error):
             self._disk.failed(helper, error)
             return
         named = _named(helper, error)

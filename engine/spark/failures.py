@@ -3,16 +3,27 @@
 import re
 from collections.abc import Callable, Sequence
 
-from engine.base.errors import DiskFullError, PreflightError, SparkLostError, TidemarkError, TransientError
+from engine.base.errors import (
+    DiskFullError,
+    PreflightError,
+    SparkLostError,
+    TidemarkError,
+    TransientError,
+    trace_ending,
+)
 
 _HOST = re.compile(r"Lost task \S+ in stage \S+ \(TID \d+\) \((\S+) executor")
 _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     (
-        r"(?P<sign>No space left on device|Disk quota exceeded)",
+        # The system's text for it, with the file if it names one. Reading a file that it forbids looks the same.
+        (
+            r"(?P<sign>(?:No space left on device|Disk quota exceeded|Read-only file system)(?:: '[^']*')?"
+            r"|PermissionError: .*Permission denied: '[^']*')"
+        ),
         DiskFullError,
-        "A task {where} ran out of disk space ({sign}).",
-        "Nothing of it was published. Tidemark retries when there is room.",
-        "Free space in the destination and in the workers' own folders (spark.local.dir).",
+        "A task {where} could not write ({sign}).",
+        "Nothing of it was published. Tidemark retries when it can be written.",
+        "Make room in the destination and in the workers' own folders (spark.local.dir), and let the workers write there.",
     ),
     (
         r"different(?: minor)? version:? (?P<there>\d+\.\d+)\S* than that in driver:? (?P<here>\d+\.\d+)",
@@ -69,6 +80,8 @@ A text that begins with a broken connection is about this process's connection t
 def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[str]]) -> TidemarkError | None:
     """The error of ours for a failure of Spark; None if it is unknown, and so may be a bug of ours.
 
+    Of an unknown failure in Python, the last line is the message; the caller logs the trace.
+
     remedy: how to set another interpreter for the workers. hosts: called if a worker lacks something and Spark does not say which
     worker (it omits that from errors of Python).
     """
@@ -79,7 +92,15 @@ def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[
             facts = {"where": _where(sorted(nodes), master), "master": master, "remedy": remedy}
             message, detail, hint = (part.format(**facts, **named) for part in parts)
             return kind(message, detail=detail, hint=hint)
-    return None
+    if (ending := trace_ending(text)) == text:
+        return None
+    nodes = set(_HOST.findall(text))
+    return TidemarkError(
+        f"A task {_where(sorted(nodes), master)} failed: {ending}",
+        detail="Nothing of it was published. Committed data is complete.",
+        hint="Fix the cause, then run again: it continues from the last commit. If it persists, report it with "
+        "`tidemark bundle SPEC`: the runner's log has the whole trace.",
+    )
 
 
 def _where(hosts: Sequence[str], master: str) -> str:

@@ -1,6 +1,7 @@
 """The Spark session: opens it from the spec, ships our code, checks its workers and counts its slots."""
 
 import secrets
+import sys
 import tempfile
 import threading
 import zipfile
@@ -12,6 +13,7 @@ from typing import Any, TypeVar
 
 from engine import __version__
 from engine.base.errors import SparkLostError, TidemarkError, TransientError
+from engine.base.redaction import redact
 from engine.capture.reports import ReaderReport
 from engine.capture.tasks import Task, Warming
 from engine.journal.event_fields import SparkFacts
@@ -182,6 +184,8 @@ def _explained(master: str, hosts: Callable[[], Sequence[str]] = tuple) -> Itera
         ours = explained(f"{type(error).__name__}: {error}", master, remedy(master), hosts)
         if ours is None:
             raise
+        if type(ours) is TidemarkError:  # unknown: its message is only the end of the trace
+            sys.stderr.write(redact(f"{type(error).__name__}: {error}\n"))
         raise ours from error
 
 

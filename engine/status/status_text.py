@@ -122,7 +122,7 @@ def _print_waits(out: Console, now: Status) -> None:
         text = f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
         out.print(text, style="yellow", markup=False)
     if now["disk_full"]:
-        text = f"waits for room: {now['disk_full']}; it continues by itself once there is room"
+        text = f"waits: {now['disk_full']}; it continues by itself once there is room"
         out.print(text, style="red", markup=False)
     elif now["waiting_for"]:
         out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)

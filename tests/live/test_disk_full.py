@@ -1,7 +1,9 @@
 """A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
 
-from contextlib import ExitStack
+import json
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from subprocess import CalledProcessError
 from typing import Any
 
 from engine.history import History
@@ -55,6 +57,51 @@ def test_a_full_disk_is_waited_for(
             assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
         finally:
             pipeline.kill()
+
+
+@on("mysql")
+def test_a_destination_that_takes_nothing_is_named_and_waited_for(
+    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """While it streams, its disk is full, then read-only. Each time the disk is named, and the run continues by itself."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
+    server.execute(f"INSERT INTO {database}.t VALUES (1, 0)")
+    with mounted(tmp_path / "lake", 16 * MB) as lake:
+        pipeline = new_pipeline(server, database, poll=0.2, merge=0.5)
+        runner = pipeline.start()
+        try:
+            pipeline.wait_for(lambda: _streams(pipeline), runner)
+            lake.fill()
+            server.execute(f"INSERT INTO {database}.t VALUES (2, 0)")
+            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+            shown = _shown(pipeline)
+            assert f"; {lake.folder} has 0 B of " in shown["disk_full"]
+            assert ".py" not in shown["disk_full"], "no file of ours is what did not fit"
+            assert str(lake.folder) in shown["disk_full_hint"]
+            lake.free()
+            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"] is None, runner)
+
+            pipeline.wait_for(lambda: _made_read_only(lake), runner)
+            server.execute(f"INSERT INTO {database}.t VALUES (3, 0)")
+            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+            shown = _shown(pipeline)
+            assert shown["disk_full"].startswith("file system read-only (")
+            assert str(lake.folder) in shown["disk_full_hint"]
+            lake.make_writable()
+            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"] is None, runner)
+            pipeline.finish(runner)
+            assert not [one for one in pipeline.events("error") if "Traceback" in one["message"]]
+            assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
+        finally:
+            pipeline.kill()
+
+
+def _made_read_only(disk: Small) -> bool:
+    """Whether the disk is read-only: it can be made so while no file on it is being written."""
+    with suppress(CalledProcessError):
+        disk.make_read_only()
+        return True
+    return False
 
 
 def _streams(pipeline: Pipeline) -> bool:

@@ -1,6 +1,7 @@
 """Redumps of parts of tables on command, under writes: damaged rows are corrected, all others stay unchanged."""
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,6 +24,8 @@ from tests.support.depth import depth, on
 ROWS, WRITTEN, CHUNK_ROWS = 3000, 2000, 300
 NAMES = ("general", "bin", "falling", "tenant")
 INVENTED = 10_000_000
+UNREADABLE = ("lost", "logless", "damaged")
+"""Mirrors that lose a data file or their log, or whose only data file is zeroes."""
 
 
 RATE = depth(200.0, 1000.0)
@@ -101,13 +104,19 @@ def _has_all_unwritten(pipeline: Pipeline, name: str) -> bool:
 def test_a_killed_runner_leaves_no_command_half_done(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """The next runner starts the redump again; an impossible one is refused with the reason and changes nothing."""
+    """The next runner starts the redump again; an impossible one is refused with the reason and changes nothing.
+
+    A whole redump of a mirror that cannot be read resnapshots it; a part of it is refused.
+    """
     create(server, database, "general", ROWS)
+    for name in UNREADABLE:
+        server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
+        server.execute(f"INSERT INTO `{database}`.{name} VALUES (1, 1), (2, 2), (3, 3)")
     server.execute(f"CREATE TABLE `{database}`.keyless (v INT)")
     pipeline = new_pipeline(server, database, chunk_rows=30, poll=0.8, merge=3.0)
     with KeyedWriter(server, database, ["general"], WRITTEN, RATE):
         runner = pipeline.start(killed=True)
-        pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 4, runner)
+        pipeline.wait_for(lambda: len(pipeline.events("table.state")) >= 4 + 2 * len(UNREADABLE), runner)
         damaged = _damage(pipeline, "general", runner)
         name = f"{database}.general"
         assert pipeline.command("redump", "--table", name, "--reason", "killed on the way").returncode == 0
@@ -128,12 +137,39 @@ def test_a_killed_runner_leaves_no_command_half_done(
             assert refused.returncode == (0 if wrong[0] == "--range" else 2), refused.stderr
         assert pipeline.command("redump", "--table", f"{database}.keyless").returncode == 0
         pipeline.wait_for(lambda: len(pipeline.events("command.refused")) == 2, runner)
+    for name in UNREADABLE:
+        _replace_unreadable(pipeline, runner, name)
     pipeline.finish(runner)
+    for name in UNREADABLE:
+        assert_equal(source_table(server, database, name), pipeline.mirror(name), ["id"])
     messages = " ".join(e["message"] for e in pipeline.events("command.refused"))
     assert "is empty" in messages
     assert "has no key" in messages
     assert_equal(source_table(server, database, "general"), pipeline.mirror("general"), KEYED["general"].names)
     assert {table["state"] for table in pipeline.status()["tables"]} == {"streaming"}
+
+
+def _replace_unreadable(pipeline: Pipeline, runner: Runner, name: str) -> None:
+    """Take away or damage what a mirror is read from; a redump of the whole table resnapshots it, in one command."""
+    (path,) = pipeline.mirror(name).glob("*.parquet")
+    full = f"{pipeline.database}.{name}"
+    if name == "damaged":  # found only when its rows are read
+        path.write_bytes(bytes(path.stat().st_size))
+    elif name == "logless":
+        shutil.rmtree(pipeline.mirror(name) / "_delta_log")
+    else:
+        path.unlink()
+        (shown,) = json.loads(pipeline.command("redump", "--dry-run", "--json", "--table", full).stdout)["tables"]
+        assert shown["way"] == "resnapshotted"
+        assert "its mirror cannot be read" in shown["why"]
+        before = len(pipeline.events("command.refused"))
+        assert pipeline.command("redump", "--table", full, "--keys", "2").returncode == 0
+        pipeline.wait_for(lambda: len(pipeline.events("command.refused")) > before, runner)
+        refused = pipeline.events("command.refused")[-1]
+        assert "its mirror cannot be read" in refused["message"]
+        assert f"tidemark redump SPEC --table {full}" in refused["message"]
+    done = _redump(pipeline, runner, name)
+    assert done["result"]["begun"] == [full]
 
 
 def _redump(pipeline: Pipeline, runner: Runner, name: str = "", *part: str) -> dict[str, Any]:

@@ -37,6 +37,10 @@ class Small:
         """Refuse writes from now on, root's too."""
         subprocess.run(["mount", "-o", "remount,ro", str(self.folder)], check=True)
 
+    def make_writable(self) -> None:
+        """Take writes again."""
+        subprocess.run(["mount", "-o", "remount,rw", str(self.folder)], check=True)
+
     def free(self) -> None:
         """Remove the ballast."""
         (self.folder / _BALLAST).unlink()

@@ -421,7 +421,11 @@ def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     if record.get("disk_full"):
         meaning = "The pipeline waits. Nothing is lost; the lag grows."
         found.append(
-            (str(record["disk_full"]), meaning, "Free space on the disk. The pipeline then continues on its own.")
+            (
+                str(record["disk_full"]),
+                meaning,
+                f"{record.get('disk_full_hint') or 'Free space on the disk.'} The pipeline then continues by itself.",
+            )
         )
     helpers = record.get("helpers")
     for helper in helpers if isinstance(helpers, list) else []:

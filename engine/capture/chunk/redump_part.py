@@ -53,7 +53,7 @@ from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
 from engine.destination.delta.read.delta_rows import batches_of
-from engine.destination.delta.read.mirror import Mirror
+from engine.destination.delta.read.mirror import Mirror, read_or_raise
 from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
@@ -66,11 +66,12 @@ _KEYS_A_STATEMENT = 500
 def read_part(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
 ) -> tuple[ChunkResult, list[DataFile]]:
-    """Read one part, and write its ghosts to a file. Raises as `read_chunk`."""
+    """Read one part, and write its ghosts to a file. Raises as `read_chunk`, and DestinationError for an unreadable mirror."""
     result = (read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
     request = replace(request, limits=result.limits)
     with closing(ServerOrder(endpoint)) as order:
-        ghosts = _ghosts(request, _within(request, result.files, order), result.files)
+        within = _within(request, result.files, order)
+        ghosts = read_or_raise(request.folder, lambda: _ghosts(request, within, result.files))
     return result, ghosts
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.base import clock
-from engine.base.errors import Failure, SpecError, TidemarkError, is_disk_full
+from engine.base.errors import Failure, SpecError, TidemarkError, unknown_tables
 from engine.base.log_rotation import rotate
 from engine.journal import Journal
 from engine.journal.events import CommandDone, RunEnded, RunState
@@ -320,7 +320,7 @@ class Control:
                 try:
                     self._take_file(path)
                 except Exception as error:
-                    if is_disk_full(error):
+                    if self.disk.takes(error):
                         raise
                     self._unreadable(path, error)
 
@@ -465,8 +465,7 @@ class Control:
             state="paused" if self.disk.reason and self.state == "running" else self.state,
             reason=self._reason if self.state == "paused" else "",
             stop=self._stop,
-            disk_full=self.disk.reason or None,
-            disk_full_since=self.disk.since if self.disk.reason else None,
+            **self.disk.as_dict(),
             helpers=self.helpers.as_list(),
             controls=self.settings.controls.as_dict(),
             commands=[{"id": identity, "verb": verb} for identity, verb, _ in list(self._open)],

@@ -70,7 +70,7 @@ class Heartbeat:
     def beat(self, activity: Activity, **more: Any) -> None:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
-        more: "state", "reason", "stop" (whether the run was asked to stop), "disk_full", "helpers", "controls", "commands" and
+        more: "state", "reason", "stop" (whether the run was asked to stop), `Disk.as_dict`, "helpers", "controls", "commands" and
         "error", as `engine.pipeline.runner_file.read_runner` returns them.
         """
         self._beats += 1

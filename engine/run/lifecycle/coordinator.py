@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.base import clock
-from engine.base.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, is_disk_full, stop_of
+from engine.base.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, stop_of
 from engine.capture.binlog.known_gtids import known_gtids, position_after, require_gtids
 from engine.capture.binlog.statements import Alteration
 from engine.capture.captured_tables import CapturedTables
@@ -116,6 +116,7 @@ class Coordinator:
             self._table_copy,
             lambda name, redump: check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name]),
             publisher.has_copy,
+            captured.mirror,
             publisher.unmerged,
             partial(merge_soon, publisher, ledger),
         )
@@ -263,7 +264,7 @@ class Coordinator:
         except SourceAwayError:
             return
         except (TransientError, OSError) as error:
-            if is_disk_full(error):
+            if self._control.disk.takes(error):
                 self._control.disk.failed("log", error)  # the next run reads again what could not be written
             elif not self._away.now:
                 raise
@@ -314,7 +315,7 @@ class Coordinator:
             self._away.epoch_done()
             self._control.disk.succeeded("log")
         except (TransientError, LoginRefusedError, OSError) as error:
-            if is_disk_full(error):
+            if self._control.disk.takes(error):
                 self._control.disk.failed("log", error)
             elif isinstance(error, OSError):
                 raise
@@ -377,8 +378,7 @@ class Coordinator:
     def _retry(self, error: TidemarkError) -> None:
         """Retry until the source answers; return early on a pause or a stop.
 
-        Raises the error if the source stays away too long, or if it persists although the source answers; or if it is about too few
-        connections (`SourceConnection.require_enough`).
+        Raises the error if the source stays away too long, if it persists while the source answers, or if connections are too few.
         """
         self._connection.require_enough(error)
         while self._control.state == "running":
@@ -425,7 +425,7 @@ class Coordinator:
         for name in record["tables"].keys() - self._verdicts.keys():  # `_apply_verdicts` drops those
             self._snapshot.committed(name, self.state.tables[name].coverage)
         self._stopped = {}
-        self._redumps.committed(again, redumped, self._captured.mirror)
+        self._redumps.committed(again, redumped)
         if any(report.defined for report in reports):
             self._membership.note_definition()
         if alteration is not None:

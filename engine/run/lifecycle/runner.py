@@ -43,6 +43,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory, directory_of, new_run
+from engine.pipeline.full_disks import scratch_folders
 from engine.pipeline.pipeline_lock import held
 from engine.pipeline.saved_lists import read_alerts
 from engine.run.commands.control import Control
@@ -165,7 +166,7 @@ class _Run:
             spec.name,
             throttle=spec.throttle,
             journal_retention_s=spec.journal.retention_s,
-            folders=[spec.sink.path],
+            folders=[spec.sink.path, *scratch_folders(spec.spark.master, spec.spark.conf)],
             parsers=parsers(directory.journals),
             in_turn=IN_TURN,
             throttle_changed=partial(setattr, pace, "settings"),

@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.base.errors import SpecError, TidemarkError
+from engine.base.errors import DestinationError, SpecError, TidemarkError
 from engine.capture.redump_requests import Redump
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
+from engine.destination.delta.read.mirror import defect_of
 from engine.journal import Journal
 from engine.journal.events import ChunkRedumped
 from engine.ledger.records import Description, EpochRecord
@@ -61,8 +62,8 @@ class RedumpExecutor:
     command is done when it has begun, and its answer says that.
 
     make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
-    snapshot. unmerged: the change log files that a mirror may not have yet. merge: merges tables at once, with all that is
-    committed; returns whether they are merged.
+    snapshot. mirror: the folder of a table's mirror. unmerged: the change log files that a mirror may not have yet. merge: merges
+    tables at once, with all that is committed; returns whether they are merged.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class RedumpExecutor:
         make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
+        mirror: Callable[[str], Path],
         unmerged: Callable[[str], list[str]],
         merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
@@ -84,6 +86,7 @@ class RedumpExecutor:
         self._has_copy = has_copy
         self._unmerged = unmerged
         self._merge = merge
+        self._mirror = mirror
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -146,7 +149,9 @@ class RedumpExecutor:
             work.to_resnapshot.discard(name)
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
-            decision = decide(work.redump, tables[name], *captured[name])  # its state may have changed
+            read = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
+            defect = defect_of(self._mirror(name)) if read else ""
+            decision = decide(work.redump, tables[name], *captured[name], defect)  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
             if decision.way == RESNAPSHOTTED:
@@ -178,15 +183,13 @@ class RedumpExecutor:
         """The chunks that the epoch starting at `known` can commit."""
         return [f for f in self._read if f.high.order <= known.order]
 
-    def committed(
-        self, due: Sequence[Finished], reports: Iterable[RedumpReport], folder: Callable[[str], Path]
-    ) -> None:
+    def committed(self, due: Sequence[Finished], reports: Iterable[RedumpReport]) -> None:
         """Record that an epoch committed these chunks, and delete their temporary files."""
         written = {(report.table, report.chunk): report for report in reports}
         for finished in due:
             self._read.remove(finished)
             for file in (*finished.files, *finished.ghosts):
-                (folder(finished.table) / file.name).unlink(missing_ok=True)
+                (self._mirror(finished.table) / file.name).unlink(missing_ok=True)
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
             self._report(work, finished, report)
@@ -230,11 +233,17 @@ class RedumpExecutor:
         self._read = [f for f in self._read if f.table != table]
 
     def failed(self, table: str, error: TidemarkError) -> None:
-        """End the command whose chunks cannot be read."""
+        """End the command whose chunks cannot be read. A whole table whose mirror cannot be read is resnapshotted instead."""
         identity = self._active.get(table)
         self.drop(table)
-        if identity in self._works:
-            self._end(self._works[identity], error)
+        work = self._works.get(identity) if identity else None
+        if work is None:
+            return
+        if isinstance(error, DestinationError) and work.redump.whole:
+            work.to_read.discard(table)
+            work.to_resnapshot.add(table)
+        else:
+            self._end(work, error)
 
     def _end_if_done(self, work: _Work) -> None:
         if work.to_resnapshot or work.to_read:

@@ -10,13 +10,14 @@ from typing import Any
 import pyarrow as pa
 from rich.table import Table as Grid
 
+from engine.base.errors import DestinationError
 from engine.capture.chunk.backfill import among
 from engine.capture.projection.table_projection import published_as
 from engine.capture.redump_requests import Redump, redump_from
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta.layout import mirror_folder
-from engine.destination.delta.read.mirror import Mirror
+from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -57,14 +58,22 @@ def preview(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> l
 
 def _affected(name: str, redump: Redump, known: TableState, sink: Path) -> AffectedTable:
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
-    decision = decide(redump, known, table, plan)
+    folder = mirror_folder(sink, table.database, table.name)
+    # A mirror that no epoch was applied to may not be there yet.
+    defect = defect_of(folder) if table.key and known.copied and (known.applied or folder.exists()) else ""
+    decision = decide(redump, known, table, plan, defect)
     way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
-    mirror = Mirror.if_there(mirror_folder(sink, table.database, table.name))
+    try:
+        mirror = Mirror.if_there(folder)
+        of_rows, of_bytes = mirror.size() if mirror else (0, 0)
+    except (*UNREADABLE, DestinationError):
+        return AffectedTable(name, way, why, 0, 0, None, ranges, len(redump.keys))
     if mirror is None:
-        return AffectedTable(name, way, why, 0, 0, 0, ranges, len(redump.keys))
-    of_rows, of_bytes = mirror.size()
-    rows = of_rows if redump.whole else _rows(redump, mirror, published_as(table, known.projection), plan)
+        return AffectedTable(name, way, why, 0, 0, None if defect else 0, ranges, len(redump.keys))
+    rows: int | None = of_rows if redump.whole else 0
+    if not redump.whole and not defect:
+        rows = _rows(redump, mirror, published_as(table, known.projection), plan)
     return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 

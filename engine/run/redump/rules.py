@@ -31,30 +31,40 @@ class Decision:
     """What to do instead, for a refusal."""
 
 
-def decide(redump: Redump, known: TableState, table: Table, plan: Plan) -> Decision:
-    """How to redump a table in its current state."""
+def decide(redump: Redump, known: TableState, table: Table, plan: Plan, defect: str = "") -> Decision:
+    """How to redump a table in its current state.
+
+    defect: why its mirror cannot be read, as a clause; "" if it can. Its parts need it: a row that only the mirror has is a ghost.
+    """
     if not table.key and not known.stopped:
         if not redump.tables:  # a redump of all tables skips healthy ones without a key
             return Decision(LEFT_ALONE, _NO_KEY)
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
     mutable = has_mutable_key(table, plan.key(table))
-    return _whole(known, mutable=mutable) if redump.whole else _part(redump, known, table.full_name, mutable=mutable)
+    if redump.whole:
+        return _whole(known, defect, mutable=mutable)
+    return _part(redump, known, table.full_name, defect, mutable=mutable)
 
 
-def _whole(known: TableState, *, mutable: bool) -> Decision:
+def _whole(known: TableState, defect: str, *, mutable: bool) -> Decision:
     why = ""
     if known.stopped:
         why = f"it has stopped; {_MIRROR_STAYS}"
     elif not known.copied:
         why = "its snapshot is not complete yet, and begins again"
+    elif defect:
+        why = f"its mirror cannot be read ({defect})"
     elif mutable:
         why = f"its rows can move between chunks; {_MIRROR_STAYS}"
     return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)
 
 
-def _part(redump: Redump, known: TableState, name: str, *, mutable: bool) -> Decision:
+def _part(redump: Redump, known: TableState, name: str, defect: str, *, mutable: bool) -> Decision:
     if known.stopped:
         return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
+    if known.copied and defect:
+        hint = f"Redump the whole table, which resnapshots it: tidemark redump SPEC --table {name}"
+        return Decision(REFUSED, f"its mirror cannot be read ({defect})", hint)
     if redump.ranges and mutable:
         return Decision(
             REFUSED,

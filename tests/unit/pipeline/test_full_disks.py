@@ -9,7 +9,7 @@ from engine.base.errors import DiskFullError
 from engine.journal import Journal
 from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
-from engine.pipeline.full_disks import file_of, mount_of
+from engine.pipeline.full_disks import file_of, mount_of, scratch_folders
 from tests.support.mounts import mounted
 
 MB = 1 << 20
@@ -43,3 +43,77 @@ def test_a_place_that_is_not_there_is_not_named(tmp_path: Path) -> None:
     assert file_of(RuntimeError("no /such/place, and no rows/s")) is None
     assert file_of(RuntimeError(f"writing {tmp_path}/new.parquet failed")) == tmp_path / "new.parquet"
     assert mount_of(tmp_path / "a" / "b") == mount_of(tmp_path)
+
+
+SPARK = """PythonException:
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "{code}", line 35, in work
+    data = to_bytes(replace(report, attempt=context.attemptNumber()))
+OSError: [Errno 28] No space left on device{file}
+
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:581)
+"""
+
+
+def test_our_own_code_in_a_traceback_is_not_what_did_not_fit(tmp_path: Path) -> None:
+    """The folder that has no room is named, or that none of them is known to be full; the file, if the error has it."""
+    with mounted(tmp_path / "lake", 2 * MB) as disk:
+        unnamed = RuntimeError(SPARK.format(code=__file__, file=""))
+        assert file_of(unnamed) is None
+        named = RuntimeError(SPARK.format(code=__file__, file=f": '{disk.folder}/changes-1.parquet'"))
+        assert file_of(named) == disk.folder / "changes-1.parquet"
+        journal = Journal(Directory(tmp_path).journal("r"), "r")
+        unknown = Disk([tmp_path, disk.folder], journal)
+        unknown.failed("log", unnamed)
+        assert unknown.reason == "disk full (log: OSError: [Errno 28] No space left on device; which disk is not known)"
+        disk.fill()
+        waits = Disk([tmp_path, disk.folder], journal)
+        waits.failed("log", unnamed)
+        assert f"; {disk.folder}; {disk.folder} has 0 B of 2.1 MB free)" in waits.reason
+        assert waits.as_dict()["disk_full_hint"] == f"Free space in {disk.folder}, or raise the quota."
+
+
+def test_a_read_only_file_system_is_waited_for(tmp_path: Path) -> None:
+    """It is named, and work continues once it can be written."""
+    with mounted(tmp_path / "lake", 2 * MB) as disk:
+        waits = Disk([tmp_path, disk.folder], Journal(Directory(tmp_path).journal("r"), "r"))
+        disk.make_read_only()
+        with pytest.raises(OSError, match="Read-only file system") as refused:
+            write_atomically(disk.folder / "state.json", "x")
+        assert waits.takes(refused.value)
+        waits.failed("ledger", refused.value)
+        assert waits.reason.startswith("file system read-only (ledger: [Errno 30] Read-only file system: ")
+        assert str(disk.folder) in waits.hint
+        waits.probe_now()
+        assert waits.blocks_work()
+        disk.make_writable()
+        waits.probe_now()
+        assert not waits.blocks_work()
+        waits.succeeded("ledger")
+        assert waits.as_dict() == {"disk_full": None, "disk_full_hint": None, "disk_full_since": None}
+
+
+def test_a_lost_permission_is_waited_for_only_on_the_runs_folders(tmp_path: Path) -> None:
+    """Another file that may not be read is an error like any other."""
+    waits = Disk([tmp_path], Journal(Directory(tmp_path).journal("r"), "r"))
+    error = PermissionError(13, "Permission denied", "/etc/shadow")
+    assert not waits.takes(error)
+    forbidden = Disk(
+        [Path("/sys")], Journal(Directory(tmp_path).journal("s"), "s")
+    )  # nobody may write there, not even root
+    assert forbidden.takes(error)
+    forbidden.failed("log", error)
+    assert forbidden.reason.startswith("no permission to write (log: ")
+
+
+def test_sparks_scratch_is_a_candidate_on_this_host_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Spark chooses it: the environment, the setting, the system's folder for temporary files."""
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    assert scratch_folders("spark://m:7077", {}) == []
+    assert scratch_folders("local[*]", {"spark.local.dir": f"{tmp_path}/a, {tmp_path}/b"})[:2] == [
+        tmp_path / "a",
+        tmp_path / "b",
+    ]
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/c")
+    assert scratch_folders("local[2]", {"spark.local.dir": "/elsewhere"})[0] == tmp_path / "c"

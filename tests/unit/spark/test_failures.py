@@ -37,6 +37,9 @@ def message(text: str, *hosts: str) -> str:
         ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.", "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
         ("Py4JError: An error occurred while calling z:org.apache.spark.sql.api.python.PythonSQLUtils.ddlToJson", "SparkLostError"),
         ("Cannot call methods on a stopped SparkContext.", "SparkLostError: Spark at spark://m:7077 cannot be reached"),
+        (LOST + "OSError: [Errno 28] No space left on device: '/lake/c'", "could not write (No space left on device: '/l"),
+        ("OSError: [Errno 30] Read-only file system: '/lake/t'", "DiskFullError: A task of spark://m:7077 could not write (Read"),
+        ("PermissionError: [Errno 13] Permission denied: '/lake/t'", "could not write (PermissionError: [Errno 13] Permission"),
         ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
     ],
 )  # fmt: skip
@@ -71,6 +74,16 @@ def test_what_is_not_known_is_left_as_it_is() -> None:
         explained("Py4JError: An error occurred while calling o1.f. Trace:\njava.lang.X\n", "local[2]", "", list)
         is None
     )
+
+
+def test_an_unknown_traceback_is_reduced_to_its_last_line() -> None:
+    """Its frames are in the log, where whoever mends the bug looks."""
+    text = (
+        "PythonException: \n  An exception was thrown from the Python worker. Please see the stack trace below.\n"
+        'Traceback (most recent call last):\n  File "/x/jobs.py", line 35, in work\n    yield 1 / 0\n'
+        "ZeroDivisionError: division by zero\n\n\tat org.apache.spark.api.python.X(Y.scala:1)\n"
+    )
+    assert message(text) == "TidemarkError: A task of spark://m:7077 failed: ZeroDivisionError: division by zero"
 
 
 def test_remedies_are_named() -> None:

@@ -54,3 +54,25 @@ def test_how_a_table_is_redumped(redump: Redump, known: TableState, table: Table
     assert decision.way == way
     assert bool(decision.hint) == (way == REFUSED)
     assert decision.why or way == REDUMPED
+
+
+@pytest.mark.parametrize(
+    ("redump", "known", "table", "way"),
+    [
+        (WHOLE, COPIED, KEYED, RESNAPSHOTTED),
+        (EVERYTHING, COPIED, KEYED, RESNAPSHOTTED),
+        (RANGES, COPIED, KEYED, REFUSED),
+        (KEYS, COPIED, KEYED, REFUSED),
+        (KEYS, COPYING, KEYED, REDUMPED),
+        (EVERYTHING, COPIED, KEYLESS, LEFT_ALONE),
+    ],
+)
+def test_a_mirror_that_cannot_be_read_is_replaced_as_a_whole(
+    redump: Redump, known: TableState, table: Table, way: str
+) -> None:
+    """Nothing finds ghosts in a mirror that cannot be read: its parts are refused, with the command that resnapshots it."""
+    decision = decide(redump, known, table, PLAN, "/m/chunk.parquet: No such file or directory")
+    assert decision.way == way
+    if known is COPIED and table is KEYED:
+        assert "its mirror cannot be read (/m/chunk.parquet" in decision.why
+    assert ("tidemark redump SPEC --table d.t" in decision.hint) == (way == REFUSED)
