@@ -1,6 +1,5 @@
 """A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
 
-import json
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import CalledProcessError

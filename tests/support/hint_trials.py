@@ -204,6 +204,15 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),
     ),
     "run/tables/schema_change.py::_resnapshot": (2, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
+    "run/redump/rules.py::_part": (
+        1,
+        ("test_redump_parts.py::test_a_killed_runner_leaves_no_command_half_done",),
+    ),
+    "destination/delta/read/mirror.py::read_or_raise": (
+        1,
+        ("test_redump_parts.py::test_a_killed_runner_leaves_no_command_half_done",),
+    ),
+    "spark/failures.py::explained": (1, OUTSIDE),
     "verify/mirror_at.py::Committed._load": (1, INPUT),
     "verify/repair.py::Repair._wait": (2, INPUT),
     "verify/repair.py::Repair._check_paused": (1, INPUT),

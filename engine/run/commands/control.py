@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.base import clock
-from engine.base.errors import Failure, SpecError, TidemarkError, unknown_tables
+from engine.base.errors import Failure, SpecError, TidemarkError
 from engine.base.log_rotation import rotate
 from engine.journal import Journal
 from engine.journal.events import CommandDone, RunEnded, RunState

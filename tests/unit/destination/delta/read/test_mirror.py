@@ -57,7 +57,7 @@ def test_a_lost_file_is_named_with_its_path(tmp_path: Path) -> None:
 
 
 def test_damage_within_a_file_is_an_error_of_the_destination(tmp_path: Path) -> None:
-    """The size is right, the rows are not: reading them says what to do, and a table that heals meanwhile is read."""
+    """The size is right, the rows are not: reading them says what to do, and a table that is whole again is read."""
     folder = _mirror(tmp_path / "mirror")
     path = _data_file(folder)
     good = path.read_bytes()
