@@ -20,7 +20,7 @@ from typing import Any
 from engine.base.errors import SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Column, Table, table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.table_pair import TablePair
 from engine.journal.parts import parts_in
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, TableState
@@ -261,7 +261,7 @@ def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
 
 def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:
     """The position through which the change log has everything, and why it is not the committed one."""
-    destination = DeltaTables(spec.sink.path, known.state.owner, published_as(table, state.projection))
+    destination = TablePair(spec.sink.path, known.state.owner, published_as(table, state.projection))
     applied = destination.applied("changes")
     for record in known.records:
         if record["epoch"] > applied and record["tables"].get(name, {}).get("changes"):

@@ -26,8 +26,9 @@ from engine.base.durable import make_folders, rename, sync_folder, write_atomica
 from engine.base.errors import LedgerError, SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
-from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.delta.lake_table import Guard, unguarded
+from engine.destination.delta.pair_versions import PairVersions
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -60,8 +61,8 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     for _ in range(_TRIES):
         before = _state(directory)
         found = _destinations(spec, before)
-        tables = {name: one.versions() for name, one in found.items()}
-        identities = {name: one.identities() for name, one in found.items()}
+        tables = {name: PairVersions(pair).newest() for name, pair in found.items()}
+        identities = {name: PairVersions(pair).identities() for name, pair in found.items()}
         files = _ledger_files(directory)
         state = _state(directory)
         if state.ledger == before.ledger and _is_complete(files, tables, state):
@@ -112,11 +113,11 @@ def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], 
     found = {name: tables for name, tables in found.items() if tables.any_is_there}
     for name, tables in found.items():
         # Backups of an earlier version do not have the identifiers.
-        tables.check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
+        PairVersions(tables).check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
     fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
     for name, tables in found.items():
         tables.repair()
-        tables.roll_back(manifest["tables"][name])
+        PairVersions(tables).roll_back(manifest["tables"][name])
         tables.seal()
     fence.release()
     return state
@@ -170,19 +171,19 @@ def _state(directory: Directory) -> State:
     return state
 
 
-def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, DeltaTables]:
+def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, TablePair]:
     """The tables that have data in the destination."""
     return {name: tables for name, tables in _begun(spec, state, guard).items() if tables.there}
 
 
-def _begun(spec: Spec, state: State, guard: Guard) -> dict[str, DeltaTables]:
+def _begun(spec: Spec, state: State, guard: Guard) -> dict[str, TablePair]:
     """The tables that must have a destination."""
     shown = {
         name: published_as(table_from_dict(known.table), known.projection)
         for name, known in state.tables.items()
         if known.begun
     }
-    return {name: DeltaTables(spec.sink.path, state.owner, table, guard) for name, table in shown.items()}
+    return {name: TablePair(spec.sink.path, state.owner, table, guard) for name, table in shown.items()}
 
 
 def _ledger_files(directory: Directory) -> dict[str, bytes]:

@@ -23,10 +23,11 @@ from engine.base.errors import DestinationError, MismatchError, MissingFilesErro
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.lake_table import KINDS
+from engine.destination.delta.layout import folders
 from engine.destination.delta.log.delta_log import check_files
 from engine.destination.delta.log.known_tables import KnownTables
-from engine.destination.delta.table_pair import KINDS
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.fence import Term, known_term
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import State, TableState
@@ -96,7 +97,7 @@ def _published(table: TableState) -> bool:
 
 
 def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Look:
-    tables = DeltaTables(root, state.owner, published_as(table_from_dict(table.table), table.projection))
+    tables = TablePair(root, state.owner, published_as(table_from_dict(table.table), table.projection))
     tables.hold(held=True)
     try:
         if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
@@ -139,11 +140,11 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     parts = [
         record["tables"][name] for record in kept if record["epoch"] > applied_through and name in record["tables"]
     ]
-    tables = DeltaTables.folders(root, published_as(table_from_dict(table.table), table.projection))
+    folder, changes = folders(root, published_as(table_from_dict(table.table), table.projection))
     try:
         for part in parts:
-            check_files(tables[0], _files(chunk["files"] for chunk in part.get("chunks", [])))
-            check_files(tables[1], _files([part["changes"]["files"]] if "changes" in part else []))
+            check_files(folder, _files(chunk["files"] for chunk in part.get("chunks", [])))
+            check_files(changes, _files([part["changes"]["files"]] if "changes" in part else []))
     except MissingFilesError as error:
         return f"{older}; {error.message}"
     return ""

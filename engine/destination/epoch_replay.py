@@ -24,10 +24,12 @@ from engine.base.errors import (
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.lake_table import KINDS, Guard, unguarded
 from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
-from engine.destination.delta.table_pair import KINDS, Guard, unguarded
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.maintenance_schedule import Answer, Maintenance, Request, notes_folder
 from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
@@ -92,13 +94,13 @@ class Targets:
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and self._tables(shown).there:
+                if kept and self._pair(shown).there:
                     self._open(shown, plan_from_dict(table.plan), expected=True)
 
-    def _tables(self, table: Table, plan: Plan | None = None) -> DeltaTables:
+    def _pair(self, table: Table, plan: Plan | None = None) -> TablePair:
         """plan: without effect if its mirror exists and is not replaced."""
         on_read = plan is not None and _on_read(self._sink, table, plan)
-        return DeltaTables(self._root, self._state.owner, table, self.guard, on_read=on_read)
+        return TablePair(self._root, self._state.owner, table, self.guard, on_read=on_read)
 
     def unpublished(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
@@ -136,13 +138,13 @@ class Targets:
             if target.error is None:
                 target.delta.check(before, after)
             return
-        delta, known = self._tables(after), self._state.tables.get(before.full_name)
+        pair, known = self._pair(after), self._state.tables.get(before.full_name)
         if known is not None and known.begun:  # it joined, but its epoch is not applied yet
-            if delta.there:
-                delta.check(before, after)
+            if pair.there:
+                pair.changes.check(before, after)
             return
         try:
-            delta.check_free()
+            pair.check_free()
         except SpecError as error:
             raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
 
@@ -152,19 +154,25 @@ class Targets:
         return self._ledger.state
 
     def _open(self, table: Table, plan: Plan, expected: bool, known: KnownTables | None = None) -> None:
-        delta = self._tables(table, plan)
-        delta.index = KeyIndex(notes_folder(self._notes, delta) / "keys")
-        target = Target(delta, has_mutable_key(table, plan.key(table)), dict.fromkeys(KINDS, -1), self._written)
+        pair = self._pair(table, plan)
+        pair.mirror.index = KeyIndex(notes_folder(self._notes, table) / "keys")
+        target = Target(
+            DeltaDestinationTable(pair),
+            PairMaintenance(pair),
+            has_mutable_key(table, plan.key(table)),
+            dict.fromkeys(KINDS, -1),
+            self._written,
+        )
         self._targets[table.full_name] = target
-        delta.hold(held=known is not None)
+        pair.hold(held=known is not None)
         try:
-            if known is not None and target.delta.recall(known):
+            if known is not None and pair.recall(known):
                 self.unchanged.add(table.full_name)
             else:
-                for name in target.delta.repair():
+                for name in pair.repair():
                     self._repaired(table.full_name, name)
-                target.delta.create(expected=expected)
-            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+                pair.create(expected=expected)
+            target.applied = {kind: pair.applied(kind) for kind in KINDS}
         except PipelineHeldError:
             raise
         except Exception as error:
@@ -188,7 +196,7 @@ class Targets:
         for target in self._targets.values():
             if target.error is None and target.resnapshot is None:
                 with suppress(Exception):  # then the next run opens it
-                    found |= target.delta.remember()
+                    found |= target.delta.pair.remember()
         return found
 
     def published(self) -> set[str]:
@@ -203,7 +211,7 @@ class Targets:
         opened = [
             target for name, target in self._targets.items() if target.error is None and name not in self.unchanged
         ]
-        return names.union(*(target.delta.file_names() for target in opened))
+        return names.union(*(target.delta.pair.file_names() for target in opened))
 
     @property
     def failed(self) -> set[str]:
@@ -223,7 +231,7 @@ class Targets:
     def _apply_kept(self) -> int:
         """Apply what earlier runs committed but did not apply. Returns the number of epochs checked."""
         for target in self._targets.values():
-            target.delta.hold(held=False)
+            target.delta.pair.hold(held=False)
         kept = list(self._ledger.kept_epochs())
         records = list(kept)
         for n, part in enumerate(self._parts_of_targets(kept)):
@@ -334,11 +342,11 @@ class Targets:
         target, emptied, epoch = self._targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
             self._merge(name, target)
-        if resnapshot and (target.error is not None or not target.delta.exist or target.delta.is_torn):
+        if resnapshot and (target.error is not None or not target.delta.pair.exist or target.delta.pair.is_torn):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
-            target.delta.on_read = _on_read(self._sink, table, plan)
+            target.delta.pair.mirror.on_read = _on_read(self._sink, table, plan)
             self._run_step(name, target, lambda: self._drop_lost(name, target))
             self._run_step(name, target, lambda: self._begin_resnapshot(target, table, after, emptied=emptied))
             if not emptied:
@@ -362,14 +370,14 @@ class Targets:
 
         table: as it is resnapshotted. A change log that is gone begins with its columns.
         """
-        lacking, is_gone = target.reopen(), not target.delta.has_log
+        lacking, is_gone = target.reopen(), not target.delta.pair.changes.lake.there
         if is_gone:
             target.delta.table = table
         try:
-            for file in target.delta.repair(accepting=True):
+            for file in target.delta.pair.repair(accepting=True):
                 self._repaired(name, file)
-            target.delta.create(expected=False)
-            target.applied = {kind: target.delta.applied(kind) for kind in KINDS}
+            target.delta.pair.create(expected=False)
+            target.applied = {kind: target.delta.pair.applied(kind) for kind in KINDS}
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - see above

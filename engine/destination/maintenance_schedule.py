@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError, is_disk_full
-from engine.destination.delta.delta_destination import DeltaTables
-from engine.destination.delta.maintenance.steps import STEPS, Step
+from engine.decode.schema import Table
+from engine.destination.delta.maintenance.steps import STEPS, PairMaintenance, Step
 from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, TableMaintained
@@ -210,7 +210,7 @@ class Maintenance:
     def _run(self, name: str, step: Step, target: Target, failed: list[str]) -> TableMaintained | None:
         """Run one step. An error is journaled; it is not the table's."""
         try:
-            done = self._step(name, step, target.delta)
+            done = self._step(name, step, target.maintenance)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance changes no row, so the table continues
@@ -222,28 +222,29 @@ class Maintenance:
             pa.default_memory_pool().release_unused()  # Arrow would keep what a rewrite needed
         return done
 
-    def _step(self, name: str, step: Step, delta: DeltaTables) -> TableMaintained | None:
+    def _step(self, name: str, step: Step, maintenance: PairMaintenance) -> TableMaintained | None:
         if step == "optimize":
-            return delta.optimize()
+            return maintenance.optimize()
         if step == "compact":
-            return delta.compact()
+            return maintenance.compact()
         if step == "expire":
             retention_s = self._sink.changes_retention_s
-            return None if retention_s is None else delta.expire(clock.utc_now() - timedelta(seconds=retention_s))
+            return None if retention_s is None else maintenance.expire(clock.utc_now() - timedelta(seconds=retention_s))
         retention = timedelta(seconds=self._sink.files_retention_s)
         if clock.monotonic_s() - self._spared[0] >= _SPARED_S:
             self._spared = clock.monotonic_s(), self._needed()
-        return delta.vacuum(notes_file(self._notes, delta), self._spared[1].get(name, set()), retention)
+        notes = notes_file(self._notes, maintenance.table)
+        return maintenance.vacuum(notes, self._spared[1].get(name, set()), retention)
 
 
-def notes_folder(notes: Path, delta: DeltaTables) -> Path:
+def notes_folder(notes: Path, table: Table) -> Path:
     """The folder for what the maintenance knows of a table. It can be deleted; retentions then start over."""
-    return notes / folder_name(delta.table.database) / folder_name(delta.table.name)
+    return notes / folder_name(table.database) / folder_name(table.name)
 
 
-def notes_file(notes: Path, delta: DeltaTables) -> Path:
+def notes_file(notes: Path, table: Table) -> Path:
     """The file for the vacuum's notes of a table."""
-    return notes_folder(notes, delta) / "unnamed.json"
+    return notes_folder(notes, table) / "unnamed.json"
 
 
 def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
@@ -256,8 +257,8 @@ def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
     )
 
 
-def due_steps(sink: Sink, tables: Sequence[DeltaTables]) -> dict[str, list[Step]]:
+def due_steps(sink: Sink, tables: Sequence[PairMaintenance]) -> dict[str, list[Step]]:
     """The steps that have something to do, by table, apart from the vacuum. Writes nothing."""
     retention_s = sink.changes_retention_s
     before = None if retention_s is None else clock.utc_now() - timedelta(seconds=retention_s)
-    return {delta.table.full_name: delta.due(before) for delta in tables}
+    return {one.table.full_name: one.due(before) for one in tables}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
-from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.delta.lake_table import Guard, unguarded
 from engine.destination.epoch_replay import Step, Targets
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord

@@ -11,8 +11,10 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.delta.delta_destination import DeltaTables, Step
+from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.merge_schedule import MergeSchedule
+from engine.destination.delta.mirror_table import Content, Step
 from engine.journal.events import SinkApplied
 from engine.ledger.records import TableChange
 from engine.spec.sink_settings import Sink
@@ -39,7 +41,8 @@ class Resnapshot:
 class Target:
     """One table's destination."""
 
-    delta: DeltaTables
+    delta: DeltaDestinationTable
+    maintenance: PairMaintenance
     mutable_key: bool
     """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
@@ -143,28 +146,21 @@ class Target:
 
     def alter(self, table: Table, epoch: int) -> None:
         """Switch the table to new columns after this epoch."""
-        self.delta.evolve(table, epoch)
-        if self.delta.generation > epoch:
-            return  # a later resnapshot has replaced the columns
-        self.delta.create(expected=False)
-        if self.resnapshot is None:
-            self.delta.widen_mirror()
+        self.delta.alter(table, epoch, copying=self.resnapshot is not None)
 
     def begin_resnapshot(self, table: Table, epoch: int, until: str, *, emptied: bool) -> Path | None:
         """Begin a resnapshot after this epoch. Returns where an earlier generation of the change log is kept, if one ended.
 
         until: when the epoch was committed. emptied: the pipeline copies nothing, so the mirror is emptied instead.
         """
-        kept = self.delta.begin_generation(table, epoch, until)
-        if self.delta.generation <= epoch:
-            self.delta.create(expected=False)  # a table that got a key gets a mirror
-        self.applied["changes"] = max(self.applied["changes"], self.delta.generation)
+        begun = self.delta.begin_copy(table, epoch, until)
+        self.applied["changes"] = max(self.applied["changes"], begun.generation)
         if emptied:
             self._forget_waiting()
             if self.applied["chunks"] < epoch:
                 self.written(self.delta.replace(epoch, [], since=epoch))
                 self.applied["chunks"] = self.applied["merge"] = epoch
-        return kept
+        return begun.kept
 
     def _publish(self, parts: Sequence[Part]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
@@ -188,7 +184,7 @@ class Target:
         merged = [*self.waiting, *self._unmerged(changes)]
         step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
         if epoch > min(self.applied["chunks"], self.applied["merge"]):
-            self.written(self.delta.apply("append", [step], chunks=epoch, merge=epoch))
+            self.written(self.delta.apply(Content([step], chunks=epoch, merge=epoch)))
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
         self.waiting = []
         self.waiting_since_s = None

@@ -10,8 +10,8 @@ from rich.table import Table as Grid
 from engine.base.errors import DestinationError, unknown_tables
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
-from engine.destination.delta.maintenance.steps import Sizes, Step
+from engine.destination.delta.maintenance.steps import PairMaintenance, Sizes, Step
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.maintenance_schedule import due_steps, notes_file
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -51,11 +51,12 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
 
 def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Condition:
     known = state.tables[name]
-    delta = DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(known.table), known.projection))
+    pair = TablePair(spec.sink.path, state.owner, published_as(table_from_dict(known.table), known.projection))
     try:
-        sizes = delta.sizes(notes_file(directory.maintenance, delta))
-        mirror = delta.mirror if delta.table.key else None
-        return Condition(name, sizes, tuple(due_steps(spec.sink, [delta])[name]), mirror=mirror)
+        maintenance = PairMaintenance(pair)
+        sizes = maintenance.sizes(notes_file(directory.maintenance, pair.table))
+        mirror = pair.mirror.folder if pair.table.key else None
+        return Condition(name, sizes, tuple(due_steps(spec.sink, [maintenance])[name]), mirror=mirror)
     except DestinationError as error:
         return Condition(name, None, (), error.message)
 

@@ -25,9 +25,9 @@ from deltalake.exceptions import TableNotFoundError
 from engine.base import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.read.delta_rows import Rows, rows_of
+from engine.destination.delta.table_pair import TablePair
 from engine.explore.one_select import QueryError, one_select
 from engine.explore.query_advice import advice
 from engine.explore.read_only_files import ReadOnlyFiles
@@ -77,7 +77,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
     """Wait until the table's change log has all current commits. Raises QueryError after `timeout_s`."""
     ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
-    delta = DeltaTables(root, ledger.state.owner, table)
+    delta = TablePair(root, ledger.state.owner, table)
     with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
     last_epoch = max(with_changes, default=-1)
     while (applied := delta.applied("changes")) < last_epoch:
@@ -230,7 +230,7 @@ def merged_seq(directory: Directory, root: Path, table: Table) -> int:
     """The `_tm_seq` up to which the table's change log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
     state = Ledger(directory.ledger).state
     assert state is not None
-    return DeltaTables(root, state.owner, table).merged_seq()
+    return TablePair(root, state.owner, table).merged_seq()
 
 
 def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:

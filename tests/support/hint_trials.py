@@ -253,16 +253,16 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),
-    "destination/delta/table_pair.py::OwnedTables.create": (
+    "destination/delta/lake_table.py::LakeTable.create": (
         2,
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),
     ),
-    "destination/delta/table_pair.py::OwnedTables.check_free": (1, INPUT),
-    "destination/delta/table_pair.py::OwnedTables._commit": (
+    "destination/delta/lake_table.py::LakeTable.check_free": (1, INPUT),
+    "destination/delta/lake_table.py::LakeTable._commit": (
         1,
         ("test_other_writers.py::test_a_writer_that_is_always_first_is_found_and_stopped",),
     ),
-    "destination/delta/table_pair.py::OwnedTables._check_term": (1, OUTSIDE),
+    "destination/delta/lake_table.py::LakeTable._check_term": (1, OUTSIDE),
     "destination/publisher.py::Publisher.check": (1, OUTSIDE),
     "destination/delta/log/rollback.py::check_is_same": (1, ("test_backup.py::test_another_table_is_not_rolled_back",)),
     "destination/delta/log/rollback.py::check_is_there": (

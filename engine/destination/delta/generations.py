@@ -25,9 +25,6 @@ from engine.destination.delta.log.delta_actions import Actions, StoredFile, vect
 from engine.destination.delta.log.delta_log import DeltaLog, create
 from engine.destination.delta.schema_evolution import check_evolution
 
-GENERATION = "generation"
-"""The transaction identifier of the epoch with which the change log's generation began."""
-
 
 def can_become(table: str, held: pa.Schema, wanted: pa.Schema) -> bool:
     """Whether a change log can get these columns."""

@@ -4,6 +4,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from engine.base.errors import SpecError
+from engine.decode.schema import Table
 from engine.spec.folder_names import CHANGES, folder_name
 
 
@@ -51,3 +52,9 @@ def kept_changes_folder(changes: Path, until: str) -> Path:
 def changes_folder(root: Path, database: str, table: str) -> Path:
     """The folder of the table's change log."""
     return root / folder_name(database) / f"{folder_name(table)}{CHANGES}"
+
+
+def folders(root: Path, table: Table) -> tuple[Path, Path]:
+    """The folders for a table's chunks and for its changes. A table without a key has its chunk in the change log."""
+    changes = changes_folder(root, table.database, table.name)
+    return (mirror_folder(root, table.database, table.name) if table.key else changes), changes

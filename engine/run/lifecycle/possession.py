@@ -21,8 +21,8 @@ from engine.base.errors import DestinationError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.agreement import compare, look_at
-from engine.destination.delta.delta_destination import DeltaTables
 from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.fence import Fence, Term
 from engine.ledger.records import TermRecord
 from engine.ledger.state import State
@@ -106,9 +106,9 @@ class Possession:
         fence.take(Term(state.term, self._run, socket.gethostname(), os.getpid(), clock.utc_text()))
         self._fence = fence
 
-    def _tables(self, state: State) -> list[DeltaTables]:
+    def _tables(self, state: State) -> list[TablePair]:
         shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
-        return [DeltaTables(self._root, state.owner, table, self.guard) for table in shown]
+        return [TablePair(self._root, state.owner, table, self.guard) for table in shown]
 
     def _seal(self, state: State) -> None:
         for tables in self._tables(state):
@@ -133,5 +133,5 @@ class Possession:
         largest = 0
         for tables in self._tables(state):
             with suppress(DestinationError):  # without its change log, a table has no numbers
-                largest = max(largest, tables.largest_seq() if tables.has_log else 0)
+                largest = max(largest, tables.changes.largest_seq() if tables.changes.lake.there else 0)
         return largest + 1

@@ -25,8 +25,8 @@ from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecErr
 from engine.capture.projection.projection_rules import as_read, projection_of, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
-from engine.destination.delta.table_pair import Guard, unguarded
+from engine.destination.delta.lake_table import Guard, unguarded
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.publisher import Publisher
 from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
@@ -147,13 +147,14 @@ class MembershipChanges:
         null_dates = self._spec.source.invalid_dates == "null"
         records: dict[str, TableChange] = {}
         errors: dict[Table, TidemarkError] = {}
-        begun: list[DeltaTables] = []
+        begun: list[TablePair] = []
         for table in read_tables(connection, names, null_dates=null_dates):
             try:
                 record, created = self._record(connection, state, table, by)
                 if created is not None and not (by and errors):
                     begun.append(created)
-                    created.begin()
+                    created.drop()  # what a killed runner began
+                    created.create(expected=False)
                 records[table.full_name] = record
             except (SpecError, TableStoppedError, PreflightError) as error:
                 errors[table] = error
@@ -164,7 +165,7 @@ class MembershipChanges:
 
     def _record(
         self, connection: Connection, state: State, table: Table, by: str | None
-    ) -> tuple[TableChange, DeltaTables | None]:
+    ) -> tuple[TableChange, TablePair | None]:
         """The record of a table that joins, and its destination if that must be created."""
         if not table.columns:
             raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
@@ -183,7 +184,7 @@ class MembershipChanges:
             if not table.key:
                 raise _no_key(table, kept)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
-                kept.check(published_as(before, known.projection), published_as(table, projection))
+                kept.changes.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
             switch: Switch = {
                 "table": joins["table"],
@@ -196,7 +197,7 @@ class MembershipChanges:
             }
             return {"resnapshot": switch}, None
         shown, on_read = published_as(table, projection), plan.mirror == "merge_on_read"
-        created = DeltaTables(self._spec.sink.path, state.owner, shown, self._publisher.guard, on_read=on_read)
+        created = TablePair(self._spec.sink.path, state.owner, shown, self._publisher.guard, on_read=on_read)
         created.check_free()
         return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
 
@@ -218,9 +219,9 @@ def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded)
     ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
 
 
-def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> DeltaTables:
+def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> TablePair:
     """A table's folders in the destination."""
-    return DeltaTables(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
+    return TablePair(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
 
 
 def _removed_names(change: MembershipCommand, state: State) -> list[str]:
@@ -256,10 +257,10 @@ def _merged(name: Name, why: str) -> TableStoppedError:
     )
 
 
-def _no_key(table: Table, kept: DeltaTables) -> SpecError:
+def _no_key(table: Table, kept: TablePair) -> SpecError:
     return SpecError(
         f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
         detail="Its rows would be duplicated there.",
-        hint=f"Move {kept.mirror} and {kept.changes} away, as far as they exist, or give the table a primary key. Then add it "
-        f"again: tidemark add-table SPEC --table {table.full_name}",
+        hint=f"Move {kept.mirror.folder} and {kept.changes.folder} away, as far as they exist, or give the table a primary "
+        f"key. Then add it again: tidemark add-table SPEC --table {table.full_name}",
     )

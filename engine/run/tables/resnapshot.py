@@ -7,7 +7,7 @@ complete. No change log has what happened between the two positions; the copies 
 from collections.abc import Iterable
 
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.table_pair import TablePair
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.plan.chunks import plan_from_dict
@@ -37,7 +37,7 @@ def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: I
 def _resnapshots(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
     def fits(before: Table, after: Table) -> None:
         if state.tables[before.full_name].begun:  # else it has no folder in the destination yet
-            DeltaTables(spec.sink.path, state.owner, before).check(before, after)
+            TablePair(spec.sink.path, state.owner, before).changes.check(before, after)
 
     tables: dict[str, TableChange] = {}
     for name in names:

@@ -22,9 +22,11 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.delta.lake_table import KINDS
+from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
-from engine.destination.delta.table_pair import KINDS
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -66,9 +68,11 @@ class Steady:
 
     def __post_init__(self) -> None:
         self.chance, self.now = np.random.default_rng(1), datetime(2026, 1, 1, tzinfo=UTC)
-        self.delta = DeltaTables(self.folder / "lake", Owner("l"), self.table, on_read=self.mode == "merge_on_read")
-        self.delta.index = KeyIndex(self.folder / "keys")
-        self.delta.create(expected=False)
+        self.pair = TablePair(self.folder / "lake", Owner("l"), self.table, on_read=self.mode == "merge_on_read")
+        self.delta = DeltaDestinationTable(self.pair)
+        self.maintenance = PairMaintenance(self.pair)
+        self.pair.mirror.index = KeyIndex(self.folder / "keys")
+        self.pair.create(expected=False)
         self.sizes: dict[Path, int] = {}
 
     def copy(self) -> None:
@@ -76,15 +80,15 @@ class Steady:
         for begin in range(0, self.rows, CHUNK_ROWS):
             keys = np.arange(begin, min(begin + CHUNK_ROWS, self.rows))
             self.epoch += 1
-            with FileWriter(self.delta.mirror, "chunk", arrow_schema(self.table), self.table.key) as writer:
+            with FileWriter(self.pair.mirror.folder, "chunk", arrow_schema(self.table), self.table.key) as writer:
                 writer.write(self._rows(keys))
                 self.delta.append("chunks", self.epoch, writer.close())
         self._grown()
 
     def settle(self) -> None:
         """Forget what the copy has left."""
-        for path in self.delta.mirror.glob("*.parquet"):
-            if path.name not in self.delta.file_names():
+        for path in self.pair.mirror.folder.glob("*.parquet"):
+            if path.name not in self.pair.file_names():
                 path.unlink()
         self.most_bytes = 0
         self._grown()
@@ -121,7 +125,7 @@ class Steady:
         own = {"_tm_kind": pa.array(kinds), "_tm_seq": seq, "_tm_ts": times}
         others = [column for column in schema if column.name not in rows.column_names]
         missing = [own.get(column.name, pa.nulls(len(keys), column.type)) for column in others]
-        with FileWriter(self.delta.changes, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
+        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
             writer.write(pa.table([*rows.columns, *missing], schema=schema))
             files = writer.close()
         self.changed_bytes += files[0].bytes
@@ -141,7 +145,7 @@ class Steady:
 
     def _grown(self) -> int:
         """Bytes of new files in the mirror's folder since the last call, its log included."""
-        found = {path: path.stat().st_size for path in self.delta.mirror.rglob("*") if path.is_file()}
+        found = {path: path.stat().st_size for path in self.pair.mirror.folder.rglob("*") if path.is_file()}
         grown = sum(size for path, size in found.items() if path not in self.sizes)
         self.sizes = found
         self.most_bytes = max(self.most_bytes, sum(found.values()))
@@ -164,14 +168,16 @@ def main() -> None:
 def _run(folder: Path, options: argparse.Namespace) -> None:
     steady = Steady(folder, _table(options.key), options.rows, options.mode, options.interval)
     steady.copy()
-    while steady.delta.optimize():  # once, after a snapshot
-        steady.delta.vacuum(folder / "first.json", set(), timedelta())
+    while steady.maintenance.optimize():  # once, after a snapshot
+        steady.maintenance.vacuum(folder / "first.json", set(), timedelta())
     steady.settle()
     table_bytes = sum(size for path, size in steady.sizes.items() if path.suffix == ".parquet")
     sink = Sink(path=folder / "lake", files_retention="2s")
     with_journal = Journal(folder / "journal.jsonl", "bench")
     maintenance = Maintenance(sink, with_journal, folder / "notes", dict)
-    target = Target(steady.delta, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None)
+    target = Target(
+        steady.delta, steady.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
+    )
     began = time.monotonic()
     for _ in range(options.merges):
         steady.merge()
@@ -179,7 +185,7 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
         maintenance.committed("d.t", merged=False)
         steady.maintain(maintenance, {"d.t": target})
     took_s, merged = time.monotonic() - began, np.array(steady.merged_s)
-    sizes = steady.delta.sizes(folder / "notes" / "none.json")
+    sizes = steady.maintenance.sizes(folder / "notes" / "none.json")
     with_journal.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures = {

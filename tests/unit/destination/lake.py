@@ -14,10 +14,12 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
+from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.delta.table_pair import TablePair
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at
@@ -25,6 +27,11 @@ from tests.support.delta import rows_at
 INT = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
 TEXT = Table("d", "t", (Column("id", "char", nullable=False, length=36, charset="ascii"), Column("v", "int")), ("id",))
 START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False) -> DeltaDestinationTable:
+    """The two Delta tables of a captured table."""
+    return DeltaDestinationTable(TablePair(root, owner, table, on_read=on_read))
 
 
 @dataclass
@@ -42,19 +49,25 @@ class Lake:
     now: datetime = START
 
     def __post_init__(self) -> None:
-        self.delta = self.opened()
-        if not self.delta.there:
-            self.delta.create(expected=False)
+        self.reopen()
+        if not self.pair.there:
+            self.pair.create(expected=False)
 
-    def opened(self) -> DeltaTables:
+    def reopen(self) -> None:
+        """Open the tables as another process would, and continue with those."""
+        self.pair = self.opened()
+        self.delta = DeltaDestinationTable(self.pair)
+        self.maintenance = PairMaintenance(self.pair)
+
+    def opened(self) -> TablePair:
         """The tables as another process would open them."""
-        return DeltaTables(self.folder, Owner("l"), self.table, on_read=self.mode == "merge_on_read")
+        return TablePair(self.folder, Owner("l"), self.table, on_read=self.mode == "merge_on_read")
 
     def copy(self, rows: Mapping[Any, int]) -> None:
         """Add a chunk."""
         self.epoch += 1
         schema = arrow_schema(self.table)
-        with FileWriter(self.delta.mirror, "chunk", schema, self.table.key) as writer:
+        with FileWriter(self.pair.mirror.folder, "chunk", schema, self.table.key) as writer:
             writer.write(
                 pa.Table.from_pylist(
                     [{self.key: key, self._value: value} for key, value in rows.items()], schema=schema
@@ -91,7 +104,7 @@ class Lake:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = value
-        with FileWriter(self.delta.changes, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
+        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
             writer.write(pa.Table.from_pylist(lines, schema=schema))
             files = writer.close()
         self.delta.append("changes", self.epoch, files)
@@ -113,24 +126,24 @@ class Lake:
 
     def mirror(self, version: int | None = None) -> dict[Any, int]:
         """The mirror's rows, as another reader sees them. Fails for a key that it has twice."""
-        found = [(row[self.key], row[self._value]) for row in rows_at(self.delta.mirror, version).to_pylist()]
+        found = [(row[self.key], row[self._value]) for row in rows_at(self.pair.mirror.folder, version).to_pylist()]
         assert len(found) == len(dict(found)), "a key is there twice"
         return dict(found)
 
     def kept(self) -> dict[str, tuple[int, int, Descriptor | None]]:
         """The mirror's files as the writer keeps them in memory."""
-        log = self.delta._logs[self.delta.mirror]
+        log = self.pair.mirror.lake.log
         return _described(log.files(log.load()))
 
     def stored(self) -> dict[str, tuple[int, int, Descriptor | None]]:
         """The mirror's files by its log."""
-        return _described(files_of(DeltaTable(str(self.delta.mirror)), self.delta.mirror))
+        return _described(files_of(DeltaTable(str(self.pair.mirror.folder)), self.pair.mirror.folder))
 
     def check(self) -> None:
         """The mirror and the change log are what they must be; the log's files keep the order."""
         assert self.mirror() == self.rows
         assert self.kept() == self.stored()
-        lines = rows_at(self.delta.changes).sort_by("_tm_seq").to_pylist()
+        lines = rows_at(self.pair.changes.folder).sort_by("_tm_seq").to_pylist()
         assert [(line["_tm_seq"], line["_tm_kind"], line[self.key]) for line in lines] == self.log
 
 

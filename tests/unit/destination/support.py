@@ -13,7 +13,6 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_destination import DeltaTables
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
@@ -22,6 +21,7 @@ from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at
+from tests.unit.destination.lake import delta_table
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))
@@ -53,9 +53,9 @@ class World:
 
     def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
         schema = arrow_schema(table)
-        delta = DeltaTables(self._folder / "lake", Owner("L"), table)
+        delta = delta_table(self._folder / "lake", Owner("L"), table)
         if kind == "chunk":
-            with FileWriter(delta.mirror, "chunk", schema, table.key) as writer:
+            with FileWriter(delta.pair.mirror.folder, "chunk", schema, table.key) as writer:
                 writer.write(
                     pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
                 )
@@ -64,7 +64,7 @@ class World:
         for change, *row in rows:
             self._seq += 1
             changes.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
-        with FileWriter(delta.changes, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
+        with FileWriter(delta.pair.changes.folder, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
             writer.write(pa.Table.from_pylist(changes, schema=log_schema(schema)))
             return [file.as_dict() for file in writer.close()]
 

@@ -40,32 +40,32 @@ def lake(tmp_path: Path, mode: Mirror) -> Lake:
 
 def test_a_change_log_is_opened_when_a_period_closes(lake: Lake, loads: list[str]) -> None:
     """The hour, the day and the month of its last change; and after a commit."""
-    assert lake.delta.compact(lake.now) is None, "the hour is not over"
+    assert lake.maintenance.compact(lake.now) is None, "the hour is not over"
     loads.clear()
-    assert lake.delta.compact(lake.now + timedelta(minutes=20)) is None
+    assert lake.maintenance.compact(lake.now + timedelta(minutes=20)) is None
     assert loads == []
-    assert lake.delta.compact(lake.now + timedelta(hours=1)) is not None
+    assert lake.maintenance.compact(lake.now + timedelta(hours=1)) is not None
     for after, opens in ((1, True), (2, False), (25, True), (30, False), (24 * 40, True), (24 * 400, False)):
         loads.clear()
-        assert lake.delta.compact(lake.now + timedelta(hours=after)) is None
+        assert lake.maintenance.compact(lake.now + timedelta(hours=after)) is None
         assert bool(loads) == opens, after
     lake.change([(1, 4)])
     loads.clear()
-    assert lake.delta.compact(lake.now + timedelta(hours=1)) is not None, "there is another file of the hour"
-    DeltaTable(str(lake.delta.changes)).delete("_tm_seq = 1")
+    assert lake.maintenance.compact(lake.now + timedelta(hours=1)) is not None, "there is another file of the hour"
+    DeltaTable(str(lake.pair.changes.folder)).delete("_tm_seq = 1")
     loads.clear()
-    lake.delta.compact(lake.now + timedelta(hours=1))
+    lake.maintenance.compact(lake.now + timedelta(hours=1))
     assert loads, "another tool has committed"
 
 
 def test_changes_expire_at_their_time(lake: Lake, loads: list[str]) -> None:
     """The change log is opened when the oldest change may expire, not before."""
     for before in (-2, -1):
-        assert lake.delta.expire(lake.now + timedelta(hours=before)) is None
+        assert lake.maintenance.expire(lake.now + timedelta(hours=before)) is None
         if before == -1:
             assert "t__changes" not in loads
         loads.clear()
-    assert lake.delta.expire(lake.now + timedelta(hours=1)) is not None
+    assert lake.maintenance.expire(lake.now + timedelta(hours=1)) is not None
 
 
 def test_a_vacuum_looks_again_when_a_retention_is_over(
@@ -74,23 +74,23 @@ def test_a_vacuum_looks_again_when_a_retention_is_over(
     """Also when a folder has changed; at once if the ledger needs a file that the table does not name."""
     monkeypatch.setattr(steps, "are_settled", lambda _: True)
     notes, week = tmp_path / "notes.json", timedelta(days=7)
-    (stray := lake.delta.mirror / "merge-0-stray.parquet").write_bytes(b"x")
+    (stray := lake.pair.mirror.folder / "merge-0-stray.parquet").write_bytes(b"x")
     put = clock_after(monkeypatch, timedelta())
     for spared, opens in (({stray.name}, True), (set[str](), True), (set[str](), False)):
         loads.clear()
-        assert lake.delta.vacuum(notes, spared, week) is None
+        assert lake.maintenance.vacuum(notes, spared, week) is None
         assert bool(loads) == opens
     put(timedelta(days=6))
-    assert lake.delta.vacuum(notes, set(), week) is None
+    assert lake.maintenance.vacuum(notes, set(), week) is None
     assert loads == []
-    (other := lake.delta.changes / "merge-1-stray.parquet").write_bytes(b"x")
-    assert lake.delta.vacuum(notes, set(), week) is None
+    (other := lake.pair.changes.folder / "merge-1-stray.parquet").write_bytes(b"x")
+    assert lake.maintenance.vacuum(notes, set(), week) is None
     assert loads, "a file was added"
     put(timedelta(days=7, minutes=1))
-    assert lake.delta.vacuum(notes, set(), week) is not None
+    assert lake.maintenance.vacuum(notes, set(), week) is not None
     assert not stray.exists()
     assert other.exists()
     put(timedelta(days=14))
-    assert lake.delta.vacuum(notes, set(), week) is not None
+    assert lake.maintenance.vacuum(notes, set(), week) is not None
     assert not other.exists()
     lake.check()

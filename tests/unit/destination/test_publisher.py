@@ -14,8 +14,8 @@ from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile
 from engine.decode.schema import Column
 from engine.destination.delta import folder_removal
-from engine.destination.delta.delta_destination import DeltaTables
 from engine.destination.delta.merge.merge_schedule import MergeSchedule
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
@@ -26,6 +26,7 @@ from engine.run.tables.membership import drop_removed
 from engine.spec.settings import parse
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at as delta_rows_at
+from tests.unit.destination.lake import delta_table
 from tests.unit.destination.support import (
     ID,
     OLD,
@@ -180,17 +181,18 @@ def _killed(folder: Path) -> None:
 
 def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
     """Unless it belongs to this ledger and nothing was ever written to it."""
-    mine, other = (DeltaTables(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
+    mine, other = (TablePair(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
     for _ in range(2):
         mine.check_free()
-        mine.begin()
+        mine.drop()
+        mine.create(expected=False)
     assert mine.there
     assert not other.there
     with pytest.raises(SpecError, match="exists already"):
         other.check_free()
     other.drop()
     assert mine.there, "it is not the other's to delete"
-    mine.evolve(WIDER, 0)
+    mine.changes.evolve(WIDER, 0)
     with pytest.raises(SpecError, match="exists already"):
         mine.check_free()
 
@@ -330,16 +332,16 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
 def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode: Mirror) -> None:
     """OPTIMIZE replaced them and VACUUM removed them: the table names others."""
     story(world := World(tmp_path, mode))
-    delta = DeltaTables(tmp_path / "lake", Owner("L"), OLD)
-    delta.create(expected=False)
+    delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
+    delta.pair.create(expected=False)
     for epoch, record in enumerate(world.records):
         if changes := record["tables"]["d.t"].get("changes"):
             delta.append("changes", epoch, [DataFile(**file) for file in changes["files"]])
-    other = DeltaTable(str(delta.changes))
+    other = DeltaTable(str(delta.pair.changes.folder))
     other.optimize.compact()
     other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     delta.check_recent()
-    assert not delta.lost()
+    assert not delta.pair.lost()
     assert not delta.drop_lost()
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.destination import table_progress
 from engine.destination.agreement import Look, compare
-from engine.destination.delta.delta_destination import DeltaTables
+from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -174,13 +174,13 @@ def test_merges_stay_bounded_when_a_copy_ends(tmp_path: Path, monkeypatch: pytes
     for n in range(6):
         world.epoch(changes=world.changes(OLD, [("+I", 10 + 3 * n + i, 1) for i in range(3)]))
     world.epoch(chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
-    real = DeltaTables.merge
+    real = DeltaDestinationTable.merge
 
     def merge(delta: Any, through: int, files: list[Any]) -> Any:
         merged.append(len(files))
         return real(delta, through, files)
 
-    monkeypatch.setattr(DeltaTables, "merge", merge)
+    monkeypatch.setattr(DeltaDestinationTable, "merge", merge)
     run = Run(tmp_path, world)
     for record in world.records:
         run.take(record)

@@ -59,7 +59,7 @@ def test_what_cannot_be_read_is_said(lake: Lake) -> None:
     with pytest.raises(SpecError, match="is not in"):
         reading_of(lake.folder / "elsewhere", [lake.table], "d.t")
     reading = opened(lake)
-    for file in lake.delta.mirror.glob("*.parquet"):
+    for file in lake.pair.mirror.folder.glob("*.parquet"):
         file.unlink()
     with pytest.raises(DestinationError, match="cannot be read"):
         reading.table()

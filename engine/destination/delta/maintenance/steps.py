@@ -24,6 +24,8 @@ from engine.base.durable import discarding
 from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
+from engine.decode.schema import Table
+from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import Stamps, are_settled, stamps_of
 from engine.destination.delta.maintenance.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
@@ -32,7 +34,7 @@ from engine.destination.delta.maintenance.vacuum import Vacuum
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.merge.newest_images import opened
 from engine.destination.delta.schema_evolution import schema_of
-from engine.destination.delta.table_pair import OwnedTables
+from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
 from engine.journal.events import TableMaintained
 
@@ -72,27 +74,35 @@ class _Done:
             path.unlink(missing_ok=True)
 
 
-class MaintainedTables(OwnedTables):
-    """The Delta tables of one captured table, with their maintenance.
+class PairMaintenance:
+    """Maintains the Delta tables of one captured table.
 
     A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change rarely, and the
     next look shall not open their logs again.
     """
 
-    _compacted: _CommitStamp | None = None
-    """The version of the change log in which nothing can be compacted until another period is closed."""
-    _last_change: datetime = datetime.fromtimestamp(0, UTC)
-    _closed: tuple[bool, ...] = ()
-    _kept: tuple[_CommitStamp | None, int] | None = None
-    """The version of the change log whose changes are all newer than this time (microseconds)."""
-    _vacuumed: tuple[object, datetime | None] | None = None
-    """The state of the folders in which no file can be deleted before this time; None: until they change."""
+    def __init__(self, pair: TablePair) -> None:
+        self._pair = pair
+        self._compacted: _CommitStamp | None = None
+        """The version of the change log in which nothing can be compacted until another period is closed."""
+        self._last_change = datetime.fromtimestamp(0, UTC)
+        self._closed: tuple[bool, ...] = ()
+        self._kept: tuple[_CommitStamp | None, int] | None = None
+        """The version of the change log whose changes are all newer than this time (microseconds)."""
+        self._vacuumed: tuple[object, datetime | None] | None = None
+        """The state of the folders in which no file can be deleted before this time; None: until they change."""
+
+    @property
+    def table(self) -> Table:
+        """The captured table as it is published."""
+        return self._pair.table
 
     def optimize(self) -> TableMaintained | None:
         """Rewrite some files of the mirror; None if there is nothing to do, or no mirror."""
         if not self.table.key:
             return None
         began, prepared, done = time.monotonic(), list[MirrorFiles](), _Done()
+        mirror = self._pair.mirror
 
         def discard() -> None:
             while prepared:
@@ -100,8 +110,8 @@ class MaintainedTables(OwnedTables):
 
         def actions() -> Actions | None:
             discard()
-            delta = self._load(self.mirror)
-            files = self._mirror_files(delta)
+            delta = mirror.lake.load()
+            files = mirror.files_at(delta, self.table)
             prepared.append(files)
             rewrite = self._next_rewrite(files)
             if rewrite is None:
@@ -113,14 +123,10 @@ class MaintainedTables(OwnedTables):
             return _moved(delta, files.added, files.removed)
 
         with discarding(discard):
-            if not self._commit(self.mirror, actions):
+            if not mirror.lake.commit(actions):
                 return None
         prepared[-1].drop_unused()
         return self._maintained("optimize", done.removed, done.added, began)
-
-    def _mirror_files(self, delta: DeltaTable) -> MirrorFiles:
-        files = self._logs[self.mirror].files(delta)
-        return MirrorFiles(self.mirror, schema_of(delta), self.table, files, is_on_read(delta))
 
     def _next_rewrite(self, files: MirrorFiles) -> Rewrite | None:
         return next_rewrite(
@@ -129,39 +135,41 @@ class MaintainedTables(OwnedTables):
 
     def compact(self, now: datetime | None = None) -> TableMaintained | None:
         """Merge some small files of the change log; None if there is nothing to do."""
-        began, done, at, log = time.monotonic(), _Done(), now or clock.utc_now(), self._logs[self.changes]
-        self._refresh(self.changes)
-        if log.stamp == self._compacted and closed_periods(self._last_change, at) == self._closed:
+        began, done, at = time.monotonic(), _Done(), now or clock.utc_now()
+        changes = self._pair.changes
+        lake = changes.lake
+        lake.refresh()
+        if lake.log.stamp == self._compacted and closed_periods(self._last_change, at) == self._closed:
             return None
 
         def actions() -> Actions | None:
             done.discard()
-            delta = self._load(self.changes)
-            files = log.files(delta)
+            delta = lake.load()
+            files = lake.log.files(delta)
             chosen = next_files(files, at)
             if not chosen:
                 self._last_change = last_change(files)
-                self._compacted = log.stamp
+                self._compacted = lake.log.stamp
                 self._closed = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
-            with FileWriter(self.changes, "compact", schema, (*self.table.key, SEQ)) as writer:
+            with FileWriter(changes.folder, "compact", schema, (*self.table.key, SEQ)) as writer:
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()
             done.removed = chosen
             done.added = added
-            done.written = [self.changes / file.name for file in added]
+            done.written = [changes.folder / file.name for file in added]
             return _moved(delta, added, chosen)
 
         with discarding(done.discard):
-            if not self._commit(self.changes, actions):
+            if not lake.commit(actions):
                 return None
         return self._maintained("compact", done.removed, done.added, began)
 
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
         for file in files:
-            with opened(self.changes / file.name) as data:
+            with opened(self._pair.changes.folder / file.name) as data:
                 for _, rows in batches(data):
                     yield conformed(rows, schema)
 
@@ -169,31 +177,33 @@ class MaintainedTables(OwnedTables):
         """Remove older changes from the change log, as far as the mirror has them; None if there are none."""
         if not self.table.key:
             return None  # the change log is all there is of the table
-        began, done, merged, log = time.monotonic(), _Done(), self.merged_seq(), self._logs[self.changes]
-        self._refresh(self.changes)
-        if self._kept is not None and self._kept[0] == log.stamp and before.timestamp() * 1e6 <= self._kept[1]:
+        began, done, merged = time.monotonic(), _Done(), self._pair.merged_seq()
+        lake = self._pair.changes.lake
+        lake.refresh()
+        if self._kept is not None and self._kept[0] == lake.log.stamp and before.timestamp() * 1e6 <= self._kept[1]:
             return None
 
         def actions() -> Actions | None:
-            files = self._files(self.changes)
+            files = lake.files()
             done.removed = expired(files, before, merged)
-            self._kept = log.stamp, min((file.high[TS] for file in files if TS in file.high), default=_NEVER)
+            self._kept = lake.log.stamp, min((file.high[TS] for file in files if TS in file.high), default=_NEVER)
             return Actions("DELETE", {}, remove=done.removed) if done.removed else None
 
-        return self._maintained("expire", done.removed, (), began) if self._commit(self.changes, actions) else None
+        return self._maintained("expire", done.removed, (), began) if lake.commit(actions) else None
 
     def vacuum(self, notes: Path, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
         """Delete files beyond the retention; None if there are none. notes: the file of `destination.delta.maintenance.vacuum`."""
         began = time.monotonic()
-        self._guard()
-        stamps = [self._stamps(folder) for folder, _ in self._folders()]
+        self._pair.guard()
+        stamps = [_stamps(lake) for lake in self._pair.lakes]
         if self._vacuumed is not None and self._vacuumed[0] == stamps:
             due = self._vacuumed[1]
             if due is None or clock.utc_now() < due:
                 return None
         named = self._named()
-        if self.index is not None:
-            self.index.keep_only(named.get(self.mirror, ()))
+        mirror = self._pair.mirror
+        if mirror.index is not None:
+            mirror.index.keep_only(named.get(mirror.folder, ()))
         found = Vacuum(notes).run(named, spared, retention)
         if not found.files:
             if all(are_settled(folders) for folders, _ in stamps):
@@ -207,15 +217,11 @@ class MaintainedTables(OwnedTables):
             duration_s=round(time.monotonic() - began, 6),
         )
 
-    def _stamps(self, folder: Path) -> tuple[Stamps, _CommitStamp | None]:
-        """Identifies the files of a folder and the version of its table."""
-        self._refresh(folder)
-        return stamps_of(folder), self._logs[folder].stamp
-
     def sizes(self, notes: Path) -> Sizes:
         """What the table has in the destination."""
-        mirror = self._files(self.mirror) if self.table.key else []
-        changes = self._files(self.changes)
+        lake = self._pair.mirror.lake
+        mirror = lake.files() if self.table.key else []
+        changes = self._pair.changes.lake.files()
         old = Vacuum(notes).run(self._named(), (), timedelta(), dry_run=True)
         return Sizes(
             len(mirror),
@@ -225,28 +231,29 @@ class MaintainedTables(OwnedTables):
             sum(file.bytes for file in changes),
             old.waiting_files,
             old.waiting_bytes,
-            bool(self.table.key) and is_on_read(self._load(self.mirror)),
+            bool(self.table.key) and is_on_read(lake.load()),
         )
 
     def due(self, before: datetime | None) -> list[Step]:
         """The steps that have something to do, apart from the vacuum."""
         found: list[Step] = []
-        if self.table.key and self._next_rewrite(self._mirror_files(self._load(self.mirror))):
+        mirror = self._pair.mirror
+        if self.table.key and self._next_rewrite(mirror.files_at(mirror.lake.load(), self.table)):
             found.append("optimize")
-        changes = self._files(self.changes)
+        changes = self._pair.changes.lake.files()
         if next_files(changes, clock.utc_now()):
             found.append("compact")
-        if self.table.key and before is not None and expired(changes, before, self.merged_seq()):
+        if self.table.key and before is not None and expired(changes, before, self._pair.merged_seq()):
             found.append("expire")
         return found
 
     def _named(self) -> dict[Path, set[str]]:
         """By folder, the files of the newest version, deletion vectors included."""
         named = {}
-        for folder, _ in self._folders():
-            files = self._files(folder)
+        for lake in self._pair.lakes:
+            files = lake.files()
             vectors = {file.vector.file for file in files if file.vector is not None and file.vector.file is not None}
-            named[folder] = {file.name for file in files} | vectors
+            named[lake.folder] = {file.name for file in files} | vectors
         return named
 
     def _maintained(
@@ -261,6 +268,12 @@ class MaintainedTables(OwnedTables):
             added_bytes=sum(file.bytes for file in added),
             duration_s=round(time.monotonic() - began_s, 6),
         )
+
+
+def _stamps(lake: LakeTable) -> tuple[Stamps, _CommitStamp | None]:
+    """Identifies the files of a table's folder and its version."""
+    lake.refresh()
+    return stamps_of(lake.folder), lake.log.stamp
 
 
 def _moved(delta: DeltaTable, added: Sequence[DataFile], removed: Sequence[DataFile]) -> Actions:

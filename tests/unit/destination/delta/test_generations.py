@@ -11,11 +11,11 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.decode.schema import Column, Table
-from engine.destination.delta.delta_destination import DeltaTables
 from engine.destination.delta.generations import kept_generations
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at
+from tests.unit.destination.lake import delta_table
 from tests.unit.destination.support import ID, OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch
 
 UNTIL = "2026-11-26T09:30:00.123456Z"
@@ -99,9 +99,9 @@ def test_what_is_kept_is_dropped_with_the_table(tmp_path: Path) -> None:
     """It is published data of the table too."""
     began_again(world := World(tmp_path, "copy_on_write"), OLD, [(7, 70), (8, 80)])
     publish_story(world, tmp_path, ())
-    delta = DeltaTables(tmp_path / "lake", Owner("L"), OLD)
-    assert DeltaTable(str(kept_generations(delta.changes)[0])).version() == 1
-    DeltaTables(tmp_path / "lake", Owner("another"), OLD).drop()
-    assert kept_generations(delta.changes)
-    delta.drop()
-    assert not kept_generations(delta.changes)
+    delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
+    assert DeltaTable(str(kept_generations(delta.pair.changes.folder)[0])).version() == 1
+    delta_table(tmp_path / "lake", Owner("another"), OLD).pair.drop()
+    assert kept_generations(delta.pair.changes.folder)
+    delta.pair.drop()
+    assert not kept_generations(delta.pair.changes.folder)

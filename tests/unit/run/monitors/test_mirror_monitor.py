@@ -42,13 +42,13 @@ def watched() -> Watched:
 
 def news(watched: Watched, lake: Lake) -> News:
     """The events of a look: the number of commits, the new versions, and what cleared it."""
-    found = list(watched.look("d.t", lake.delta.mirror))
+    found = list(watched.look("d.t", lake.pair.mirror.folder))
     return [(one.commits, [commit["version"] for commit in one.newest], one.cleared_by) for one in found]
 
 
 def written(lake: Lake, key: int) -> int:
     """Another program deletes a row. Returns the version."""
-    delta = DeltaTable(str(lake.delta.mirror))
+    delta = DeltaTable(str(lake.pair.mirror.folder))
     delta.delete(f"id = {key}")
     return delta.version()
 
@@ -59,7 +59,7 @@ def test_each_commit_of_another_program_is_reported_once(lake: Lake) -> None:
     assert news(looks, lake) == [(1, [first], None)]
     assert news(looks, lake) == []
     lake.change([(2, 5)])
-    DeltaTable(str(lake.delta.mirror)).optimize.compact()
+    DeltaTable(str(lake.pair.mirror.folder)).optimize.compact()
     assert news(looks, lake) == []
     more = [written(lake, key) for key in range(10, 22)]
     assert news(looks, lake) == [(13, more[:1:-1], None)]
@@ -90,7 +90,7 @@ def test_a_mirror_in_a_new_folder_is_another_one(lake: Lake) -> None:
     for key in range(3):
         written(lake, key)
     assert [count for count, *_ in news(looks, lake)] == [3]
-    lake.delta.drop()
+    lake.pair.drop()
     assert news(looks, lake) == [], "there is no log"
     again = Lake(lake.folder, "copy_on_write")
     again.copy({1: 1})
@@ -104,7 +104,7 @@ def test_a_mirror_in_a_new_folder_is_another_one(lake: Lake) -> None:
 def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> None:
     """An earlier one does not."""
     looks, version = watched(), written(lake, 1)
-    list(looks.look("d.t", lake.delta.mirror))
+    list(looks.look("d.t", lake.pair.mirror.folder))
     assert list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}})) == list(looks.proved({})) == []
     (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
     assert (event.table, event.commits, event.cleared_by) == ("d.t", 0, "verification")
@@ -118,7 +118,7 @@ def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: L
         if not changes:
             lake = Lake(lake.folder / "more", "copy_on_write")
             lake.copy({1: 1})
-        version = written(lake, 1) if changes else DeltaTable(str(lake.delta.mirror)).version()
+        version = written(lake, 1) if changes else DeltaTable(str(lake.pair.mirror.folder)).version()
         assert not list(looks.proved({"d.t": {**VERIFIED, "version": 99}})), "its log was not read yet"
         assert news(looks, lake) == ([(1, [version], None)] if changes else [])
         assert not list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}}))
@@ -208,7 +208,7 @@ def test_mirrors_at_rest_have_their_turn(tmp_path: Path, lake: Lake, monkeypatch
         written(lake, 2)
         wait(lambda: len(world.events()) == 3)
         world.journal.write(TableStateChanged(table="d.t", state="removed"))
-        lake.delta.drop()
+        lake.pair.drop()
         wait(lambda: not world.logs()["foreign"])
         assert len(world.events()) == 3
 
@@ -245,7 +245,7 @@ def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monk
     written(lake, 1)
     tables = {}
     for n in range(50):
-        shutil.copytree(lake.delta.mirror, lake.delta.mirror.parent / f"t{n}")
+        shutil.copytree(lake.pair.mirror.folder, lake.pair.mirror.folder.parent / f"t{n}")
         tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
     journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
     state = State(0, "l", "", {}, 0, tables)

@@ -22,7 +22,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def foreign(lake: Lake) -> list[tuple[int, str]]:
     """The commits by which others changed rows: version and operation."""
-    return [(one.version, one.operation) for one in commits_after(lake.delta.mirror, -1) if one.foreign]
+    return [(one.version, one.operation) for one in commits_after(lake.pair.mirror.folder, -1) if one.foreign]
 
 
 def row(key: int) -> pa.Table:
@@ -32,7 +32,7 @@ def row(key: int) -> pa.Table:
 
 def test_every_operation_of_another_program_that_changes_rows_counts(lake: Lake) -> None:
     """Those that only move rows, delete old files or set properties do not; nor do those without an effect."""
-    folder = lake.delta.mirror
+    folder = lake.pair.mirror.folder
 
     def mirror() -> DeltaTable:
         return DeltaTable(str(folder))
@@ -66,18 +66,18 @@ def test_what_tidemark_commits_does_not_count(tmp_path: Path, mode: str) -> None
     lake.copy({n: n for n in range(300)})
     for n in range(12):
         lake.change([(n, n + 1000)])
-    lake.delta.optimize()
+    lake.maintenance.optimize()
     assert not foreign(lake)
-    assert not any(one.replaces for one in commits_after(lake.delta.mirror, -1))
+    assert not any(one.replaces for one in commits_after(lake.pair.mirror.folder, -1))
     lake.delta.replace(lake.epoch + 1, [])
-    (*_, last) = commits_after(lake.delta.mirror, -1)
+    (*_, last) = commits_after(lake.pair.mirror.folder, -1)
     assert (last.foreign, last.replaces) == (False, True)
-    assert next(commits_up_to(lake.delta.mirror, last.version)) == last
+    assert next(commits_up_to(lake.pair.mirror.folder, last.version)) == last
 
 
 def test_the_author_is_named_as_far_as_the_commit_says(lake: Lake) -> None:
     """The user, else the program; a commit need not say anything, and its lines may have any order."""
-    folder = lake.delta.mirror
+    folder = lake.pair.mirror.folder
     named = CommitProperties(custom_metadata={"userName": "alice"})
     DeltaTable(str(folder)).delete("id = 1", commit_properties=named)
     version = DeltaTable(str(folder)).version()
@@ -95,7 +95,7 @@ def test_the_author_is_named_as_far_as_the_commit_says(lake: Lake) -> None:
 
 def test_a_commit_that_is_not_whole_is_read_when_it_is(lake: Lake) -> None:
     """Another program may be writing it, or a power cut tore it and it will be set aside; not if later ones rest on it."""
-    folder = lake.delta.mirror
+    folder = lake.pair.mirror.folder
     DeltaTable(str(folder)).delete("id = 1")
     version = DeltaTable(str(folder)).version()
     path = folder / "_delta_log" / f"{version:020d}.json"

@@ -18,8 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.destination.delta.delta_destination import DeltaTables
-from engine.destination.delta.maintenance.steps import STEPS
+from engine.destination.delta.maintenance.steps import STEPS, PairMaintenance
 from engine.spec.sink_settings import Mirror
 from tests.unit.destination.lake import Lake
 
@@ -78,18 +77,18 @@ def _prepared(folder: Path, mode: Mirror) -> Lake:
     if mode == "copy_on_write":  # its merges leave nothing small
         for begin in range(1000, 1800, 100):
             lake.copy(dict.fromkeys(range(begin, begin + 100), 1))
-    lake.delta.vacuum(folder / "notes.json", set(), timedelta(days=9))
+    lake.maintenance.vacuum(folder / "notes.json", set(), timedelta(days=9))
     return lake
 
 
-def _run(step: str, delta: DeltaTables, lake: Lake) -> object:
+def _run(step: str, maintenance: PairMaintenance, lake: Lake) -> object:
     if step == "optimize":
-        return delta.optimize()
+        return maintenance.optimize()
     if step == "compact":
-        return delta.compact(lake.now + timedelta(days=40))
+        return maintenance.compact(lake.now + timedelta(days=40))
     if step == "expire":
-        return delta.expire(lake.now - timedelta(hours=5))
-    return delta.vacuum(lake.folder / "notes.json", set(), timedelta())
+        return maintenance.expire(lake.now - timedelta(hours=5))
+    return maintenance.vacuum(lake.folder / "notes.json", set(), timedelta())
 
 
 @pytest.mark.parametrize(("step", "mode"), CASES)
@@ -103,7 +102,7 @@ def test_every_step_is_killed(tmp_path: Path, mode: Mirror, step: str) -> None:
         lake = replace(first, folder=folder, rows=dict(first.rows), log=list(first.log))
         with killed_before(number) as count:
             try:
-                assert _run(step, lake.opened(), lake) is not None, "the step had nothing to do"
+                assert _run(step, PairMaintenance(lake.opened()), lake) is not None, "the step had nothing to do"
             except Killed:
                 pass
             else:
@@ -117,18 +116,18 @@ def test_every_step_is_killed(tmp_path: Path, mode: Mirror, step: str) -> None:
 def _continues(lake: Lake, step: str) -> None:
     """After a crash: the rows are right, the step and merges can be done, and nothing is left in the end."""
     assert lake.mirror() == lake.rows
-    lake.delta = lake.opened()
-    for name in lake.delta.repair():
+    lake.reopen()
+    for name in lake.pair.repair():
         raise AssertionError(f"{name} was torn")
-    while _run(step, lake.delta, lake) is not None:
+    while _run(step, lake.maintenance, lake) is not None:
         pass
     lake.change([(3, 33), (4, None), (9999, 1)])
     assert lake.mirror() == lake.rows
     if step != "expire":
         lake.check()
     for _ in range(2):
-        lake.delta.vacuum(lake.folder / "notes.json", set(), timedelta())
-    named = lake.delta._named()
+        lake.maintenance.vacuum(lake.folder / "notes.json", set(), timedelta())
+    named = lake.maintenance._named()
     for folder, names in named.items():
         there = {str(path.relative_to(folder)) for path in [*folder.glob("*.parquet"), *folder.glob("_dv/*.bin")]}
         assert names <= there

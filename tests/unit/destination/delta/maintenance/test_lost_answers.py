@@ -42,11 +42,11 @@ def grown(lake: Lake) -> None:
 
 
 STEPS: dict[str, Callable[[Lake], Any]] = {
-    "optimize": lambda lake: lake.delta.optimize(),
-    "compact": lambda lake: lake.delta.compact(lake.now + timedelta(days=90)),
+    "optimize": lambda lake: lake.maintenance.optimize(),
+    "compact": lambda lake: lake.maintenance.compact(lake.now + timedelta(days=90)),
     "merge": lambda lake: lake.change([(5, 55), (500, 1)]),
     "append": lambda lake: lake.copy({1000: 1}),
-    "seal": lambda lake: lake.delta.seal(),
+    "seal": lambda lake: lake.pair.seal(),
 }
 
 
@@ -62,9 +62,9 @@ def test_no_file_of_a_commit_is_deleted(
         STEPS[step](lake)
     assert answers.lost
     lake.check()
-    lake.delta = lake.opened()
+    lake.reopen()
     lake.check()
-    assert not lake.delta.lost()
+    assert not lake.pair.lost()
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
@@ -74,15 +74,15 @@ def test_an_outcome_that_nobody_knows_deletes_nothing(
 ) -> None:
     """The file system did not say whether the version is there, and it cannot be seen yet."""
     grown(lake := Lake(tmp_path / "lake", "copy_on_write"))
-    files = set(lake.delta.mirror.glob("*.parquet")) | set(lake.delta.changes.glob("*.parquet"))
+    files = set(lake.pair.mirror.folder.glob("*.parquet")) | set(lake.pair.changes.folder.glob("*.parquet"))
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", Answers(errno.EIO, carried_out=carried_out).link)
         patch.setattr(Path, "samefile", _away)
         with pytest.raises(UnknownOutcomeError):
             STEPS[step](lake)
-    written = set(lake.delta.mirror.glob("*.parquet")) | set(lake.delta.changes.glob("*.parquet"))
+    written = set(lake.pair.mirror.folder.glob("*.parquet")) | set(lake.pair.changes.folder.glob("*.parquet"))
     assert written > files, "what was written may be committed"
-    lake.delta = lake.opened()
+    lake.reopen()
     lake.check()
 
 

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from engine.base import clock
+from engine.destination.delta.lake_table import KINDS
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.maintenance.optimize import next_rewrite
-from engine.destination.delta.maintenance.steps import Step
+from engine.destination.delta.maintenance.steps import PairMaintenance, Step
 from engine.destination.delta.merge import newest_images
-from engine.destination.delta.table_pair import KINDS
 from engine.destination.maintenance_schedule import Maintenance, Request
 from engine.destination.table_progress import Target
 from engine.spec.sink_settings import Mirror, Sink
@@ -74,9 +74,9 @@ def test_optimize_ends_and_leaves_little_garbage(
         lake.change(lake.random_changes(chance, 250, keys))
         if turn % 3 == 2:
             with rewritten(60):
-                while lake.delta.optimize():
+                while lake.maintenance.optimize():
                     pass
-            assert all(file.deleted < 0.2 * file.rows for file in files(lake.delta.mirror))
+            assert all(file.deleted < 0.2 * file.rows for file in files(lake.pair.mirror.folder))
             assert lake.mirror() == lake.rows
     lake.check()
 
@@ -89,7 +89,7 @@ def test_overlapping_files_do_not_take_rows_from_each_other_for_ever(tmp_path: P
     lake.change([(key, None) for key in range(0, 60_000, 4)])
     lake.change([(key, None) for key in range(110_001, 160_000, 4)])
     with rewritten(12):
-        while lake.delta.optimize():
+        while lake.maintenance.optimize():
             pass
     lake.check()
 
@@ -100,25 +100,25 @@ def test_a_change_log_is_compacted_by_closed_periods_in_its_order(tmp_path: Path
     lake.copy(dict.fromkeys(range(50), 0))
     for _ in range(24):
         lake.append(lake.random_changes(chance, 5, list(range(60))), timedelta(minutes=20))
-    assert len(files(lake.delta.changes)) == 24
-    while lake.delta.compact(lake.now):
+    assert len(files(lake.pair.changes.folder)) == 24
+    while lake.maintenance.compact(lake.now):
         pass
-    first = sorted(file.rows for file in files(lake.delta.changes))
+    first = sorted(file.rows for file in files(lake.pair.changes.folder))
     assert sum(first) == len(lake.log)
     assert 8 <= len(first) <= 11, "8 hours, and the last one"
     assert log_of(lake) == lake.log
-    while lake.delta.compact(lake.now + timedelta(days=1)):
+    while lake.maintenance.compact(lake.now + timedelta(days=1)):
         pass
     assert log_of(lake) == lake.log
-    assert len(files(lake.delta.changes)) == 1
-    (only,) = files(lake.delta.changes)
+    assert len(files(lake.pair.changes.folder)) == 1
+    (only,) = files(lake.pair.changes.folder)
     assert (only.low["_tm_seq"], only.high["_tm_seq"]) == (1, len(lake.log))
 
 
 def log_of(lake: Lake) -> list[tuple[int, str, int]]:
     """The change log in the order of its files."""
-    ordered = sorted(files(lake.delta.changes), key=lambda file: file.low["_tm_seq"])
-    rows = [row for file in ordered for row in pq.read_table(lake.delta.changes / file.name).to_pylist()]
+    ordered = sorted(files(lake.pair.changes.folder), key=lambda file: file.low["_tm_seq"])
+    rows = [row for file in ordered for row in pq.read_table(lake.pair.changes.folder / file.name).to_pylist()]
     return [(row["_tm_seq"], row["_tm_kind"], row["id"]) for row in rows]
 
 
@@ -129,9 +129,9 @@ def test_another_tool_that_a_step_overtakes_gives_way(tmp_path: Path, mode: Mirr
         lake.copy(dict.fromkeys(range(begin, begin + 200), 0))
     for _ in range(3):
         lake.change(lake.random_changes(chance, 20, list(range(200))))
-    mirror, changes = (DeltaTable(str(folder)) for folder in (lake.delta.mirror, lake.delta.changes))
-    assert lake.delta.optimize()
-    assert lake.delta.compact(lake.now + timedelta(days=1))
+    mirror, changes = (DeltaTable(str(folder)) for folder in (lake.pair.mirror.folder, lake.pair.changes.folder))
+    assert lake.maintenance.optimize()
+    assert lake.maintenance.compact(lake.now + timedelta(days=1))
     assert lake.kept() == lake.stored()
     for other in (mirror, changes):
         with pytest.raises(CommitFailedError):
@@ -146,17 +146,17 @@ def test_changes_expire_when_the_mirror_has_them(tmp_path: Path, mode: Mirror) -
     lake.change([(1, 2)])
     lake.change([(1, 3)], timedelta(days=5))
     unmerged = lake.append([(1, 4)])
-    assert lake.delta.expire(lake.now - timedelta(days=1)) is not None
+    assert lake.maintenance.expire(lake.now - timedelta(days=1)) is not None
     assert [line[0] for line in lake.log[1:]] == sorted(
-        seq for file in files(lake.delta.changes) for seq in [file.low["_tm_seq"]]
+        seq for file in files(lake.pair.changes.folder) for seq in [file.low["_tm_seq"]]
     )
-    assert lake.delta.expire(lake.now + timedelta(days=1)) is not None
-    assert [file.low["_tm_seq"] for file in files(lake.delta.changes)] == [3], "it is not merged"
+    assert lake.maintenance.expire(lake.now + timedelta(days=1)) is not None
+    assert [file.low["_tm_seq"] for file in files(lake.pair.changes.folder)] == [3], "it is not merged"
     lake.merge(unmerged)
     assert lake.mirror() == lake.rows == {1: 4}
     keyless = Lake(tmp_path / "k", mode, replace(INT, key=()))
     keyless.append([(1, 2)])
-    assert keyless.delta.expire(keyless.now + timedelta(days=9)) is None
+    assert keyless.maintenance.expire(keyless.now + timedelta(days=9)) is None
 
 
 def test_a_vacuum_respects_its_retention_and_the_ledger(
@@ -166,28 +166,28 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     lake, notes = Lake(tmp_path, mode), tmp_path / "notes.json"
     lake.copy(dict.fromkeys(range(100), 0))
     lake.change([(1, 1)])
-    old = {path for path in lake.delta.mirror.rglob("*") if path.suffix in (".parquet", ".bin")}
+    old = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
     lake.change([(2, 1), (1, None)])
-    spared = lake.delta.mirror / "chunk-0-needed.parquet"
+    spared = lake.pair.mirror.folder / "chunk-0-needed.parquet"
     spared.write_bytes(b"x")
-    young = lake.delta.mirror / "chunk-1-uncommitted.parquet"
+    young = lake.pair.mirror.folder / "chunk-1-uncommitted.parquet"
     young.write_bytes(b"x")
-    assert lake.delta.vacuum(notes, {spared.name}, timedelta(days=7)) is None, "nothing was noted before"
+    assert lake.maintenance.vacuum(notes, {spared.name}, timedelta(days=7)) is None, "nothing was noted before"
     week = clock_after(monkeypatch, timedelta(days=6))
-    assert lake.opened().vacuum(notes, {spared.name}, timedelta(days=7)) is None
+    assert PairMaintenance(lake.opened()).vacuum(notes, {spared.name}, timedelta(days=7)) is None
     week(timedelta(days=7, minutes=1))
-    done = lake.opened().vacuum(notes, {spared.name}, timedelta(days=7))
+    done = PairMaintenance(lake.opened()).vacuum(notes, {spared.name}, timedelta(days=7))
     assert done is not None
-    named = {path for path in lake.delta.mirror.rglob("*") if path.suffix in (".parquet", ".bin")}
+    named = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
     assert spared in named
     assert young not in named
     assert old - named, "old versions are gone"
     assert done.removed_files >= len(old - named)
     lake.check()
-    later = lake.delta.mirror / "changes-2-uncommitted.parquet"
+    later = lake.pair.mirror.folder / "changes-2-uncommitted.parquet"
     later.write_bytes(b"x")
-    lake.delta.vacuum(notes, {spared.name}, NO_TIME)
-    lake.delta.vacuum(notes, {spared.name}, NO_TIME)
+    lake.maintenance.vacuum(notes, {spared.name}, NO_TIME)
+    lake.maintenance.vacuum(notes, {spared.name}, NO_TIME)
     assert later.exists(), "a reader may have written it a moment ago"
 
 
@@ -209,7 +209,11 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     lake.copy(dict.fromkeys(range(1000), 0))
     sink = Sink(path=tmp_path, files_retention="0s")
     maintenance = Maintenance(sink, events, tmp_path / "notes", dict)  # type: ignore[arg-type]
-    targets = {"d.t": Target(lake.delta, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None)}
+    targets = {
+        "d.t": Target(
+            lake.delta, lake.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
+        )
+    }
     for _ in range(9):
         lake.change(lake.random_changes(chance, 40, list(range(1000))))
         maintenance.committed("d.t", merged=True)
@@ -227,7 +231,7 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     assert not answer.failed
     assert maintenance.answers() == {}
     lake.check()
-    for path in lake.delta.changes.rglob("*.json"):
+    for path in lake.pair.changes.folder.rglob("*.json"):
         path.write_text("{")
     maintenance.request(Request("two", ()))
     while maintenance.run_one(targets):
@@ -256,9 +260,12 @@ def test_tables_without_changes_are_looked_at_once_a_day_and_tables_take_turns(
     """A table that changes is looked at every hour, and so is one that changed within two hours."""
     now_s = [0.0]
     monkeypatch.setattr("engine.base.clock.monotonic_s", lambda: now_s[0])
-    delta = Lake(tmp_path, "copy_on_write").delta
+    lake = Lake(tmp_path, "copy_on_write")
     names = ("d.a", "d.b", "d.c")
-    targets = {name: Target(delta, mutable_key=False, applied={}, written=lambda _: None) for name in names}
+    targets = {
+        name: Target(lake.delta, lake.maintenance, mutable_key=False, applied={}, written=lambda _: None)
+        for name in names
+    }
     noted = Noted(Sink(path=tmp_path), Events(), tmp_path, dict)  # type: ignore[arg-type]
     assert noted.looks(targets) == []
     counts = dict.fromkeys(names, 0)
@@ -291,7 +298,7 @@ def test_another_tool_that_vacuums_without_retention_cannot_outrun_a_merge(
     gone = list[Path]()
 
     def opened(path: Path) -> pq.ParquetFile:
-        other = DeltaTable(str(lake.delta.changes))
+        other = DeltaTable(str(lake.pair.changes.folder))
         other.optimize.compact()
         other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
         if not path.exists():
@@ -303,4 +310,4 @@ def test_another_tool_that_vacuums_without_retention_cannot_outrun_a_merge(
     lake.merge(files)
     assert gone
     assert lake.mirror() == lake.rows
-    assert not [path.name for path in lake.delta.changes.glob(".*.parquet")]
+    assert not [path.name for path in lake.pair.changes.folder.glob(".*.parquet")]

@@ -126,17 +126,17 @@ def test_merges_use_the_index(tmp_path: Path, table: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(mirror_files, "LEAST_ROWS", 100)
     lake, chance = Lake(tmp_path / "lake", "merge_on_read", table), random.Random(2)
     keys = [str(uuid.UUID(int=n * 7919)) if table is TEXT else n * 3 for n in range(2000)]
-    lake.delta.index = KeyIndex(tmp_path / "keys")
+    lake.pair.mirror.index = KeyIndex(tmp_path / "keys")
     lake.copy(dict.fromkeys(keys[:1500], 0))
     for _ in range(12):
         lake.change(lake.random_changes(chance, 60, keys))
         assert lake.mirror() == lake.rows
-    while lake.delta.optimize():
+    while lake.maintenance.optimize():
         assert lake.mirror() == lake.rows
     lake.change(lake.random_changes(chance, 60, keys))
     lake.check()
     there = {path.stem for path in (tmp_path / "keys").iterdir()}
-    lake.delta.vacuum(tmp_path / "notes.json", set(), timedelta())
+    lake.maintenance.vacuum(tmp_path / "notes.json", set(), timedelta())
     left = {path.stem for path in (tmp_path / "keys").iterdir()}
     assert left < there
 
@@ -145,12 +145,12 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.M
     """The index finds rows in it, so a merge on write opens it late."""
     monkeypatch.setattr(mirror_files, "LEAST_ROWS", 100)
     lake = Lake(tmp_path / "lake", "copy_on_write")
-    lake.delta.index = KeyIndex(tmp_path / "keys")
+    lake.pair.mirror.index = KeyIndex(tmp_path / "keys")
     lake.copy(dict.fromkeys(range(2000), 0))
-    (file,) = files_of(DeltaTable(str(lake.delta.mirror)), lake.delta.mirror)
+    (file,) = files_of(DeltaTable(str(lake.pair.mirror.folder)), lake.pair.mirror.folder)
     codes = codes_of(pa.table({"id": pa.array([7], pa.int32())}))
     assert codes is not None
-    lake.delta.index.find(file.name, codes.ordered(), lambda: rows_at(lake.delta.mirror).select(["id"]))
-    (lake.delta.mirror / file.name).unlink()
+    lake.pair.mirror.index.find(file.name, codes.ordered(), lambda: rows_at(lake.pair.mirror.folder).select(["id"]))
+    (lake.pair.mirror.folder / file.name).unlink()
     with pytest.raises(MissingFilesError, match=file.name):
         lake.change([(7, 1)])

@@ -71,10 +71,10 @@ def test_random_merges_and_maintenance_keep_every_version_right(
         local = keys[200:400] if turn % 3 else keys
         lake.change(lake.random_changes(chance, chance.choice([1, 20, 300]), local))
         if turn % 5 == 4:
-            while lake.delta.optimize():
+            while lake.maintenance.optimize():
                 assert lake.mirror() == lake.rows
         assert lake.kept() == lake.stored()
-        seen[DeltaTable(str(lake.delta.mirror)).version()] = dict(lake.rows)
+        seen[DeltaTable(str(lake.pair.mirror.folder)).version()] = dict(lake.rows)
     for version, rows in seen.items():
         assert lake.mirror(version) == rows
     lake.check()
@@ -85,11 +85,14 @@ def test_a_merge_on_read_writes_what_its_changes_need(tmp_path: Path) -> None:
     lake = Lake(tmp_path, "merge_on_read")
     lake.copy(dict.fromkeys(range(200_000), 1))
     lake.copy(dict.fromkeys(range(200_000, 200_010), 1))
-    before = {path.name for path in lake.delta.mirror.glob("*.parquet")}
+    before = {path.name for path in lake.pair.mirror.folder.glob("*.parquet")}
     lake.change([(7, 70), (100_000, None), *((key, None) for key in range(200_000, 200_010))])
-    written = [path for path in lake.delta.mirror.glob("*.parquet") if path.name not in before]
+    written = [path for path in lake.pair.mirror.folder.glob("*.parquet") if path.name not in before]
     assert sum(path.stat().st_size for path in written) < 3000
-    files = {file.rows: file.deleted for file in DeltaLog(lake.delta.mirror).files(DeltaTable(str(lake.delta.mirror)))}
+    files = {
+        file.rows: file.deleted
+        for file in DeltaLog(lake.pair.mirror.folder).files(DeltaTable(str(lake.pair.mirror.folder)))
+    }
     assert files == {200_000: 2, 1: 0}
     lake.check()
 
@@ -106,7 +109,7 @@ def test_local_updates_touch_few_files_on_write(tmp_path: Path, monkeypatch: pyt
         lake.copy({key: chance.randrange(9**6) for key in range(begin, begin + 2000)})
     for _ in range(5):
         lake.change(lake.random_changes(chance, 40, list(range(100_000))))
-        while lake.delta.optimize():
+        while lake.maintenance.optimize():
             pass
     before = lake.stored()
     local = [(key, 1) for key in range(40_000, 40_500)]
@@ -122,14 +125,14 @@ def test_readers_agree(tmp_path: Path) -> None:
     lake, chance = Lake(tmp_path, "merge_on_read"), random.Random(1)
     lake.copy(dict.fromkeys(range(ROWS), 1))
     lake.change(lake.random_changes(chance, 500, list(range(ROWS))))
-    delta = DeltaTable(str(lake.delta.mirror))
-    rows = rows_of(delta, lake.delta.mirror)
+    delta = DeltaTable(str(lake.pair.mirror.folder))
+    rows = rows_of(delta, lake.pair.mirror.folder)
     assert rows.dataset is None
     assert {row["id"]: row["v"] for row in rows.table(["id", "v"]).to_pylist()} == lake.rows
     low = pc.field("id") < 100
     assert rows.count(low) == sum(key < 100 for key in lake.rows)
     assert sorted(rows.table(["id"], low)["id"].to_pylist()) == sorted(key for key in lake.rows if key < 100)
-    assert MirrorRows(lake.delta.mirror).size()[0] == len(lake.rows)
+    assert MirrorRows(lake.pair.mirror.folder).size()[0] == len(lake.rows)
     assert delta.count() != len(lake.rows), "if deltalake counts right one day, the documentation can say so"
 
 
@@ -137,48 +140,48 @@ def test_vectors_survive_checkpoints_and_missing_commits(tmp_path: Path) -> None
     """The log is read from a checkpoint and the commits after it; a gap is an error."""
     lake = Lake(tmp_path, "merge_on_read")
     lake.copy(dict.fromkeys(range(100), 1))
-    kept = VectorLog(lake.delta.mirror)
+    kept = VectorLog(lake.pair.mirror.folder)
     for key in range(10):
         lake.change([(key, None)])
-        kept.at(DeltaTable(str(lake.delta.mirror)).version())
-    DeltaLog(lake.delta.mirror).checkpoint()
+        kept.at(DeltaTable(str(lake.pair.mirror.folder)).version())
+    DeltaLog(lake.pair.mirror.folder).checkpoint()
     for key in range(10, 15):
         lake.change([(key, None)])
-    version = DeltaTable(str(lake.delta.mirror)).version()
+    version = DeltaTable(str(lake.pair.mirror.folder)).version()
     found = kept.at(version)
-    log = lake.delta.mirror / "_delta_log"
+    log = lake.pair.mirror.folder / "_delta_log"
     for commit in sorted(log.glob("*.json"))[:11]:
         commit.unlink()
-    assert VectorLog(lake.delta.mirror).at(version) == found
+    assert VectorLog(lake.pair.mirror.folder).at(version) == found
     assert [vector.cardinality for vector in found.values()] == [15]
     lake.check()
     lost = log / f"{version - 1:020d}.json"
     copy = lost.read_bytes()
     lost.unlink()
     with pytest.raises(DestinationError, match="incomplete") as raised:
-        VectorLog(lake.delta.mirror).at(version)
+        VectorLog(lake.pair.mirror.folder).at(version)
     assert "Or restore the commits from a copy" in raised.value.hint
     lost.write_bytes(copy)
-    assert VectorLog(lake.delta.mirror).at(version) == found
+    assert VectorLog(lake.pair.mirror.folder).at(version) == found
 
 
 def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:
     """A merge keeps the mirror's mode; a replacement sets it, in the same commit."""
     lake = Lake(tmp_path, "copy_on_write")
     lake.copy(dict.fromkeys(range(100), 1))
-    lake.delta.on_read = True
+    lake.pair.mirror.on_read = True
     lake.change([(1, None)])
-    assert not DeltaTable(str(lake.delta.mirror)).metadata().configuration.get("delta.enableDeletionVectors")
+    assert not DeltaTable(str(lake.pair.mirror.folder)).metadata().configuration.get("delta.enableDeletionVectors")
     files = lake.append([(2, 5)])
     lake.delta.replace(lake.epoch, [], through=lake.epoch)
     lake.rows = {}
     assert lake.mirror() == {}
     lake.copy(dict.fromkeys(range(50), 2))
     lake.change([(3, None)])
-    delta = DeltaTable(str(lake.delta.mirror))
+    delta = DeltaTable(str(lake.pair.mirror.folder))
     assert delta.metadata().configuration["delta.enableDeletionVectors"] == "true"
     assert "deletionVectors" in (delta.protocol().reader_features or ())
-    assert any(file.deleted for file in DeltaLog(lake.delta.mirror).files(delta))
+    assert any(file.deleted for file in DeltaLog(lake.pair.mirror.folder).files(delta))
     assert lake.mirror() == lake.rows
     assert files
 
@@ -189,7 +192,7 @@ def test_another_tool_deletes_and_compacts(tmp_path: Path, mode: Mirror) -> None
     lake.copy(dict.fromkeys(range(ROWS), 1))
     for turn in range(6):
         lake.change(lake.random_changes(chance, 100, list(range(ROWS))))
-        other = DeltaTable(str(lake.delta.mirror))
+        other = DeltaTable(str(lake.pair.mirror.folder))
         if turn % 2:
             other.optimize.compact()
         else:
@@ -225,14 +228,14 @@ def test_another_tool_moves_changes_before_they_are_merged(tmp_path: Path, mode:
     lake.copy(dict.fromkeys(range(ROWS), 1))
     for _ in range(3):
         waiting = [file for _ in range(3) for file in lake.append(lake.random_changes(chance, 100, list(range(ROWS))))]
-        _compact_at_once(lake.delta.changes)
-        assert not any((lake.delta.changes / file.name).exists() for file in waiting)
+        _compact_at_once(lake.pair.changes.folder)
+        assert not any((lake.pair.changes.folder / file.name).exists() for file in waiting)
         lake.merge(waiting)
         lake.check()
     waiting = lake.append([(1, 8), (2, 9)])
-    gone = DeltaTable(str(lake.delta.changes))
+    gone = DeltaTable(str(lake.pair.changes.folder))
     gone.delete(f"_tm_seq = {len(lake.log)}")
-    _compact_at_once(lake.delta.changes)
+    _compact_at_once(lake.pair.changes.folder)
     with pytest.raises(MissingFilesError):
         lake.merge(waiting)
 
@@ -263,7 +266,7 @@ def test_a_resnapshot_replaces_a_file_whose_lost_commit_gave_it_another_vector(t
     lake.copy(dict.fromkeys(range(1000), 1))
     for key in range(4):
         lake.change([(key, 2)])
-    folder = lake.delta.mirror
+    folder = lake.pair.mirror.folder
     (folder / "_delta_log" / f"{lost:020d}.json").write_bytes(b"")
     assert lake.opened().repair(accepting=True) == [f"{folder.name}/{lost:020d}.json"]
     files = DeltaLog(folder).files(DeltaTable(str(folder)))

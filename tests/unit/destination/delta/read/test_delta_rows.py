@@ -26,7 +26,7 @@ def _table(folder: Path) -> Path:
     lake = Lake(folder, "copy_on_write")
     for n in range(FILES):
         lake.copy(dict.fromkeys(range(n * ROWS, (n + 1) * ROWS), 0))
-    return lake.delta.mirror
+    return lake.pair.mirror.folder
 
 
 def test_a_table_is_read_whole(tmp_path: Path) -> None:

@@ -1,0 +1,151 @@
+"""The change log of one captured table: a Delta table with every change, in binlog order.
+
+Readers write the Parquet files in place and a commit adds them, so nothing is copied twice. A table without identity has no
+mirror: its chunk goes to the change log as inserts. Columns dropped at the source stay, with NULL in new rows.
+"""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import DataFile
+from engine.decode.arrow_schema import arrow_schema
+from engine.decode.schema import Table
+from engine.destination.delta.folder_removal import drop
+from engine.destination.delta.generations import can_become, keep, kept_generations
+from engine.destination.delta.lake_table import CHANGES, GENERATION, LakeTable
+from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
+from engine.destination.delta.log.missing_files import lost_names
+from engine.destination.delta.merge.rewritten_changes import restore, restored_path
+from engine.destination.delta.schema_evolution import check_evolution, schema_of, united, widened
+from engine.destination.delta.table_properties import properties_of
+
+
+class ChangeLogTable:
+    """A change log, with write access."""
+
+    def __init__(self, lake: LakeTable) -> None:
+        self.lake = lake
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the Delta table."""
+        return self.lake.folder
+
+    @property
+    def generation(self) -> int:
+        """The epoch with which its generation began; -1 for the first one."""
+        self.lake.refresh()
+        found = self.lake.newest(GENERATION)
+        return -1 if found is None else found
+
+    def largest_seq(self) -> int:
+        """The largest `_tm_seq`, by the files' statistics; 0 for none."""
+        return max((file.high.get("_tm_seq", 0) for file in self.lake.files()), default=0)
+
+    def create(self, table: Table, *, expected: bool) -> None:
+        """Create it if it does not exist; else add what one of an earlier version lacks (`LakeTable.create`)."""
+        properties = properties_of(table, mirror=False)
+        schema = log_schema(arrow_schema(table))
+        self.lake.create(schema, properties, expected=expected, vectors=False, all_columns=True)
+
+    def drop(self) -> None:
+        """Delete it and its earlier generations, as far as they belong to the ledger."""
+        self.lake.drop()
+        for kept in kept_generations(self.folder):
+            with suppress(DeltaError, OSError):
+                if self.lake.belongs(DeltaTable(str(kept))):
+                    drop(kept)
+
+    def check(self, before: Table, after: Table) -> None:
+        """Raises IncompatibleColumnsError when it cannot evolve from the columns of `before` to those of `after`."""
+        if not self.lake.there:
+            return  # it will be created
+        current = united(schema_of(self.lake.load()), log_schema(arrow_schema(before)))
+        check_evolution(after.full_name, current, log_schema(arrow_schema(after)))
+
+    def evolve(self, table: Table, epoch: int) -> None:
+        """Add the columns that a table has after an epoch, and widen types.
+
+        A generation that began later has the columns of that time.
+        """
+        if self.generation > epoch:
+            return
+        current = schema_of(self.lake.load())
+        both = united(current, log_schema(arrow_schema(table)))  # never narrower: an older epoch may be applied again
+        if any(both.field(name).type != current.field(name).type for name in current.names):
+            self._widen(table, both)
+        else:
+            self.lake.add_columns(both, properties_of(table, mirror=False))
+
+    def begin_generation(self, table: Table, epoch: int, until: str) -> Path | None:
+        """Get the columns of a table that is resnapshotted after this epoch. until: UTC text.
+
+        If it cannot get them, it begins again (`destination.delta.generations`). Returns where the earlier generation is kept,
+        if that is so.
+        """
+        log, wanted = self.lake.log, log_schema(arrow_schema(table))
+        delta, begun = self.lake.load(), self.generation >= epoch
+        if begun or can_become(table.full_name, schema_of(delta), wanted):
+            is_new = log.version == 0
+            self.evolve(table, epoch)
+            if is_new and not begun:  # it has nothing of earlier epochs, and gets nothing
+                self.lake.commit(lambda: Actions("WRITE", self._begins(epoch)))
+            return None
+        kept = keep(self.folder, schema_of(delta), log.files(delta), self.lake.description, until)
+
+        def emptied() -> Actions:
+            delta = self.lake.load()
+            metadata = metadata_of(delta, wanted, properties_of(table, mirror=False))
+            protocol = protocol_of(delta, needed_features(wanted))
+            return Actions("WRITE", self._begins(epoch), (), log.files(delta), metadata, protocol, mode="Overwrite")
+
+        self.lake.commit(emptied)
+        return kept
+
+    def _begins(self, epoch: int) -> dict[str, int]:
+        return {self.lake.app(GENERATION): epoch, self.lake.app(CHANGES): epoch}
+
+    def _widen(self, table: Table, schema: pa.Schema) -> None:
+        """Rewrite it with wider types."""
+
+        def actions() -> Actions:
+            delta = self.lake.load()
+            before, bounded = self.lake.log.files(delta), (*table.key, "_tm_seq")
+            after = [new for file in before for new in widened(self.folder, file, schema, bounded)]
+            protocol = protocol_of(delta, needed_features(schema))
+            return Actions("WRITE", {}, after, before, metadata_of(delta, schema), protocol)
+
+        self.lake.commit(actions)
+
+    def drop_lost(self) -> list[str]:
+        """Remove missing files from it. Returns their names, which are a gap."""
+        missing: list[str] = []
+
+        def actions() -> Actions | None:
+            files = self.lake.files()
+            missing[:] = lost_names(files, self.folder)
+            return Actions("FSCK", {}, remove=[f for f in files if f.name in missing]) if missing else None
+
+        self.lake.commit(actions)
+        return missing
+
+    def path_of(self, file: DataFile) -> Path:
+        """Where the changes of an epoch are; written again if another tool has moved them within the change log."""
+        path, again = self.folder / file.name, restored_path(self.folder, file)
+        if path.exists():
+            return path
+        if not again.exists():
+            delta = self.lake.load()
+            restore(self.folder, file, self.lake.log.files(delta), schema_of(delta))
+        return again if again.exists() else path
+
+    def discard_copies(self, files: Iterable[DataFile]) -> None:
+        """Delete what `path_of` wrote."""
+        for file in files:
+            restored_path(self.folder, file).unlink(missing_ok=True)

@@ -1,0 +1,298 @@
+"""One Delta table: its folder, its log, the ledger that owns it, and how commits to it are made.
+
+Every commit contains transaction identifiers together with the files:
+
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. A repeated epoch finds its
+                                   identifier there and does nothing: exactly once, whenever the runner was killed
+    …-merged-seq                   the `_tm_seq` up to which the change log is merged into the mirror
+    …-generation                   the epoch with which the change log's generation began
+    …-term                         the term of the runner that made the commit (`destination.fence`); one with an earlier term stops
+
+The identifiers name the ledger, so another ledger's table is recognised and refused.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from engine.base import clock
+from engine.base.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
+from engine.capture.files import DataFile
+from engine.destination.delta.folder_removal import drop
+from engine.destination.delta.layout import check_no_link, make_readable
+from engine.destination.delta.log.delta_actions import (
+    Actions,
+    StoredFile,
+    metadata_of,
+    needed_features,
+    protocol_of,
+)
+from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, check_files, create
+from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
+from engine.destination.delta.log.missing_files import Recent, lost_names
+from engine.destination.delta.schema_evolution import lacks, schema_of
+from engine.destination.delta.table_properties import PROPERTIES
+from engine.ledger.state import Owner
+
+_ATTEMPTS, _RETRY_S = 6, 0.1
+CHUNKS, CHANGES, MERGE = "chunks", "changes", "merge"
+KINDS = (CHUNKS, CHANGES, MERGE)
+SEQ = "merged-seq"
+GENERATION = "generation"
+TERM = "term"
+Guard = Callable[[], int]
+"""Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
+
+
+def unguarded() -> int:
+    """The guard of read-only users."""
+    return 0
+
+
+class LakeTable:
+    """One Delta table of one captured table and one ledger.
+
+    owner: the ledger. guard: called before each write or deletion. name: of the captured table, for messages. kinds: the
+    transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a load. keeps:
+    whether the newest version stays in memory, for tables of few files.
+    """
+
+    def __init__(
+        self, folder: Path, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = unguarded, *, keeps: bool
+    ) -> None:
+        self.folder = folder
+        self.kinds = kinds
+        self.log = DeltaLog(folder, keeps=keeps)
+        self._owner = owner
+        self._name = name
+        self._guard = guard
+        self._recent = Recent()
+
+    @property
+    def description(self) -> str:
+        """By which the table names its ledger."""
+        return f"Tidemark ledger {self._owner.ledger}"
+
+    @property
+    def there(self) -> bool:
+        """Whether the table exists, whoever owns it."""
+        return self.log.there
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the table belongs to the ledger. Raises DestinationError if it cannot be read."""
+        return self.belongs(self.load())
+
+    def belongs(self, delta: DeltaTable) -> bool:
+        """Whether a table, or an earlier generation of it, belongs to the ledger."""
+        return self._owner.ledger in (delta.metadata().description or "")
+
+    def app(self, kind: str) -> str:
+        """The transaction identifier of a kind of commit."""
+        # Terms continue across lineages: they distinguish runners, not epochs.
+        return f"tidemark-{self._owner.ledger}-{kind}" if kind == TERM else self._owner.transaction(kind)
+
+    @property
+    def _apps(self) -> list[str]:
+        return [self.app(kind) for kind in (*self.kinds, TERM)]
+
+    def load(self) -> DeltaTable:
+        """The newest version (`DeltaLog.load`)."""
+        return self.log.load(self._apps)
+
+    def refresh(self) -> None:
+        """Look for newer commits."""
+        self.log.refresh(self._apps)
+
+    def files(self) -> list[StoredFile]:
+        """The data files of the newest version."""
+        return self.log.files(self.load())
+
+    def newest(self, kind: str) -> int | None:
+        """A transaction identifier, as of the last load or commit; None without one."""
+        return self.log.transactions.get(self.app(kind))
+
+    def has_applied(self, kind: str) -> int:
+        """The last epoch of a kind, as of the last load or commit; -1 for none."""
+        found = self.newest(kind)
+        return max(-1 if found is None else found, self._owner.floor)
+
+    def applied(self, kind: str) -> int:
+        """The last epoch of a kind in the newest version; -1 for none."""
+        self.refresh()
+        return self.has_applied(kind)
+
+    def create(
+        self, schema: pa.Schema, properties: Mapping[str, str], *, expected: bool, vectors: bool, all_columns: bool
+    ) -> None:
+        """Create the table if it does not exist; else add the properties that it lacks.
+
+        expected: the ledger has published rows to it. vectors: a new table may get deletion vectors. all_columns: whether an
+        existing table gets the columns that it lacks. Raises SpecError when it exists and belongs to another ledger,
+        DestinationError when it is expected and missing, or cannot be read.
+        """
+        check_no_link(self.folder)
+        if not self.there:
+            if expected:
+                raise DestinationError(
+                    f"The destination {self.folder} is gone, but the ledger has published rows to it.",
+                    detail="Continuing would leave a table without those rows; nothing was written.",
+                    hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table {self._name}",
+                )
+            self._guard()
+            make_readable(self.folder)
+            with suppress(StaleVersionError):  # another writer was first: the owner is checked below
+                create(self.folder, schema, self.description, {**PROPERTIES, **properties}, vectors=vectors)
+                return
+        delta = self.load()
+        if not self.belongs(delta):
+            raise SpecError(
+                f"The destination {self.folder} exists already and does not belong to this pipeline's ledger.",
+                detail="Adding to it would mix the rows of two pipelines; nothing was written.",
+                hint="Choose another sink.path, or move that folder away.",
+            )
+        wanted = schema if all_columns else pa.schema([])
+        if _lacks(delta, wanted, properties):
+            self.add_columns(wanted, properties)
+
+    def check_free(self) -> None:
+        """Raises SpecError when the table exists already, whoever owns it, so that the captured table cannot join.
+
+        A table of this ledger without writes is fine: a runner created it, and was killed before it committed the join.
+        """
+        if self.there and not (self.is_ours and self.log.version == 0):
+            raise SpecError(
+                f"The destination {self.folder} exists already.",
+                detail="Its rows would be mixed with those of the table; nothing was written.",
+                hint="Move that folder away, then add the table again.",
+            )
+
+    def drop(self) -> None:
+        """Delete the table if it belongs to the ledger; also completes an interrupted deletion."""
+        self._guard()
+        if not self.folder.exists() or (self.there and self.is_ours):
+            drop(self.folder)
+            self.log.version = -1
+
+    def add_columns(self, wanted: pa.Schema, properties: Mapping[str, str]) -> None:
+        """Add the columns that the table lacks, NULL in existing rows, and the properties."""
+
+        def actions() -> Actions | None:
+            delta = self.load()
+            if not _lacks(delta, wanted, properties):
+                return None
+            held = schema_of(delta)
+            new = [field for field in wanted if field.name not in held.names]
+            metadata = metadata_of(delta, pa.schema([*held, *new]), properties)
+            return Actions("ADD COLUMN", {}, metadata=metadata, protocol=protocol_of(delta, needed_features(wanted)))
+
+        self.commit(actions)
+
+    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> bool:
+        """Add the files of an epoch. Returns False if the table has them, or there are none."""
+
+        def actions() -> Actions | None:
+            if not files or self.has_applied(kind) >= epoch:
+                return None
+            return Actions("WRITE", {self.app(kind): epoch}, add=files)
+
+        return self.commit(actions)
+
+    def commit(self, actions: Callable[[], Actions | None]) -> bool:
+        """Commit the result of `actions`. Returns False if that is None.
+
+        After another writer's commit (a manual repair, an OPTIMIZE), the commit is retried on top of it.
+        """
+        if self.log.version < 0:
+            self.load()
+        for attempt in range(_ATTEMPTS + 1):
+            term = self._guard()
+            self._check_term(term)
+            try:
+                found = actions()
+                if found is None:
+                    return False
+                transactions = {**found.transactions, **({self.app(TERM): term} if term else {})}
+                self.log.commit(replace(found, transactions=transactions))
+            except StaleVersionError:
+                if attempt < _ATTEMPTS:
+                    clock.sleep(_RETRY_S * 2**attempt)
+                self.load()
+            except MissingFilesError:
+                # A merge writes its files again, and reads the newest version: another writer may have replaced files of this
+                # one and removed them, and may do so again meanwhile. Those of readers are lost.
+                if attempt == _ATTEMPTS:
+                    raise
+            else:
+                self._recent.committed(found.add, found.remove)
+                return True
+        raise DestinationError(
+            f"Another writer keeps committing to {self.folder}: {_ATTEMPTS + 1} attempts came too late.",
+            detail="They wrote nothing; the table stays as it is.",
+            hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the "
+            f"table: tidemark redump SPEC --table {self._name}",
+        )
+
+    def _check_term(self, term: int) -> None:
+        other_term = self.newest(TERM) or 0
+        if term and other_term > term:
+            raise PipelineHeldError(
+                f"A runner with term {other_term} has written to {self.folder}; this one has term {term}.",
+                detail="That runner holds the pipeline now; this one wrote nothing more.",
+                hint="Run one runner per pipeline. `status` shows where the other one is.",
+            )
+
+    def fault(self) -> str:
+        """Why the table is not the one that this ledger has published to; "" if it is. Writes nothing.
+
+        Files torn at the end of its log do not count: the ledger has their actions (`DeltaLog.repair`). Raises DestinationError.
+        """
+        if not self.there:
+            return f"{self.folder} is gone"
+        end, amid = self.log.torn()
+        if amid:
+            return f"the commit {amid[0].name} of {self.folder} is empty, torn or gone, and later ones rest on it"
+        return "" if end or self.is_ours else f"{self.folder} belongs to another ledger"
+
+    def lost(self) -> list[str]:
+        """The names of missing data files. Raises DestinationError."""
+        return lost_names(self.files(), self.folder)
+
+    def check_recent(self) -> None:
+        """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
+        try:
+            check_files(self.folder, added := self._recent.take())
+        except MissingFilesError:
+            names = {file.name for file in self.files()}  # another writer may have removed some from the table
+            check_files(self.folder, [file for file in added if file.name in names])
+
+    def forget_recent(self) -> None:
+        """Do not check the files added so far, because all of them are replaced."""
+        self._recent.take()
+
+    def recall(self, known: KnownTables, checked: object) -> bool:
+        """Take the table as the last run left it. Returns False if it has changed, or was checked for something else.
+
+        checked: what `create` checks it for.
+        """
+        log = known.unchanged(self.folder, self._fingerprint(checked))
+        return log is not None and self.log.recall(log)
+
+    def remember(self, checked: object) -> dict[str, Any]:
+        """The table as this run leaves it, by its folder, for the next run's `recall`; empty if it has just changed."""
+        self.refresh()
+        found = describe(self.folder, self._fingerprint(checked), self.log.remembered())
+        return {str(self.folder): found} if found else {}
+
+    def _fingerprint(self, checked: object) -> str:
+        return fingerprint(self._owner.ledger, self._owner.application, self._owner.floor, checked)
+
+
+def _lacks(delta: DeltaTable, wanted: pa.Schema, properties: Mapping[str, str]) -> bool:
+    """Whether a table lacks some of the columns or of the properties."""
+    return lacks(delta, wanted) or not properties.items() <= delta.metadata().configuration.items()

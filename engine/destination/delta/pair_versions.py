@@ -1,0 +1,65 @@
+"""The versions of one captured table's two Delta tables: what a backup records, and what a restore rolls back to."""
+
+from collections.abc import Mapping
+from functools import partial
+
+from engine.destination.delta.lake_table import GENERATION, KINDS, SEQ, LakeTable
+from engine.destination.delta.log.delta_actions import Actions
+from engine.destination.delta.log.delta_log import check_files
+from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
+from engine.destination.delta.table_pair import TablePair
+
+Versions = Mapping[str, tuple[int, Mapping[str, int]]]
+"""By folder name, a version of each table and the ledger's transaction identifiers in it."""
+
+
+class PairVersions:
+    """Reads the newest versions of a pair, and rolls it back to earlier ones."""
+
+    def __init__(self, pair: TablePair) -> None:
+        self._pair = pair
+
+    def newest(self) -> dict[str, tuple[int, dict[str, int]]]:
+        """The newest version of each table."""
+        for lake in self._pair.lakes:
+            lake.refresh()
+        return {lake.folder.name: (lake.log.version, dict(lake.log.transactions)) for lake in self._pair.lakes}
+
+    def identities(self) -> dict[str, str]:
+        """By folder name, the identifier that each Delta table got when it was created."""
+        return {lake.folder.name: str(lake.load().metadata().id) for lake in self._pair.lakes}
+
+    def check_roll_back(self, versions: Versions, identities: Mapping[str, str]) -> None:
+        """Raises DestinationError when `roll_back` is not possible; changes nothing.
+
+        identities: those of the tables that the versions are of; empty if they are not known.
+        """
+        name = self._pair.table.full_name
+        for lake in self._pair.lakes:
+            check_is_there(lake.folder, name)
+            version, transactions = versions[lake.folder.name]
+            then = {app: transactions.get(app, -1) for app in _apps(lake)}
+            check_is_same(lake.folder, name, version, then, identities.get(lake.folder.name, ""))
+            if found := _rolled_back(lake, version, transactions):
+                check_files(lake.folder, found.add)
+
+    def roll_back(self, versions: Versions) -> None:
+        """Roll both back to these versions, transaction identifiers included (the inverse of `newest`).
+
+        Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
+        """
+        for lake in self._pair.lakes:
+            lake.commit(partial(_rolled_back, lake, *versions[lake.folder.name]))
+
+
+def _rolled_back(lake: LakeTable, version: int, transactions: Mapping[str, int]) -> Actions | None:
+    delta = lake.load()
+    if lake.log.version == version:
+        return None
+    apps = [app for app in _apps(lake) if app in transactions or app in lake.log.transactions]
+    then = {app: transactions.get(app, -1) for app in apps}
+    return rolled_back(lake.folder, delta, lake.log.files(delta), version, then)
+
+
+def _apps(lake: LakeTable) -> list[str]:
+    return [lake.app(kind) for kind in (*KINDS, SEQ, GENERATION)]
