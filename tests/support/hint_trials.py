@@ -258,7 +258,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",),
     ),
     "destination/delta/lake_table.py::LakeTable.check_free": (1, INPUT),
-    "destination/delta/lake_table.py::LakeTable._commit": (
+    "destination/delta/lake_table.py::LakeTable.commit": (
         1,
         ("test_other_writers.py::test_a_writer_that_is_always_first_is_found_and_stopped",),
     ),
