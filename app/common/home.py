@@ -5,7 +5,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache, partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from engine.pipeline.launch import launch as start_runner
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec import settings
+from engine.spec.alert_settings import Alerts
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -194,7 +195,7 @@ def firing(where: Directory, found: Runner | None = None, lag: Lag | None = None
     found = found or glance(where)
     standing = standing_alerts(found, alerts_of(where))
     seen, silenced = partial(acknowledgement, where), partial(silence_of, where)
-    return firing_alerts(where.root.name, found, standing, seen, lag, silenced)
+    return firing_alerts(where.root.name, found, standing, seen, lag, silenced, origin_of(where).alerts)
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:
@@ -209,11 +210,12 @@ def log_tail(where: Directory, lines: int = 40) -> str:
 
 @dataclass(frozen=True)
 class Origin:
-    """What the list of pipelines takes from a spec."""
+    """What the list of pipelines and the alerts take from a spec."""
 
     source: str = ""
     """The source's host and port; empty if the spec cannot be read."""
     tags: tuple[str, ...] = ()
+    alerts: Alerts = field(default_factory=Alerts)
 
 
 def origin_of(where: Directory) -> Origin:
@@ -230,7 +232,7 @@ def _origin_in(spec: Path, _changed_ns: int) -> Origin:
         found = settings.load(spec)
     except TidemarkError:
         return Origin()
-    return Origin(f"{found.source.host}:{found.source.port}", found.tags)
+    return Origin(f"{found.source.host}:{found.source.port}", found.tags, found.alerts)
 
 
 def know_secrets(where: Directory) -> None:

@@ -5,6 +5,7 @@ import streamlit as st
 from app.common import controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import blocked, words
+from app.common.view.alert_list import said_of
 from app.common.view.health import Runner, away_line, startup_line, troubles
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
@@ -47,11 +48,7 @@ def blocked_reads(where: Directory, table: str | None = None) -> None:
 
 def alerts_said(where: Directory, runner: Runner) -> set[str]:
     """The kinds of alerts whose news one of the panels has: it is said once."""
-    found = {"run_failed", "runner_lost"} if runner.problem else set()
-    if runner.away is not None:
-        found |= {"source_away", "login_refused"}
-    if runner.disk_full:
-        found.add("disk_full")
+    found = set(said_of(runner))
     if runner.alive and (home.record_of(where) or {}).get("helpers"):
         found.add("helper_failed")
     if blocked.panels(home.record_of(where) or {}):

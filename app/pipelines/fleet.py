@@ -136,8 +136,8 @@ def _card_of(
     if copying(tables, live=runner.works):
         reads = [*home.ask(chunk_queries.reads, name, limit=200), *current_reads(home.reading_of(where), tables, now)]
     shown = layers(runner, lag, recent, now, stopped_tables(tables), home.lacking_settings(where))
-    origin, differing = home.origin_of(where), data_light.differences(where)
-    return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing)
+    origin, differing, alerts = home.origin_of(where), data_light.differences(where), home.firing(where, runner)
+    return card_of(name, runner, shown, lag, tables, reads, epochs, now, origin.source, origin.tags, differing, alerts)
 
 
 _WIDTHS = [2.1, 0.9, 1.2, 1.25, 1.3, 1.1, 1.25, 2.5]
@@ -161,9 +161,9 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
         with buttons:
             controls.controls(where, one.runner, key=f"card-{one.name}")
         controls.refusal(one.name)
-        if one.trouble:
-            acts = f":small[:gray[Who acts: {one.who}]]"
-            st.markdown(f":{one.trouble_colour}[:material/error:] {words.escape(one.trouble)} {acts}")
+        acts = f" :small[:gray[Who acts: {one.who}]]" if one.who else ""
+        for number, (colour, line) in enumerate(one.lines):
+            st.markdown(f":{colour}[:material/error:] {words.escape(line)}{'' if number else acts}")
 
 
 def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
@@ -174,7 +174,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
             "State": [one.style.label],
             **{fact.label: fact.value for fact in one.facts},
             "Lag, 30 min": lines.picture(one.name) or None,
-            "Problem": one.trouble,
+            "Problem": " · ".join(line for _, line in one.lines),
             "Who acts": one.who,
             "Source": one.source,
         }
@@ -187,7 +187,7 @@ def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:
         key=f"fleet-{number}",
         height="content",
         column_order=[
-            name for name in _COLUMN_ORDER if name not in ("Problem", "Who acts") or any(one.trouble for one in cards)
+            name for name in _COLUMN_ORDER if name not in ("Problem", "Who acts") or any(one.lines for one in cards)
         ],
         column_config={
             "Pipeline": st.column_config.LinkColumn(

@@ -65,8 +65,7 @@ def _card(where: Directory, one: Firing) -> None:
     with st.container(border=True, key=f"alert-{where.root.name}-{mark}", gap="xsmall"):
         head, *facts, button = st.columns([3, 1.8, 1.1, 1.6, 1, 1.6], vertical_alignment="center")
         with head, st.container(gap="xxsmall"):
-            colour = "red" if one.waits and one.known_at is None else "gray"
-            st.markdown(f":{colour}-badge[:material/notifications_active: {words.escape(one.title)}]")
+            st.markdown(f":{one.colour}-badge[:material/notifications_active: {words.escape(one.title)}]")
             with st.container(horizontal=True, gap="small"):
                 _links(one)
         value = f"{one.value}, now {one.now}" if one.now else one.value
@@ -83,7 +82,7 @@ def _card(where: Directory, one: Firing) -> None:
                 _ask(where, one, f"{where.root.name}-{mark}")
         if one.known_at is not None:
             st.markdown(
-                f":orange[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
+                f":gray[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
                 " It may be over: nothing can clear it now.]"
             )
         st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(for_console(one.do))}")

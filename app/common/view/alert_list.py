@@ -47,6 +47,8 @@ class Firing:
     """If nobody can clear it now: when it was last known."""
     silence: Silence | None = None
     """The silence that keeps it from being sent."""
+    critical: bool = True
+    """Whether rows are wrong, cannot be read or do not arrive; else it is a warning."""
 
     @property
     def kind(self) -> str:
@@ -55,8 +57,15 @@ class Firing:
 
     @property
     def waits(self) -> bool:
-        """Whether it needs attention: nobody has acknowledged it."""
+        """Whether it needs attention: nobody has acknowledged it. The badge, the cards and the count of problems go by it."""
         return self.acknowledged is None
+
+    @property
+    def colour(self) -> str:
+        """Gray if it is not current or somebody takes care of it; else red, or orange for a warning."""
+        if not self.waits or self.known_at is not None:
+            return "gray"
+        return "red" if self.critical else "orange"
 
 
 def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing]:
@@ -94,10 +103,17 @@ def firing_alerts(
     acknowledged: Callable[[Standing], Acknowledgement | None],
     lag: Lag | None = None,
     silenced: Callable[[Standing], Silence | None] = lambda _: None,
+    rules: Settings = Settings(),  # noqa: B008 - immutable
 ) -> list[Firing]:
-    """The alerts of one pipeline, as the page shows them. standing: `standing_alerts`. lag: the latest measurement."""
+    """The alerts of one pipeline, as the page shows them. standing: `standing_alerts`. lag: the latest measurement.
+
+    rules: of its spec, which can change the severity of a kind.
+    """
     found = [_firing(pipeline, runner, one, acknowledged(one), lag) for one in standing]
-    return [replace(one, silence=silenced(one.standing)) for one in found]
+    return [
+        replace(one, silence=silenced(one.standing), critical=rules.severity_of(one.kind) == "critical")
+        for one in found
+    ]
 
 
 def _firing(pipeline: str, runner: Runner, one: Standing, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
@@ -140,9 +156,19 @@ def amount(kind: str, value: object) -> str:
     return words.duration(value if value < 10 else round(value)) if kind in _DURATIONS else words.count(value)
 
 
-def order(one: Firing) -> tuple[bool, float, str]:
-    """The sort key: those that need attention first, then the newest."""
-    return not one.waits, -one.since.timestamp() if one.since else 0.0, one.pipeline
+def said_of(runner: Runner) -> frozenset[str]:
+    """The kinds of alerts that say no more than the runner's own state, which is shown beside them."""
+    found = {"run_failed", "runner_lost"} if runner.problem else set()
+    if runner.away is not None:
+        found |= {"source_away", "login_refused"}
+    if runner.disk_full:
+        found.add("disk_full")
+    return frozenset(found)
+
+
+def order(one: Firing) -> tuple[bool, bool, float, str]:
+    """The sort key: those that need attention first, the critical ones before warnings, then the newest."""
+    return not one.waits, not one.critical, -one.since.timestamp() if one.since else 0.0, one.pipeline
 
 
 def lasted(one: Firing, now: datetime) -> str:
@@ -165,14 +191,13 @@ def silenced_words(one: Silence) -> str:
 
 
 def alert_lines(found: Iterable[Firing]) -> list[tuple[str, str]]:
-    """One line per alert, and its colour: gray if somebody takes care of it, orange if it is only the last known state."""
+    """One line per alert, in the order of the page Alerts, with its colour."""
     lines = []
-    for one in found:
+    for one in sorted(found, key=order):
         known = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
         seen = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
         seen += "" if one.silence is None else f" {silenced_words(one.silence)}"
-        colour = "gray" if not one.waits else "red" if one.known_at is None else "orange"
-        lines.append((colour, f"{known}{one.title} since {words.date_time(one.since)}: {one.message}{seen}"))
+        lines.append((one.colour, f"{known}{one.title} since {words.date_time(one.since)}: {one.message}{seen}"))
     return lines
 
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.common.view import words
+from app.common.view.alert_list import Firing, alert_lines, said_of
+from app.common.view.alert_list import order as alert_order
 from app.common.view.health import LAG_FINE_S, Layer, Runner, away_line, lag_words, phase_words, retention_left_s
 from app.common.view.progress import copying, rows_per_s, share
 from app.common.view.status_style import PIPELINE, Style, who_acts
@@ -15,6 +17,8 @@ from engine.history.table_queries import Progress
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
+_ALERTS = 4
+"""More alerts of a card are only counted."""
 _FIRST = (
     "failed",
     "lost",
@@ -57,6 +61,8 @@ class Card:
     stopped: tuple[str, ...] = ()
     """The stopped tables."""
     tags: tuple[str, ...] = ()
+    alerts: tuple[Firing, ...] = ()
+    """The alerts that *Live* shows and `trouble` does not say, those that need attention first."""
 
     @property
     def shown(self) -> str:
@@ -70,8 +76,17 @@ class Card:
 
     @property
     def problem(self) -> bool:
-        """Whether something is wrong; a pause is not."""
-        return bool(self.trouble) and self.trouble_colour != "violet"
+        """Whether something is wrong; a pause is not, nor an alert that somebody has acknowledged."""
+        own = bool(self.trouble) and self.trouble_colour != "violet"
+        return own or any(one.waits for one in self.alerts)
+
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        """The problems, the most urgent first, each with its colour."""
+        own = [(self.trouble_colour, self.trouble)] if self.trouble else []
+        more = len(self.alerts) - _ALERTS
+        rest = [("gray", f"{words.plural(more, 'more alert')}; see the page Alerts")] if more > 0 else []
+        return [*own, *alert_lines(self.alerts[:_ALERTS]), *rest]
 
     @property
     def trouble_colour(self) -> str:
@@ -83,12 +98,17 @@ class Card:
     @property
     def who(self) -> str:
         """Who acts on the problem; empty without one. A pause waits for an operator too."""
-        return (who_acts(self.trouble_colour) or "you") if self.trouble else ""
+        if self.trouble:
+            return who_acts(self.trouble_colour) or "you"
+        return "you" if self.problem else ""
 
 
 def order(one: Card) -> tuple[int, str]:
     """The sort key: pipelines that need attention come first."""
-    return _FIRST.index(one.shown), one.name
+    place = _FIRST.index(one.shown)
+    if any(alert.waits and alert.critical for alert in one.alerts):
+        place = min(place, _FIRST.index("table_stopped"))
+    return place, one.name
 
 
 def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
@@ -130,8 +150,12 @@ def card_of(
     source: str = "",
     tags: tuple[str, ...] = (),
     differences: int = 0,
+    alerts: Sequence[Firing] = (),
 ) -> Card:
-    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ."""
+    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ.
+
+    alerts: all of the pipeline.
+    """
     _, keeping_up, retention = layers
     stale = "" if runner.alive else "gray"
     live = runner.works
@@ -144,16 +168,29 @@ def card_of(
         Fact("Retention left", _whole(retention_left_s(runner, lag, now)), _colour(retention)),
         Fact("Heartbeat", _heartbeat(runner, now), stale),
     )
+    stopped, alerted = stopped_tables(tables), any(one.kind == "diverged" for one in alerts)
+    trouble = _trouble(runner, tables, now, keeping_up, retention) or _differing(0 if alerted else differences)
+    more = [one for one in alerts if not (one.waits and _says(trouble, one, runner, stopped))]
     return Card(
         name,
         runner,
         phase_words(runner) if live else "",
         facts,
-        _trouble(runner, tables, now, keeping_up, retention) or _differing(differences),
+        trouble,
         source,
-        stopped_tables(tables),
+        stopped,
         tags,
+        tuple(sorted(more, key=alert_order)),
     )
+
+
+def _says(trouble: str, one: Firing, runner: Runner, stopped: Sequence[str]) -> bool:
+    """Whether the card's first problem has the news of an alert already."""
+    if one.kind == "table_stopped":
+        return one.table in stopped and trouble.endswith(f": {', '.join(stopped)}")
+    if one.kind == "source_settings":
+        return bool(one.message) and one.message in trouble
+    return one.kind in said_of(runner)
 
 
 def _differing(rows: int) -> str:

@@ -108,15 +108,29 @@ def test_only_what_nobody_has_acknowledged_needs_attention() -> None:
 
 
 def test_the_live_page_has_a_line_per_alert() -> None:
-    """Red if it is current, gray if somebody takes care of it, orange if it is only the last known state."""
+    """Red if it is critical, orange if not; gray if it is not current, or if somebody takes care of it."""
     found = [*listed(runner(), STOPPED), *listed(runner(), LAG, seen=lambda _: ADA), *listed(LOST, STOPPED)[1:]]
     assert alert_list.alert_lines(found) == [
         ("red", "Table stopped since 2026-01-31 15:30:17 UTC: d.t stopped"),
-        ("gray", f"Lag since 2026-01-31 15:30:17 UTC: {LAG['message']} {alert_list.acknowledged_words(ADA)}"),
         (
-            "orange",
+            "gray",
             "Last known at 2026-01-31 15:30:16 UTC: Table stopped since 2026-01-31 15:30:17 UTC: d.t stopped",
         ),
+        ("gray", f"Lag since 2026-01-31 15:30:17 UTC: {LAG['message']} {alert_list.acknowledged_words(ADA)}"),
+    ]
+
+
+def test_a_warning_stands_below_what_is_critical_and_is_no_alarm() -> None:
+    """The spec decides which is which; a changed grant is not as urgent as a stopped table."""
+    changed: Standing = {"kind": "source_changed", "table": None, "message": "A grant is new.", "since": AT}
+    found = listed(runner(), changed, STOPPED)
+    assert [colour for colour, _ in alert_list.alert_lines(found)] == ["red", "orange"]
+    assert alert_list.alert_lines(found)[0][1].startswith("Table stopped")
+    turned = Settings(severity={"source_changed": "critical", "table_stopped": "warning"})
+    lines = alert_list.alert_lines(listed(runner(), changed, STOPPED, rules=turned))
+    assert [(colour, line.split(" since")[0]) for colour, line in lines] == [
+        ("red", "Source changed"),
+        ("orange", "Table stopped"),
     ]
 
 
@@ -181,7 +195,7 @@ def test_a_silenced_alert_is_listed_and_counts_as_ever() -> None:
     found = listed(runner("running"), LAG, STOPPED, silenced=lambda one: silence if one["kind"] == "lag" else None)
     lag, stopped = found
     assert (lag.waits, stopped.silence) == (True, None)
-    (colour, text), (_, other) = alert_list.alert_lines(found)
-    assert colour == "red"
+    (_, other), (colour, text) = alert_list.alert_lines(found)
+    assert colour == "orange"
     assert text.endswith("Silenced by ada until 2026-01-31 17:00:00 UTC: index rebuild")
     assert "Silenced" not in other

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
-from app.common.view.health import Away, layers
+from app.common.view.alert_list import Firing, Standing, firing_alerts, standing_alerts
+from app.common.view.health import Away, Runner, layers
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
+from engine.alerting.acknowledgements import Acknowledgement
 from engine.history.runs import Run
 from engine.history.table_queries import Progress
-from tests.unit.app.support import NOW, ago, epoch, growing, lag, read, runner, table
+from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
 
 
 def card(
@@ -200,3 +202,52 @@ def test_a_pause_says_who_and_why() -> None:
     one = card_of("a", who, layers(who, None, [], NOW), None, [], [], [], NOW)
     assert (one.trouble, one.trouble_colour) == ("Paused: ada@db-1: nightly backup", "violet")
     assert layers(who, None, [], NOW)[0].details[0] == "ada@db-1: nightly backup"
+
+
+ADA = Acknowledgement("ada", AT, "on it", "mirror_unreadable", "d.t", AT, None)
+
+
+def alerts(of: Runner, *raised: tuple[str, str | None], seen: Acknowledgement | None = None) -> list[Firing]:
+    """The alerts of a pipeline, by kind and table."""
+    standing: list[Standing] = [
+        {"kind": kind, "table": table, "message": f"{kind} of {table}.", "since": AT} for kind, table in raised
+    ]
+    return firing_alerts("p", of, standing_alerts(of, standing), lambda _: seen)
+
+
+def test_a_card_shows_every_alert_that_live_shows() -> None:
+    """They count as a problem until somebody has acknowledged them; what the card says already is said once."""
+    who, stops = runner(), table(10, 10)._replace(state="stopped")
+    shown = layers(who, lag(0.4), [], NOW)
+    raised = alerts(who, ("source_changed", None), ("mirror_unreadable", "d.t"), ("table_stopped", "d.t"))
+    one = card_of("p", who, shown, lag(0.4), [table(10, 10)], [], [], NOW, alerts=raised[:2])
+    assert [(colour, line.split(" since")[0]) for colour, line in one.lines] == [
+        ("red", "Mirror cannot be read"),
+        ("orange", "Source changed"),
+    ]
+    assert (one.problem, one.who) == (True, "you")
+    quiet = card_of("a", who, shown, lag(0.4), [], [], [], NOW)
+    assert [card.name for card in sorted((quiet, one), key=order)] == ["p", "a"], "running, but it needs attention"
+    stopped = card_of("p", who, shown, lag(0.4), [stops], [], [], NOW, alerts=raised[2:])
+    assert stopped.lines == [("red", "Stopped, while the others continue: d.t")]
+    seen = card_of(
+        "p", who, shown, lag(0.4), [], [], [], NOW, alerts=alerts(who, ("mirror_unreadable", "d.t"), seen=ADA)
+    )
+    assert ([colour for colour, _ in seen.lines], seen.problem, seen.who) == (["gray"], False, "")
+
+
+def test_a_card_says_rows_that_differ_once() -> None:
+    """The alert has the table; without it, the card has the number."""
+    who = runner()
+    shown, raised = layers(who, lag(0.4), [], NOW), alerts(who, ("diverged", "d.t"))
+    (line,) = card_of("p", who, shown, lag(0.4), [], [], [], NOW, differences=3, alerts=raised).lines
+    assert line[1].startswith("Rows differ since")
+
+
+def test_a_card_counts_the_alerts_that_it_has_no_room_for() -> None:
+    """A pipeline of many tables may have one for each."""
+    who = runner()
+    raised = alerts(who, *(("mirror_unreadable", f"d.t{n}") for n in range(9)))
+    one = card_of("p", who, layers(who, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, alerts=raised)
+    assert one.lines[-1] == ("gray", "5 more alerts; see the page Alerts")
+    assert len(one.lines) == 5
