@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from app.common import access, controls
+from app.common import access, controls, home
 from app.common.view import words
-from app.common.view.alert_list import silenced_words
+from app.common.view.alert_list import silenced_words, unsilenced
 from engine.alerting.silences import Silence, add_silence, end_silence, silences
 from engine.base.errors import TidemarkError
 from engine.journal.sentences import ALERTS, alert_title
@@ -38,7 +38,7 @@ def section(chosen: Sequence[Directory]) -> None:
         with button, st.container(horizontal=True, horizontal_alignment="right"):
             _form({where.root.name: where for where in chosen})
     if not found:
-        st.caption("No silence is in force: every alert is sent through its routes.")
+        st.caption(unsilenced([home.origin_of(where).alerts for where in chosen]))
     for where, one in found:
         _line(where, one)
 

@@ -11,7 +11,7 @@ from app.common.charts import plot
 from app.common.view import factor, words, zone
 from app.common.view.progress import current_reads, rows_per_s, share
 from app.live import stopped_tables, timeline_section
-from app.live.view import chunk_counts, curves, reader_timeline
+from app.live.view import chunk_counts, reader_timeline
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.history import chunk_queries, runs, table_queries
@@ -79,7 +79,8 @@ def _tables(where: Directory) -> None:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         return
     run = home.ask(runs.latest_run, name)
-    live = run is not None and run.ended is None and run.state == "running" and curves.end(now, run.last_event) == now
+    runner = home.runner(where)
+    live = runner.works
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}
     copying = [one.table for one in found if live and not one.copied]
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if copying else []
@@ -89,6 +90,7 @@ def _tables(where: Directory) -> None:
     acts = any(chunk_counts.who(one, live=live) for one in found)
     rows = [
         _table_row(name, one, partly.get(one.table, 0), rates.get(one.table), strategies.get(one.table))
+        | {"State": chunk_counts.state(one, runner.shown)}
         | {"Who acts": chunk_counts.who(one, live=live), "Last change": words.ago(one.last_change_s, now)}
         for one in found
     ]
@@ -114,7 +116,6 @@ def _table_row(
     return {
         "Table": one.table,
         "Page": places.table_address(name, one.table),
-        "State": chunk_counts.state(one),
         "Copied": None if done is None else 100 * done,
         "Rows": rows if one.planned else words.NOTHING,
         "Chunks": chunk_counts.chunks_read(one),

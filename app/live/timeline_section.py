@@ -1,7 +1,8 @@
 """The timeline of a pipeline, live or of a past run: what it did above its throughput and lag, and the events behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 import pandas as pd
 import streamlit as st
@@ -33,12 +34,13 @@ def live(where: Directory, span_s: int) -> None:
         st.rerun()
     run, runner = home.ask(runs.latest_run, name), home.record_of(where)
     alive = str(runner["run"]) if runner and runner.get("alive") else None
+    beats = {str(runner["run"]): clock.parse_utc(runner["heartbeat"])} if runner and runner.get("heartbeat") else {}
     until = now if alive else curves.end(now, run.last_event if run else None)
     first = runs.first_started(home.fresh(), name)
     since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])
     if until < now:
         st.caption(f"There is no event after {words.date_time(until)}; the time before it is shown.")
-    _draw(name, since, until, _thresholds(where), alive)
+    _draw(name, since, until, _thresholds(where), alive, beats)
 
 
 def past(name: str, since: datetime, until: datetime, where: Directory | None) -> None:
@@ -57,18 +59,26 @@ def _thresholds(where: Directory | None) -> list[curves.Threshold]:
 
 
 def _draw(
-    name: str, since: datetime, until: datetime, levels: Sequence[curves.Threshold], alive: str | None = None
+    name: str,
+    since: datetime,
+    until: datetime,
+    levels: Sequence[curves.Threshold],
+    alive: str | None = None,
+    beats: Mapping[str, datetime] = MappingProxyType({}),
 ) -> None:
-    """alive: the run whose runner is alive; it may write no event for a while when it starts, or while its source is away."""
+    """alive: the run whose runner is alive; it may write no event for a while when it starts, or while its source is away.
+
+    beats: the last known heartbeats, by run.
+    """
     cursor, width = home.fresh(), curves.width_ms(since, until)
     known = home.ask(runs.runs, name, limit=_RUNS)
     moments = timeline_queries.moments(cursor, name, since, until + timedelta(milliseconds=1), _MOMENTS)
     copies = timeline_queries.copying(cursor, name, since, until)
-    lives = {one.run: until if one.run == alive else one.last_event for one in known}
+    lives = {one.run: run_timeline.lived_until(one, until, beats, alive=one.run == alive) for one in known}
     spans = run_timeline.activity(moments, copies, lives, until)
     starts = [span.begin for span in spans if span.name == run_timeline.STREAMING]
     spans = run_timeline.phases(spans, timeline_queries.caught_up(cursor, name, starts, LAG_FINE_S))
-    spans += run_timeline.interruptions(moments, lives, until) + run_timeline.lasting(moments, until)
+    spans += run_timeline.interruptions(moments, lives, until) + run_timeline.lasting(moments, lives, until)
     spans = run_timeline.within(spans, since, until)
     marks = [one for one in run_timeline.instants(moments) if since <= one.at <= until]
     points = series.lag_series(cursor, name, since, width, until)
@@ -85,7 +95,8 @@ def _draw(
     with zone.steady(until):
         drawn = timeline_figure.figure(spans, marks, found, levels, since, until)
         begin = datetime.fromisoformat(iso(since))
-    lines = run_timeline.lines(spans, marks)
+    bounds = [one for one in run_timeline.run_bounds(moments) if since <= one.at <= until]
+    lines = run_timeline.lines(spans, [*marks, *bounds])
     key, timed = f"timeline-of-{name}-{_clicks()}", [(at, moment) for at, _, _, moment in lines]
     st.markdown(
         f"**Timeline** :gray[{words.escape(zone.name())}; a click opens the closest event; "

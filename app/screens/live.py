@@ -9,7 +9,7 @@ from app.common.autorefresh import autorefresh
 from app.common.view import commands, words
 from app.common.view.alert_list import alert_lines
 from app.common.view.health import lag_words, layers, stale_since, waits_to_merge
-from app.common.view.progress import copy_of, copying, current_reads, line_markup, status_line
+from app.common.view.progress import committed_position, copy_of, copying, current_reads, line_markup, status_line
 from app.live import (
     chunk_section,
     destination_section,
@@ -46,11 +46,11 @@ OPERATOR_SECTIONS = ("Pace", "Tables")
 
 
 @autorefresh(1.0)
-def top(where: Directory, drawn_state: str) -> None:
+def top(where: Directory, drawn: tuple[str, bool]) -> None:
     """The health strip, alerts and notices. If the state changes, the whole page runs again, because its buttons depend on it."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
-    if runner.shown != drawn_state:
+    if runner.drawn != drawn:
         st.rerun()
     lag = home.ask(series.latest_lag, name)
     recent = series.lag_series(cursor, name, now - timedelta(seconds=60), 2000)
@@ -84,7 +84,8 @@ def status(where: Directory) -> None:
     copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
     stale_lag = "" if stale_since(runner, lag, now) is None else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label
-    st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag)))
+    committed = committed_position(lag, totals)
+    st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag, committed)))
     if is_copying:
         pacing.copy_line(where, run, copy, reads)
     sent = controls.sent(name)
@@ -144,7 +145,7 @@ def page() -> None:
         controls.controls(where, runner, key="live", spark=True)
     spoken.state(f"{where.root.name}: {runner.style.label}")
     controls.refusal(where.root.name)
-    top(where, runner.shown)
+    top(where, runner.drawn)
     status(where)
     runner_notice.show(where, runner)
     queue_section.show(where)

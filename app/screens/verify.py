@@ -37,12 +37,6 @@ _FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
-def notices(where: Directory) -> None:
-    """Why the source cannot be compared now, if it cannot."""
-    runner_notice.away(where, home.runner(where))
-
-
-@autorefresh()
 def overview(where: Directory) -> None:
     """The numbers of the pipeline. No word is green while the mirrors do not follow the source."""
     now, runner = clock.utc_now(), home.runner(where)
@@ -153,9 +147,15 @@ def actions(where: Directory, table: str | None, rows: int) -> None:
             messages.error(problem)
             return
         if answer is not None:
-            known = data_light.tables_of(where, clock.utc_now())
-            for colour, text in verification.outcome(answer["tables"], jobs.ended(_job(where)), known):
-                st.markdown(f":{colour}[{words.escape(text)}]")
+            _outcome(where, answer["tables"], jobs.ended(_job(where)))
+
+
+@autorefresh()
+def _outcome(where: Directory, answered: list[dict[str, Any]], ended: str) -> None:
+    """What the verification from this page found, as long as no newer result replaces it. answered: of `verify --json`."""
+    known = data_light.tables_of(where, clock.utc_now())
+    for colour, text in verification.outcome(answered, ended, known):
+        st.markdown(f":{colour}[{words.escape(text)}]")
 
 
 def differences(one: VerifiedTable, details: Details) -> None:
@@ -244,7 +244,7 @@ def page() -> None:
     where = page_head.pipeline("Verify", "Here you can see whether their mirrors equal the source.")
     if where is None:
         return
-    notices(where)
+    runner_notice.notices(where)
     overview(where)
     listed = data_light.tables_of(where, clock.utc_now())
     if not listed:

@@ -64,7 +64,7 @@ def _checked(draft: Draft) -> Draft:
 def _problems(draft: Draft, blocking: list[tuple[str, str]]) -> None:
     for icon, colour, some in (
         (":material/error:", "red", blocking),
-        (":material/warning:", "orange", unknowns(draft)),
+        (":material/warning:", "orange", unknowns(draft, spark_test=target.tests_spark(draft))),
     ):
         for number, (step, why) in enumerate(some):
             line, link = st.columns([5, 1], vertical_alignment="center")

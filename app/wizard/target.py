@@ -261,6 +261,18 @@ def _keep_conf(identity: str, key: str) -> None:
     drafts.change(identity, lambda draft: draft.put("spark", "conf", value=conf or None))
 
 
+def tests_spark(draft: Draft) -> bool:
+    """Whether the test of Spark with these settings is running."""
+    try:
+        return jobs.running(_spark_key(draft, source_queries.spec_of(draft)))
+    except TidemarkError:
+        return False
+
+
+def _spark_key(draft: Draft, spec: Spec) -> str:
+    return f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
+
+
 def _trial(draft: Draft) -> Draft:
     st.markdown("**Spark test** :gray[starts or joins Spark as the run would, and checks its workers]")
     try:
@@ -268,7 +280,7 @@ def _trial(draft: Draft) -> Draft:
     except TidemarkError as problem:
         messages.error(problem)
         return frame.note(draft, "Spark", "fail", problem.message)
-    key = f"spark {draft.fingerprint('Spark')} {spec.sink.path}"
+    key = _spark_key(draft, spec)
     finding = draft.finding("Spark")
     tested = finding is not None or jobs.known(key)
     pressed = st.button(

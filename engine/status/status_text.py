@@ -5,14 +5,14 @@ from rich.table import Table as Grid
 
 from engine.base.wording import duration, plural, rows_differ
 from engine.journal.sentences import audited, blocked, outage, parked
+from engine.pipeline.state_words import STATES, shown_state, table_state
 from engine.plan.mirrors import LABELS
 from engine.status.status import Status, TableStatus, TableVerification
 
 
 def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
-    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
-    out.print(f"{now['pipeline']}: {now['state']}, {now['phase']}; position {now['position']}; lag {lag}", markup=False)
+    out.print(first_line(now), markup=False)
     if now["mirror_oldest"]:
         out.print(f"mirrors lack changes of {now['mirror_age_s']:.1f} s at most: {now['mirror_oldest']}", markup=False)
     if now["runway_s"] is not None:
@@ -22,7 +22,8 @@ def print_status(out: Console, now: Status) -> None:
     grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", "verified", box=None, pad_edge=False)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
-        state = f"{t['state']} ({t['destination']})" if t["destination"] else t["state"]
+        shown = table_state(t["state"], _shown(now))
+        state = f"{shown} ({t['destination']})" if t["destination"] else shown
         grid.add_row(
             t["table"],
             state,
@@ -55,6 +56,30 @@ def print_status(out: Console, now: Status) -> None:
         due, down = now["watch"]["due"], now["watch"]["down"]
         what = f"does not restart the runner: {down}" if down else f"restarts the runner at {due[:19]}Z"
         out.print(f"The watchdog {what}.", markup=False)
+
+
+def first_line(now: Status) -> str:
+    """The state as the console's lights have it, the stopped tables, the committed position and the lag."""
+    shown = _shown(now)
+    state = STATES.get(shown, shown)
+    if away := now["away"]:
+        state += f" since {away['since'][:19]}Z"
+    elif shown == "lost" and now["heartbeat_age_s"] is not None:
+        state += f", last heartbeat {duration(round(now['heartbeat_age_s']))} ago"
+    elif shown == "running":  # nobody carries out the phase of any other state
+        state += f", {now['phase']}"
+    stopped = [t["table"] for t in now["tables"] if t["error"]]
+    tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
+    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
+    return f"{now['pipeline']}: {state}{tables}; position {now['position']}; lag {lag}"
+
+
+def _shown(now: Status) -> str:
+    """The key of `state_words.STATES`."""
+    state = {"never started": "new", "stopped": "ended"}.get(now["state"], now["state"])
+    away = now["away"]
+    refused = away is not None and away.get("refused") is True
+    return shown_state(state, away=away is not None, refused=refused, full=bool(now["disk_full"]))
 
 
 def _print_alerts(out: Console, now: Status) -> None:

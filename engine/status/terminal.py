@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+from engine.base.wording import plural
 from engine.journal import Entry
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.events import (
@@ -47,7 +48,7 @@ def _connected(e: RunConnected) -> str:
 def _planned(e: TablePlanned) -> str:
     about = "" if e.chunks else "about "
     chunks = len(e.chunks) or e.estimated_chunks
-    return f"{e.table}: {about}{chunks:,} chunks, {e.reason}" if chunks else f"{e.table}: {e.reason}"
+    return f"{e.table}: {about}{plural(chunks, 'chunk')}, {e.reason}" if chunks else f"{e.table}: {e.reason}"
 
 
 def _state(e: TableStateChanged) -> str:
@@ -62,7 +63,7 @@ def _chunk(e: ChunkFinished) -> str:
 def _epoch(e: EpochCommitted) -> str | None:
     if not e.changes and not e.chunks:
         return None
-    return f"epoch {e.epoch}: {e.changes:,} changes, {e.chunks} chunks, at {e.to_position}"
+    return f"epoch {e.epoch}: {plural(e.changes, 'change')}, {plural(e.chunks, 'chunk')}, at {e.to_position}"
 
 
 def _applied(e: SinkApplied) -> str | None:

@@ -179,6 +179,13 @@ def lasted(one: Firing, now: datetime) -> str:
     return words.duration(round(max((until - one.since).total_seconds(), 0.0)))
 
 
+def unsilenced(rules: Sequence[Settings]) -> str:
+    """What happens to alerts without a silence. rules: of the pipelines."""
+    if any(one.all_routes() for one in rules):
+        return "No silence is in force: every alert is sent through its routes."
+    return "No silence is in force. Nothing is sent, because no route is set (`alerts.routes`)."
+
+
 def acknowledged_words(seen: Acknowledgement) -> str:
     """Who acknowledged it, when, and the note."""
     note = f": {seen.note}" if seen.note else ""

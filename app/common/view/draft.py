@@ -202,13 +202,18 @@ def blockers(draft: Draft, taken: Sequence[str]) -> list[tuple[str, str]]:
     return found
 
 
-def unknowns(draft: Draft) -> list[tuple[str, str]]:
-    """(step, text) for each step that was not done or has a warning, which does not prevent a launch."""
+def unknowns(draft: Draft, *, spark_test: bool = False) -> list[tuple[str, str]]:
+    """(step, text) for each step that was not done or has a warning, which does not prevent a launch.
+
+    spark_test: whether the test of Spark is running.
+    """
     unseen = {
         "Connect": "The connection was not tested.",
         "Preflight": "Preflight has not run with these settings; the run does it before it reads anything.",
         "Plan": "The plan was not viewed.",
-        "Spark": "Spark was not tested; the run starts it first.",
+        "Spark": "The test of Spark is still running; a launch does not wait for it."
+        if spark_test
+        else "Spark was not tested; the run starts it first.",
     }
     found = []
     for step in STEPS:

@@ -15,6 +15,7 @@ from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
 from engine.history.runs import Run
 from engine.history.series import Lag
+from engine.pipeline.state_words import shown_state
 
 LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
@@ -106,9 +107,14 @@ class Runner:
 
         "away" during an outage of the source, "refused" if it refuses the login, "full" if a disk is.
         """
-        if self.away is not None:
-            return "refused" if self.away.refused else "away"
-        return "full" if self.disk_full else self.state
+        away = self.away is not None
+        refused = self.away is not None and self.away.refused
+        return shown_state(self.state, away=away, refused=refused, full=bool(self.disk_full))
+
+    @property
+    def drawn(self) -> tuple[str, bool]:
+        """What the buttons and boxes of a page follow from: if it changes, the page is drawn again."""
+        return self.shown, self.alive
 
     @property
     def style(self) -> Style:

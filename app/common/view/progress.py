@@ -249,8 +249,20 @@ def finish(remaining: Remaining, now: datetime) -> str:
     return f"{at.strftime(day + ('%H:%M:%S %Z' if soon else '%H:%M %Z'))} ± {range_}"
 
 
-def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "") -> str:
-    """The status in one line, in the style of gh-ost. stale_lag: what is known of the lag if the reading is not current."""
+def committed_position(lag: Lag | None, totals: EpochTotals) -> str:
+    """The committed position: of the last commit, or of a later reading of the lag; empty if there is none yet."""
+    read = (lag.position or "") if lag else ""
+    later = totals.last is not None and (lag is None or totals.last >= lag.ts)
+    return totals.to_position or read if later else read
+
+
+def status_line(
+    copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "", committed: str = ""
+) -> str:
+    """The status in one line, in the style of gh-ost. stale_lag: what is known of the lag if the reading is not current.
+
+    committed: the committed position, if it is known better than by the reading.
+    """
     doing = (
         {"snapshot": "snapshotting", "streaming": "streaming"}.get(phase or "", state) if state == "running" else state
     )
@@ -263,7 +275,7 @@ def status_line(copy: Copy, lag: Lag | None, state: str, phase: str | None, stal
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",
         f"Changes: {words.count(copy.changes)}",
         f"Lag: {lag_text}",
-        (lag.position if lag else None) or "no position yet",
+        committed or (lag.position if lag else None) or "no position yet",
         f"State: {doing}",
         f"ETA: {_tight(eta) if copy.eta else eta}",
     )

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from engine.pipeline.state_words import STATES
+
 Colour = Literal["gray", "blue", "green", "orange", "red", "violet"]
 """Streamlit's names."""
 
@@ -31,37 +33,45 @@ CHUNK = {
 }
 
 PIPELINE = {
-    "new": Style("not started", "N", "gray", ":material/radio_button_unchecked:", "it has never run"),
-    "starting": Style("starting", "S", "blue", ":material/hourglass_top:", "Spark and the connection are being set up"),
-    "running": Style("running", "R", "green", ":material/play_circle:", "the runner is alive and works"),
+    "new": Style(STATES["new"], "N", "gray", ":material/radio_button_unchecked:", "it has never run"),
+    "starting": Style(
+        STATES["starting"], "S", "blue", ":material/hourglass_top:", "Spark and the connection are being set up"
+    ),
+    "running": Style(STATES["running"], "R", "green", ":material/play_circle:", "the runner is alive and works"),
     "away": Style(
-        "source unreachable",
+        STATES["away"],
         "U",
         "orange",
         ":material/cloud_off:",
         "the source does not answer; the runner keeps trying",
     ),
     "refused": Style(
-        "login refused",
+        STATES["refused"],
         "L",
         "red",
         ":material/lock:",
         "the source answers but refuses the login; the runner tries again",
     ),
     "full": Style(
-        "disk full", "D", "red", ":material/disc_full:", "the runner waits for room on a disk, then continues by itself"
+        STATES["full"],
+        "D",
+        "red",
+        ":material/disc_full:",
+        "the runner waits for room on a disk, then continues by itself",
     ),
     "table_stopped": Style(
-        "table stopped", "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"
+        STATES["table_stopped"], "T", "red", ":material/error:", "the runner is alive, but not every table is streamed"
     ),
-    "paused": Style("paused", "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"),
+    "paused": Style(
+        STATES["paused"], "P", "violet", ":material/pause_circle:", "the runner is alive and waits for resume"
+    ),
     "stopping": Style(
-        "stopping", "S", "blue", ":material/hourglass_bottom:", "the runner commits what it has and ends"
+        STATES["stopping"], "S", "blue", ":material/hourglass_bottom:", "the runner commits what it has and ends"
     ),
-    "ended": Style("stopped", "E", "gray", ":material/stop_circle:", "the last run ended normally"),
-    "failed": Style("failed", "X", "red", ":material/error:", "the last run ended with an error"),
+    "ended": Style(STATES["ended"], "E", "gray", ":material/stop_circle:", "the last run ended normally"),
+    "failed": Style(STATES["failed"], "X", "red", ":material/error:", "the last run ended with an error"),
     "lost": Style(
-        "runner lost", "L", "red", ":material/heart_broken:", "the heartbeat stopped without an end of the run"
+        STATES["lost"], "L", "red", ":material/heart_broken:", "the heartbeat stopped without an end of the run"
     ),
 }
 

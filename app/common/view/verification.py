@@ -85,10 +85,10 @@ def outcome(
 ) -> list[tuple[str, str]]:
     """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time.
 
-    now: the tables as they are now. A table that was verified since is not said to be unverifiable any more.
+    now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not said any more.
     """
     found = []
-    since = {one.table: one.summary["last"] for one in now if one.state == "verified" and one.summary}
+    since = {one.table: one.summary["last"] for one in now if one.summary}
     compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
     if compared:
         of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")

@@ -7,6 +7,7 @@ from app.common.view.status_style import who_acts
 from app.live.view.lineage import listed
 from engine.history.chunk_splits import Split
 from engine.history.table_queries import Plan, Progress
+from engine.pipeline.state_words import table_state
 
 
 def planned_chunks(plan: Plan) -> str:
@@ -56,9 +57,14 @@ def chunks_read(table: Progress) -> str:
     return f"{table.done:,} of {about}{table.expected_chunks:,}"
 
 
-def state(table: Progress) -> str:
-    """The state in the journal; `waiting` for a table that is only planned."""
-    return table.state or ("waiting" if table.planned else words.NOTHING)
+def state(table: Progress, shown: str) -> str:
+    """The state in the journal while the pipeline works, else the pipeline's; `waiting` for a table that is only planned.
+
+    shown: the pipeline's (`Runner.shown`).
+    """
+    if not table.state:
+        return "waiting" if table.planned else words.NOTHING
+    return table_state(table.state, shown)
 
 
 def troubled_first(tables: Iterable[Progress]) -> list[Progress]:

@@ -16,6 +16,7 @@ from datetime import datetime
 
 from app.common.view import words
 from app.common.view.status_style import HEX
+from engine.history.runs import Run
 from engine.history.timeline_queries import CaughtUp, Copying, Moment
 from engine.journal.sentences import alert_title
 
@@ -29,8 +30,10 @@ COLOURS = {
     STREAMING: HEX["green"],
     NO_RUNNER: HEX["gray"],
 }
-_ALIVE_S = 15.0
-"""A run whose last event is this young may still be alive."""
+_WITHOUT_RUNNER = ("runner_lost", "not_restarted", "run_failed")
+"""Alerts that hold although no runner is alive."""
+_FULL = "disk full"
+"""With these words, the reason of a pause says that nobody paused."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,23 @@ class Instant:
     moment: Moment
 
 
+def lived_until(run: Run, until: datetime, beats: Mapping[str, datetime], *, alive: bool) -> datetime:
+    """Until when a run is known to have lived: `until` if it is alive, else its last event or heartbeat. beats: by run."""
+    return until if alive else max(run.last_event, beats.get(run.run, run.last_event))
+
+
 def activity(
     moments: Sequence[Moment], copies: Sequence[Copying], lives: Mapping[str, datetime], until: datetime
 ) -> list[Span]:
     """The phases, with catching up still a part of streaming.
 
-    lives: the last event of each run. A run that ended without a word did nothing after that.
+    lives: until when each run is known to have lived. A run that ended without a word did nothing after that.
     """
     found: list[Span] = []
     runs = [one for one in moments if one.event == "run.started"]
     for n, start in enumerate(runs):
         following = runs[n + 1].ts if n + 1 < len(runs) else until
-        end = run_end(start, moments, lives, following, until)
+        end = run_end(start, moments, lives, following)
         own = [one for one in moments if start.ts <= one.ts <= end]
         connected = next((one for one in own if one.event == "run.connected" and one.run == start.run), None)
         found.append(Span("Phase", start.ts, connected.ts if connected else end, "starting", start))
@@ -79,15 +87,11 @@ def activity(
     return [span for span in found if span.begin < span.end]
 
 
-def run_end(
-    start: Moment, moments: Sequence[Moment], lives: Mapping[str, datetime], following: datetime, until: datetime
-) -> datetime:
-    """When a run ended: as it reported, or else with its last event. following: when the next run started, or `until`."""
+def run_end(start: Moment, moments: Sequence[Moment], lives: Mapping[str, datetime], following: datetime) -> datetime:
+    """When a run ended: as it reported, or else when it was last alive. following: when the next run started, or now."""
     ended = next((one.ts for one in moments if one.event == "run.ended" and one.run == start.run), None)
     if ended is None:
         ended = lives.get(start.run, following)
-        if following == until and (until - ended).total_seconds() < _ALIVE_S:
-            return until
     return min(ended, following)
 
 
@@ -152,8 +156,7 @@ def interruptions(moments: Sequence[Moment], lives: Mapping[str, datetime], unti
         elif one.event == "run.state" and one.label == "paused":
             began.setdefault("Pauses", (one.ts, one))
     for row, begun in began.items():
-        alive = (until - lives.get(begun[1].run, until)).total_seconds() < _ALIVE_S
-        found += _ended(row, begun, until, {} if alive else lives)
+        found += _ended(row, begun, until, lives)
     return sorted(found, key=lambda span: span.begin)
 
 
@@ -162,14 +165,16 @@ def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives:
         return []
     begin, moment = begun
     name = f"paused: {moment.text}" if row == "Pauses" and moment.text else "paused"
+    if row == "Pauses" and (moment.text or "").startswith(_FULL):
+        name = f"{_FULL}: {(moment.text or '').removeprefix(_FULL).strip(' :()')}"
     if row == "Outages":
         name = f"source away: {moment.text or ''}".rstrip(": ")
     end = min(at, max(lives.get(moment.run, at), moment.ts))
     return [Span(row, begin, end, name, moment)] if begin < end else []
 
 
-def lasting(moments: Sequence[Moment], until: datetime) -> list[Span]:
-    """Redumps and alerts, from their first event to the one that ends them, or to `until`."""
+def lasting(moments: Sequence[Moment], lives: Mapping[str, datetime], until: datetime) -> list[Span]:
+    """Redumps and alerts, from their first event to the one that ends them, or until a runner was last alive."""
     found: list[Span] = []
     began: dict[str, Moment] = {}
     for one in moments:
@@ -177,7 +182,8 @@ def lasting(moments: Sequence[Moment], until: datetime) -> list[Span]:
             began.setdefault(one.id, one)
         elif one.event in ("command.done", "command.refused", "alert.cleared") and one.id in began:
             found.append(_lasted(began.pop(one.id), one.ts))
-    found += [_lasted(one, until) for one in began.values()]
+    last = min(max(lives.values(), default=until), until)
+    found += [_lasted(one, until if one.label in _WITHOUT_RUNNER else max(last, one.ts)) for one in began.values()]
     return sorted(found, key=lambda span: span.begin)
 
 
@@ -190,12 +196,15 @@ def _lasted(one: Moment, end: datetime) -> Span:
 
 
 def instants(moments: Sequence[Moment]) -> list[Instant]:
-    """Starts of runs, schema changes, failovers, stopped tables and parked chunks."""
-    found = []
+    """Starts of runs after the first one, schema changes, failovers, stopped tables and parked chunks."""
+    found, ran = [], False
     for one in moments:
+        if one.event in ("run.started", "run.ended"):
+            earlier, ran = ran, True
+            if one.event == "run.ended" or not earlier:
+                continue
         place = {
             "run.started": ("Restarts", "run started"),
-            "run.ended": ("Restarts", f"run ended: {one.label}"),
             "source.event": ("Schema changes", f"{one.table or ''} {one.label}: {one.text or ''}".strip(": ")),
             "source.failover": ("Outages", "failover to another server"),
             "table.state": ("Alerts", f"{one.table} stopped"),
@@ -204,6 +213,15 @@ def instants(moments: Sequence[Moment]) -> list[Instant]:
         if place is not None:
             found.append(Instant(place[0], one.ts, place[1], one))
     return found
+
+
+def run_bounds(moments: Sequence[Moment]) -> list[Instant]:
+    """The first start and the ends of runs. They are listed, but not drawn: the bars of the phases begin and end there."""
+    starts = [one for one in moments if one.event in ("run.started", "run.ended")][:1]
+    found = [Instant("Phase", one.ts, "run started", one) for one in starts if one.event == "run.started"]
+    return found + [
+        Instant("Phase", one.ts, f"run ended: {one.label}", one) for one in moments if one.event == "run.ended"
+    ]
 
 
 def within(spans: Sequence[Span], since: datetime, until: datetime) -> list[Span]:

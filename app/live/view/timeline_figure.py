@@ -24,6 +24,8 @@ _ROW_COLOURS = {
     "Alerts": HEX["red"],
 }
 _SYMBOLS = {"Schema changes": "diamond", "Restarts": "triangle-right", "Outages": "x", "Alerts": "square"}
+_LEAST_BYTES = 4
+"""The scale of a lag in bytes reaches at least this far."""
 _LEVEL_SHOWN = 2.0
 """A threshold is drawn up to this many times the highest value. Further above, it would flatten the curve."""
 
@@ -95,7 +97,12 @@ def _axis(curve: Curve, low: float, high: float) -> Figure:
     return {
         "domain": [max(low, 0), high],
         "title": {"text": curve.title},
-        "rangemode": "tozero",
+        # Parts of a byte are no scale.
+        **(
+            {"range": [0, _LEAST_BYTES]}
+            if curve.title == "lag, B" and curve.most < _LEAST_BYTES
+            else {"rangemode": "tozero"}
+        ),
         "automargin": True,
         "tickformat": curve.ticks,
         "nticks": 4,

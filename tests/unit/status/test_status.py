@@ -2,14 +2,15 @@
 
 from io import StringIO
 from pathlib import Path
+from typing import Any, cast
 
 from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge, occurrence
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text
-from engine.status.status import status
-from engine.status.status_text import print_status
+from engine.status.status import Status, status
+from engine.status.status_text import first_line, print_status
 
 
 def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
@@ -42,3 +43,24 @@ def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -
     acknowledge(where, alert, actor="ada")
     (tmp_path / "acknowledged" / f"{occurrence(alert)}.json").write_text('{"format": 9}')
     assert [one["acknowledged"] for one in status(where, "shop")["alerts"]] == [None]
+
+
+def line(tmp_path: Path, **more: Any) -> str:
+    """The first line of a status with these facts."""
+    usual = {"state": "running", "phase": "streaming"}
+    return first_line(cast("Status", status(Directory(tmp_path), "shop") | usual | more)).partition("; position")[0]
+
+
+def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
+    """A phase is that of a live run; nobody paused a pipeline that waits for room."""
+    away = {"since": "2026-11-27T03:40:00.000000Z", "refused": False}
+    stopped = [{"table": "shop.orders", "error": "It stopped."}, {"table": "shop.items", "error": None}]
+    assert line(tmp_path) == "shop: running, streaming"
+    assert line(tmp_path, away=away) == "shop: source unreachable since 2026-11-27T03:40:00Z"
+    assert line(tmp_path, away=away | {"refused": True}) == "shop: login refused since 2026-11-27T03:40:00Z"
+    assert line(tmp_path, state="paused", disk_full="disk full (log)") == "shop: disk full"
+    assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"
+    assert line(tmp_path, state="failed") == "shop: failed"
+    assert line(tmp_path, state="paused") == "shop: paused"
+    assert line(tmp_path, state="never started") == "shop: not started"
+    assert line(tmp_path, tables=stopped) == "shop: running, streaming; 1 table stopped: shop.orders"

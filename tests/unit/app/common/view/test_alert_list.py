@@ -120,7 +120,7 @@ def test_the_live_page_has_a_line_per_alert() -> None:
     ]
 
 
-def test_a_warning_stands_below_what_is_critical_and_is_no_alarm() -> None:
+def test_a_warning_stands_below_what_is_critical_and_is_orange() -> None:
     """The spec decides which is which; a changed grant is not as urgent as a stopped table."""
     changed: Standing = {"kind": "source_changed", "table": None, "message": "A grant is new.", "since": AT}
     found = listed(runner(), changed, STOPPED)
@@ -199,3 +199,9 @@ def test_a_silenced_alert_is_listed_and_counts_as_ever() -> None:
     assert colour == "orange"
     assert text.endswith("Silenced by ada until 2026-01-31 17:00:00 UTC: index rebuild")
     assert "Silenced" not in other
+
+
+def test_nothing_is_said_to_be_sent_without_a_route() -> None:
+    """One pipeline with a route is enough: the table of rules shows which."""
+    assert "Nothing is sent" in alert_list.unsilenced([Settings(), Settings()])
+    assert "every alert is sent" in alert_list.unsilenced([Settings(), Settings(webhook_env="HOOK")])

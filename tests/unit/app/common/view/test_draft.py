@@ -71,6 +71,8 @@ def test_each_step_has_a_state() -> None:
     assert [state_of(one, step) for step in STEPS] == ["fail", "open", "ok", "open", "open", "warn", "open"]
     assert blockers(one, []) == [("Connect", "refused")]
     assert [step for step, _ in unknowns(one)] == ["Preflight", "Plan", "Spark"]
+    assert dict(unknowns(draft()))["Spark"].startswith("Spark was not tested")
+    assert dict(unknowns(draft(), spark_test=True))["Spark"].startswith("The test of Spark is still running")
 
 
 def test_an_open_step_says_why() -> None:

@@ -8,6 +8,7 @@ from app.common.view.progress import (
     Remaining,
     Work,
     between,
+    committed_position,
     copy_of,
     current_reads,
     estimate,
@@ -208,3 +209,12 @@ def test_the_estimate_covers_all_expected_chunks() -> None:
     assert copy_of([growing(60, 50, 55)], reads, TOTALS, NOW, live=True).eta is None
     assert copy_of([growing(60, 50, None)], reads, TOTALS, NOW, live=True).eta is None
     assert copy_of([growing(50, 50, 100)], reads, TOTALS, NOW, live=True).rows_s is not None
+
+
+def test_the_committed_position_is_the_newest_that_is_known() -> None:
+    """A lost run may have committed after its last reading of the lag."""
+    totals = EpochTotals(3, 7, ago(5), 3, "bin.000001:90")
+    assert committed_position(lag(0.4, age=8), totals) == "bin.000001:90"
+    assert committed_position(lag(0.4, age=1), totals) == "bin.000001:10"
+    assert committed_position(None, totals) == "bin.000001:90"
+    assert committed_position(None, EpochTotals(0, 0, None, None, None)) == ""

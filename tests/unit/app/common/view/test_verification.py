@@ -208,6 +208,10 @@ def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
     older = tables(**{"a.b": summary(last="2026-11-25T09:00:00Z")})
     assert outcome([failed], "10:00", older) == red
     assert outcome([failed], "10:00", tables(**{"a.b": SUMMARY})) == []
+    diverged: Summary = {**SUMMARY, "verdict": "diverged", "differences": 2}
+    assert outcome([failed], "10:00", tables(**{"a.b": diverged})) == [], "it was compared, whatever was found"
+    same: Summary = {**SUMMARY, "verdict": "unverifiable", "last": failed["at"]}
+    assert outcome([failed], "10:00", tables(**{"a.b": same})) == red, "it is the result itself"
 
 
 def test_no_difference_is_no_verdict_before_a_comparison() -> None:

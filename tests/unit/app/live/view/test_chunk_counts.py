@@ -34,9 +34,9 @@ def test_a_table_counts_the_chunks_read_of_those_expected() -> None:
 
 def test_a_table_that_is_only_planned_is_waiting() -> None:
     """Without a plan, its state is unknown."""
-    assert state(growing(0, 0, 400)._replace(state=None)) == "waiting"
-    assert state(table(0, 0)._replace(state=None)) == "—"
-    assert state(growing(0, 0, 400)) == "snapshotting"
+    assert state(growing(0, 0, 400)._replace(state=None), "running") == "waiting"
+    assert state(table(0, 0)._replace(state=None), "running") == "—"
+    assert state(growing(0, 0, 400), "running") == "snapshotting"
 
 
 def test_the_map_says_why_the_number_of_chunks_changed() -> None:

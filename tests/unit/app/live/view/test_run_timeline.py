@@ -6,6 +6,7 @@ from datetime import datetime
 from app.live.view import run_timeline
 from app.live.view.run_timeline import Span
 from engine.base.clock import utc_text
+from engine.history.runs import Run
 from engine.history.timeline_queries import CaughtUp, Copying, Moment
 from tests.unit.app.support import NOW, ago, moment
 
@@ -115,7 +116,7 @@ def test_redumps_and_alerts_last_until_they_end() -> None:
         moment(50, "alert.cleared", "lag", id="lag x"),
         moment(40, "command.done", "redump", id="unknown"),
     ]
-    shown = [(one.row, one.name, *_seconds(one)[1:]) for one in run_timeline.lasting(found, NOW)]
+    shown = [(one.row, one.name, *_seconds(one)[1:]) for one in run_timeline.lasting(found, LIVES, NOW)]
     assert shown == [
         ("Redumps", "redump: wrong totals", 90, 70),
         ("Alerts", "Lag: 75 s behind", 85, 50),
@@ -134,7 +135,6 @@ def test_each_line_leads_to_its_event() -> None:
     assert [(row, text) for _, row, text, _ in lines] == [
         ("Schema changes", "d.t evolved: ALTER TABLE t"),
         ("Pauses", "paused, for 10 s"),
-        ("Restarts", "run started"),
     ]
     assert run_timeline.name_of(lines[0][3]) == "r:970"
 
@@ -152,3 +152,54 @@ def test_spans_are_cut_to_the_time_shown() -> None:
     """And those outside of it are left out."""
     spans = [Span("Phase", ago(100), ago(40), "copying"), Span("Phase", ago(200), ago(150), "starting")]
     assert run_timeline.within(spans, ago(60), NOW) == [Span("Phase", ago(60), ago(40), "copying")]
+
+
+def test_no_bar_reaches_beyond_the_life_of_its_runner() -> None:
+    """Phases, outages, redumps and most alerts end when the runner was last alive, however short ago that was."""
+    lost = {"r": ago(4)}
+    assert phases(STARTED, (), [95], lost)[-2:] == [("streaming", 95, 4), ("no runner", 4, 0)]
+    away = [*STARTED, moment(50, "source.away", text="refused", since=utc_text(ago(50)))]
+    (outage,) = run_timeline.interruptions(away, lost, NOW)
+    assert outage.end == ago(4)
+    found = [
+        moment(60, "command.accepted", "redump", id="b"),
+        moment(50, "alert.raised", "lag", id="lag x", since=utc_text(ago(50))),
+        moment(3, "alert.raised", "runner_lost", id="runner_lost x", since=utc_text(ago(4)), run="watch"),
+    ]
+    ends = {span.name: span.end for span in run_timeline.lasting(found, lost, NOW)}
+    assert ends == {"redump": ago(4), "Lag": ago(4), "Runner lost": NOW}
+    assert {one.end for one in run_timeline.lasting(found, lost | {"s": NOW}, NOW)} == {NOW}, "another run continues"
+
+
+def test_a_run_lived_until_its_last_event_or_heartbeat() -> None:
+    """A runner without events may have sent heartbeats; those of another run say nothing of it."""
+    run = Run("p", "r", ago(90), ago(20), None, None, None, None, None, None, None, None, "running", None, None, None)
+    assert run_timeline.lived_until(run, NOW, {"r": ago(5)}, alive=False) == ago(5)
+    assert run_timeline.lived_until(run, NOW, {"s": ago(5)}, alive=False) == ago(20)
+    assert run_timeline.lived_until(run, NOW, {}, alive=True) == NOW
+
+
+def test_a_restart_is_a_start_after_another_run() -> None:
+    """The first start is none, nor is an end; the end is listed with its outcome."""
+    first = [moment(100, "run.started"), moment(80, "run.ended", "failed")]
+    assert run_timeline.instants(first) == []
+    again = [*first, moment(50, "run.started", run="s")]
+    assert [(one.row, one.at) for one in run_timeline.instants(again)] == [("Restarts", ago(50))]
+    spans = run_timeline.activity(again, (), {"s": NOW}, NOW)
+    listed = [*run_timeline.instants(again), *run_timeline.run_bounds(again)]
+    assert [text for *_, text, _ in run_timeline.lines(spans, listed)] == [
+        "run started",
+        "run ended: failed",
+        "run started",
+    ]
+
+
+def test_a_full_disk_is_no_pause() -> None:
+    """Nobody paused: its bar says what it is."""
+    found = [
+        *STARTED,
+        moment(60, "run.state", "paused", "disk full (log: no space)"),
+        moment(40, "run.state", "running"),
+    ]
+    (span,) = run_timeline.interruptions(found, LIVES, NOW)
+    assert span.name == "disk full: log: no space"

@@ -251,3 +251,9 @@ def test_a_card_counts_the_alerts_that_it_has_no_room_for() -> None:
     one = card_of("p", who, layers(who, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, alerts=raised)
     assert one.lines[-1] == ("gray", "5 more alerts; see the page Alerts")
     assert len(one.lines) == 5
+
+
+def test_a_page_is_drawn_again_when_a_launched_runner_lives() -> None:
+    """Both are starting; only the first waits for a heartbeat."""
+    assert runner("starting", alive=False).drawn != runner("starting").drawn
+    assert runner().drawn == replace(runner(), heartbeat_age_s=3.0).drawn

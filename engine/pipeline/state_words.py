@@ -1,0 +1,42 @@
+"""What the console and `status` call the state of a pipeline and of its tables: one owner, so that both say the same."""
+
+from collections.abc import Mapping
+
+STATES: Mapping[str, str] = {
+    "new": "not started",
+    "starting": "starting",
+    "running": "running",
+    "away": "source unreachable",
+    "refused": "login refused",
+    "full": "disk full",
+    "table_stopped": "table stopped",
+    "paused": "paused",
+    "stopping": "stopping",
+    "ended": "stopped",
+    "failed": "failed",
+    "lost": "runner lost",
+}
+"""By the state of a pipeline, as it is shown."""
+_OWN = ("stopped", "removed")
+"""States of a table that hold whatever its pipeline does."""
+
+
+def shown_state(state: str, *, away: bool, refused: bool, full: bool) -> str:
+    """The key of `STATES` that is shown. state: of the runner.
+
+    away: a live runner does not reach its source. refused: the source refuses its login. full: a live runner waits for room.
+    """
+    if away:
+        return "refused" if refused else "away"
+    return "full" if full else state
+
+
+def table_state(state: str, shown: str) -> str:
+    """The state of a table, as it is shown: that of its pipeline while nobody carries out its own.
+
+    state: in the ledger or the journal. shown: the key of `STATES` of its pipeline.
+    """
+    if state in _OWN or shown in ("running", "table_stopped"):
+        return state
+    # "stopped" is a table that needs an operator.
+    return "no runner" if shown == "ended" else STATES.get(shown, state)

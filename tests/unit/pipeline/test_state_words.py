@@ -1,0 +1,24 @@
+"""The words for the state of a pipeline and of its tables."""
+
+from app.common.view.status_style import PIPELINE
+from engine.pipeline.state_words import STATES, shown_state, table_state
+
+
+def test_no_table_streams_while_its_pipeline_does_not() -> None:
+    """A table that stopped has stopped whatever its pipeline does."""
+    assert table_state("streaming", "running") == "streaming"
+    assert table_state("streaming", "table_stopped") == "streaming"
+    assert table_state("streaming", "lost") == "runner lost"
+    assert table_state("copying", "away") == "source unreachable"
+    assert table_state("streaming", "full") == "disk full"
+    assert table_state("streaming", "ended") == "no runner"
+    assert table_state("stopped", "lost") == "stopped"
+
+
+def test_an_outage_and_a_full_disk_are_states_of_their_own() -> None:
+    """The console has a style for each word."""
+    assert shown_state("running", away=True, refused=False, full=True) == "away"
+    assert shown_state("running", away=True, refused=True, full=False) == "refused"
+    assert shown_state("paused", away=False, refused=False, full=True) == "full"
+    assert shown_state("paused", away=False, refused=False, full=False) == "paused"
+    assert {key: style.label for key, style in PIPELINE.items()} == STATES
