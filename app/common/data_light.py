@@ -1,5 +1,8 @@
 """The fourth light of a pipeline or a table, and the tables that it sums up."""
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -8,11 +11,15 @@ from app.common import home
 from app.common.view import verification
 from app.common.view.health import Layer
 from app.common.view.verification import VerifiedTable
+from engine.base import clock
 from engine.base.errors import TidemarkError
+from engine.explore.table_facts import committed_facts
 from engine.history import table_queries
 from engine.pipeline.directory import Directory
+from engine.pipeline.table_verdict import TableFacts
 from engine.pipeline.verifications import (
     ForeignChanges,
+    Summary,
     mirror_logs_changed,
     read_mirror_logs,
     read_summaries,
@@ -25,6 +32,10 @@ _MOST = 8
 """Pipelines whose tables are kept: those of 5 000 tables take about 12 MB."""
 _kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
 """By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
+_READ_S = 3.0
+"""The ledger and the Delta logs are read again after this time."""
+_read: dict[Path, "_Read"] = {}
+"""By directory."""
 
 
 def verify_settings(where: Directory) -> Verify:
@@ -41,13 +52,60 @@ def tables_of(where: Directory, now: datetime) -> list[VerifiedTable]:
     names = home.ask(table_queries.captured, where.root.name, _differing_in(where, changed) if changed else ())
     foreign = _foreign_in(where, mirror_logs_changed(where))
     stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
-    facts, now_s = (names, changed, verify, foreign, stopped), now.timestamp()
+    facts, now_s = (names, changed, verify, foreign, stopped, _committed(where, now)), now.timestamp()
     known, since_s, until_s, found = _kept.get(where.root, (None, 0.0, 0.0, []))
     if known != facts or not since_s <= now_s <= until_s:
-        found = verification.tables_of(names, read_summaries(where), verify, now, foreign, stopped)
+        found = verification.tables_of(_facts(where, *names), verify, now)
         if len(_kept) >= _MOST:
             _kept.clear()
         _kept[where.root] = facts, now_s, verification.steady_until_s(found, verify), found
+    return found
+
+
+def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
+    """What is known of tables. The files of verification and the journal are newer than what was read of the ledger."""
+    summaries, foreign = read_summaries(where), _foreign_in(where, mirror_logs_changed(where))
+    stopped = frozenset(home.ask(table_queries.stopped, where.root.name))
+    committed = _read[where.root].facts if where.root in _read else {}
+    return {
+        name: _newer(committed.get(name, TableFacts()), summaries.get(name), foreign.get(name), name in stopped)
+        for name in names
+    }
+
+
+def _newer(known: TableFacts, summary: Summary | None, foreign: ForeignChanges | None, stopped: bool) -> TableFacts:
+    generation = known.generation
+    if generation is not None and summary is not None:
+        generation = max(generation, summary["generation"])
+    return replace(known, summary=summary, generation=generation, foreign=foreign, stopped=stopped or known.stopped)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """The facts in the ledger and the Delta logs of one pipeline."""
+
+    facts: Mapping[str, TableFacts]
+    until_s: float
+    """When they are read again, on the monotonic clock."""
+
+
+def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
+    """What the ledger and the Delta logs say of the tables; empty if they cannot be read, which other parts of the page say.
+
+    They are read at most every few seconds, and in at most a fiftieth of the time. Equal facts are the same object.
+    """
+    read, began_s = _read.get(where.root), clock.monotonic_s()
+    if read is not None and began_s < read.until_s:
+        return read.facts
+    found: Mapping[str, TableFacts] = {}
+    with suppress(OSError, TidemarkError):
+        found = committed_facts(where, settings.load(where.spec), now)
+    took_s = clock.monotonic_s() - began_s
+    if read is not None and found == read.facts:
+        found = read.facts
+    if len(_read) >= _MOST:
+        _read.clear()
+    _read[where.root] = _Read(found, began_s + max(_READ_S, 50 * took_s))
     return found
 
 
@@ -76,7 +134,7 @@ def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -
     """The light of one table. current: whether its mirror follows the source now."""
     found = [one for one in tables_of(where, now) if one.table == table]
     if not found:  # it was removed
-        found = verification.tables_of([table], read_summaries(where), verify_settings(where), now)
+        found = verification.tables_of(_facts(where, table), verify_settings(where), now)
     return verification.layer(found, now, current=current, continuous=_continuous(where))
 
 

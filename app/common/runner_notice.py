@@ -6,7 +6,7 @@ from app.common import controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import blocked, words
 from app.common.view.alert_list import said_of
-from app.common.view.health import Runner, away_line, startup_line, troubles
+from app.common.view.health import Runner, away_line, stands_still, startup_line, troubles
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
 from engine.base import clock
@@ -97,18 +97,18 @@ def show(where: Directory, runner: Runner) -> None:
 
 
 def brief(where: Directory, runner: Runner) -> None:
-    """One line for a page about a part of the pipeline, with a link to the live page: nobody reads, because no runner is alive."""
-    if runner.alive or runner.state == "starting":
+    """One line for a page about a part of the pipeline, with a link to the live page: nobody reads or writes."""
+    text = stands_still(runner)
+    if not text:
         return
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        text = f"No runner is alive ({runner.style.label}). {words.escape((runner.error or {}).get('message', ''))}"
-        st.markdown(f":{runner.style.colour}[{runner.style.icon} {text}]", width="content")
+        st.markdown(f":{runner.style.colour}[{runner.style.icon} {words.escape(text)}]", width="content")
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
 
 
 @autorefresh()
 def notices(where: Directory) -> None:
-    """What a page about a part of the pipeline says of the runner: an outage of the source, and `brief`."""
+    """What a page about a part of the pipeline says of the runner: an outage of the source, and why nothing is written."""
     runner = home.runner(where)
     away(where, runner)
     brief(where, runner)

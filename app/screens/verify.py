@@ -47,8 +47,9 @@ def overview(where: Directory) -> None:
     shown = data_light.layer_of(where, now, current=runner.works and not home.lacking_settings(where))
     able = [one for one in found if one.state != "unverifiable"]
     oldest = min((one.at for one in able if one.at), default=None)
+    comparable = sum(one.verdict.comparable for one in found)
     cells = st.columns(4)
-    cells[0].metric("Verified tables", f"{sum(one.state == 'verified' for one in found):,} of {len(found):,}")
+    cells[0].metric("Verified tables", f"{sum(one.state == 'verified' for one in found):,} of {comparable:,}")
     complete = oldest is not None and all(one.at for one in able)
     age = words.duration(round((now - oldest).total_seconds())) if complete and oldest else words.NOTHING
     cells[1].metric(
@@ -106,19 +107,20 @@ def _start(where: Directory, words_of: list[str], key: str, click: int) -> None:
         jobs.start(_job(where), partial(_run, where, words_of))
 
 
-def actions(where: Directory, table: str | None, rows: int) -> None:
+def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
     """Buttons that verify the pipeline or the table, or repair its rows; the running job, and the report.
 
     They come before the lists, whose cells are stops of the Tab key. rows: rows of the table that are known to differ.
     """
-    name, busy = where.root.name, jobs.running(_job(where))
+    name, busy, table = where.root.name, jobs.running(_job(where)), one.table if one else None
+    able = one is not None and one.verdict.comparable
     with st.container(horizontal=True, vertical_alignment="center"):
         if access.operator():
             for label, words_of, key in (
                 ("Verify all tables", [], "all"),
                 ("Verify this table", ["--table", table or ""], "table"),
             ):
-                if key == "all" or table:
+                if key == "all" or able:
                     click = controls.clicks(f"verify {key} {name}")
                     st.button(
                         label,
@@ -252,13 +254,16 @@ def page() -> None:
     left, _ = st.columns([2, 3])
     with left:
         table = selection.table([one.table for one in listed], usual=listed[0].table)
-    details = None if table is None else read_details(where, table)
-    actions(where, table, len(_keys(details)) if details else 0)
+    details, chosen = (
+        None if table is None else read_details(where, table),
+        [one for one in listed if one.table == table],
+    )
+    actions(where, chosen[0] if chosen else None, len(_keys(details)) if details else 0)
     tables(where)
     if table is None or details is None:
         selection.no_table()
         return
-    differences(next(one for one in listed if one.table == table), details)
+    differences(chosen[0], details)
     parts(details)
 
 

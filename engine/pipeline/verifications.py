@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from engine.base import clock
 from engine.base.durable import write_atomically
@@ -24,11 +24,6 @@ from engine.pipeline.directory import Directory
 from engine.spec.folder_names import folder_name
 
 _LONGEST_NAME = 200
-WRITTEN = "another program changed its mirror"
-"""Why a table is stale that was verified before that."""
-STOPPED = "it is stopped"
-"""Why a stopped table is stale: its mirror stays as it was, whatever was verified before."""
-State = Literal["verified", "stale", "diverged", "unverifiable"]
 
 
 class PartState(TypedDict):
@@ -276,47 +271,5 @@ def has_proved(summary: Summary | None, version: int) -> bool:
 
 
 def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
-    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known. generation: as in `state_of`."""
+    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known. generation: of its current snapshot."""
     return summary.get("unreadable") if summary is not None and summary["generation"] == generation else None
-
-
-def state_of(
-    summary: Summary | None,
-    generation: int,
-    period_s: float,
-    now_s: float,
-    foreign: ForeignChanges | None = None,
-    *,
-    stopped: bool = False,
-) -> tuple[State, str]:
-    """A table's state, and the reason as a clause; empty if none is needed.
-
-    generation: of the table's current snapshot. period_s: twice that is the age at which it is stale. now_s: seconds since 1970.
-    foreign: what other programs have changed in its mirror. stopped: whether the table is.
-    """
-    if summary is not None and summary["last"]:
-        if summary["differences"]:
-            return "diverged", ""
-        if broken := unreadable(summary, generation):
-            return "unverifiable", broken["why"]
-        if summary["verdict"] == "unverifiable" and not stopped:
-            return "unverifiable", summary["why"]
-    why = ""
-    if stopped:
-        why = STOPPED
-    elif foreign is not None and not has_proved(summary, foreign["version"]):
-        why = WRITTEN
-    else:
-        why = _why_stale(summary, generation, period_s, now_s)
-    return ("stale" if why else "verified"), why
-
-
-def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s: float) -> str:
-    """Why a table's comparisons do not verify it now; empty if they do."""
-    if summary is None or not summary["last"]:
-        return "it was not verified yet"
-    if summary["generation"] != generation:
-        return "it was resnapshotted since"
-    if not summary["at"]:
-        return f"{summary['compared']:,} of {summary['parts']:,} parts were compared so far"
-    return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""

@@ -16,7 +16,8 @@ from engine.alerting.silences import silence_of, silences
 from engine.base import clock, processes
 from engine.base.errors import NewerFormatError
 from engine.decode.images import KINDS
-from engine.destination.delta.unpublished import Lacking, lacking
+from engine.destination.delta.unpublished import Lacking
+from engine.explore.table_facts import facts_of, lacking_now
 from engine.journal import entry_from
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasured
@@ -27,15 +28,9 @@ from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
 from engine.pipeline.saved_lists import read_alerts, read_parked, read_standbys
-from engine.pipeline.verifications import (
-    ForeignChanges,
-    LastAudit,
-    Summary,
-    read_audit,
-    read_mirror_logs,
-    read_summaries,
-    state_of,
-)
+from engine.pipeline.table_verdict import State as VerdictState
+from engine.pipeline.table_verdict import TableFacts, verdict_of
+from engine.pipeline.verifications import LastAudit, read_audit
 from engine.spec.sink_settings import Merging
 from engine.spec.verify_settings import Verify
 from engine.watch.watch_status import as_status
@@ -43,8 +38,6 @@ from engine.watch.watch_status import as_status
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
 E = TypeVar("E", bound=Event)
-_LATE = timedelta(seconds=30)
-"""Changes that a destination has lacked for longer are shown."""
 _FRESH = timedelta(seconds=10)
 """An older lag measurement is not shown as current."""
 
@@ -75,7 +68,7 @@ class Reading(TypedDict):
 class TableVerification(TypedDict):
     """Whether a table is as its source, as far as known."""
 
-    state: str
+    state: VerdictState
     """verified, stale, diverged or unverifiable."""
     why: str
     at: str | None
@@ -83,6 +76,8 @@ class TableVerification(TypedDict):
     position: str | None
     version: int | None
     differences: int
+    readable: bool
+    """False if its mirror, or a part of it, cannot be read, as far as known."""
 
 
 class TableStatus(TypedDict):
@@ -193,14 +188,19 @@ def status(
     name: str,
     verify: Verify = Verify(),  # noqa: B008 - immutable
     root: Path | None = None,
+    *,
+    copies: bool = True,
 ) -> Status:
-    """The status of a pipeline, from its files. verify: how often its spec has it verified. root: of its destination."""
+    """The status of a pipeline, from its files.
+
+    verify: how often its spec has it verified. root: of its destination. copies: whether it copies tables (`source.startup`).
+    """
     ledger = Ledger(directory.ledger)
     state = ledger.state
     runner = find_runner(directory)
     now = _now(runner)
-    late = clock.utc_text(now - _LATE)
-    lacks = lacking(root, state, list(ledger.kept_epochs()), late) if root is not None and state is not None else {}
+    lacks = lacking_now(ledger, root, now)
+    facts = facts_of(directory, state, lacks, copies=copies)
     measured, lag = last_event(directory, LagMeasured) or (None, None)
     live = runner is not None and runner["alive"] and (measured or "") >= clock.utc_text(now - _FRESH)
     current = lag if live else None
@@ -237,7 +237,9 @@ def status(
         "log": _log(directory, state, current, now),
         "last_audit": read_audit(directory),
         "sizes": _sizes(directory),
-        "tables": _tables(directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s, lacks),
+        "tables": _tables(
+            directory, state, runner if runner and runner["alive"] else {}, now, verify.period_s, lacks, facts
+        ),
     }
 
 
@@ -346,8 +348,8 @@ def _tables(
     now: datetime,
     period_s: float,
     lacks: Mapping[str, Lacking],
+    facts: Mapping[str, TableFacts],
 ) -> list[TableStatus]:
-    verified, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
     reading: dict[str, Reading] = {
         name: {
             "chunks": one["chunks"],
@@ -375,9 +377,7 @@ def _tables(
             "parked": _parked(parked[name], table),
             "reading": reading.get(name),
             "mirror": table.plan.get("mirror"),
-            "verification": None
-            if table.removed
-            else _verification(verified.get(name), foreign.get(name), table, period_s, now, lacks.get(name)),
+            "verification": None if table.removed else _verification(facts[name], period_s, now),
             "lacks_since": lacks[name].since if name in lacks else None,
             "due": _due(table),
         }
@@ -385,26 +385,16 @@ def _tables(
     ]
 
 
-def _verification(
-    summary: Summary | None,
-    foreign: ForeignChanges | None,
-    table: TableState,
-    period_s: float,
-    now: datetime,
-    lacks: Lacking | None,
-) -> TableVerification:
-    state, why = state_of(
-        summary, table.generation, period_s, now.timestamp(), foreign, stopped=table.stopped is not None
-    )
-    if state == "verified" and lacks is not None:
-        state, why = "stale", f"its mirror lacks changes since {lacks.since[:19]}Z"
+def _verification(facts: TableFacts, period_s: float, now: datetime) -> TableVerification:
+    summary, verdict = facts.summary, verdict_of(facts, period_s, now.timestamp())
     return {
-        "state": state,
-        "why": why,
+        "state": verdict.state,
+        "why": f"{verdict.why} since {verdict.since[:19]}Z" if verdict.since else verdict.why,
         "at": (summary["at"] or None) if summary else None,
         "position": summary["position"] if summary else None,
         "version": summary["version"] if summary else None,
-        "differences": summary["differences"] if summary else 0,
+        "differences": verdict.differences,
+        "readable": verdict.broken is None,
     }
 
 

@@ -3,9 +3,10 @@
 from rich.console import Console
 from rich.table import Table as Grid
 
-from engine.base.wording import duration, plural, rows_differ
+from engine.base.wording import duration, plural
 from engine.journal.sentences import audited, blocked, outage, parked
 from engine.pipeline.state_words import STATES, shown_state, table_state
+from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
 from engine.status.status import Status, TableStatus, TableVerification
 
@@ -112,11 +113,10 @@ def _verified(found: TableVerification | None) -> str:
     """`verified 2026-11-25T09:30Z`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
     if found is None:
         return "—"
-    if found["state"] == "diverged":
-        return rows_differ(found["differences"])
+    label = label_of(found["state"], found["differences"], readable=found["readable"])
     if found["state"] == "verified":
-        return f"verified {(found['at'] or '')[:16]}Z"
-    return f"{'not verified' if found['state'] == 'stale' else found['state']}: {found['why']}"
+        return f"{label.lower()} {(found['at'] or '')[:16]}Z"
+    return f"{label.lower()}: {found['why']}" if found["why"] else label.lower()
 
 
 def _print_files(out: Console, now: Status) -> None:

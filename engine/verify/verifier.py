@@ -37,6 +37,7 @@ from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
+from engine.pipeline.table_verdict import incomparable
 from engine.pipeline.verifications import read_details
 from engine.plan.chunks import WHOLE
 from engine.source.catalog import read_table
@@ -233,12 +234,8 @@ class Verifier:
             raise Incomparable("unverifiable", "it is no table of the pipeline")
         if known.stopped:
             raise Incomparable("unverifiable", f"it has stopped: {known.stopped['message']}")
-        if not self._spec.source.copies:
-            raise Incomparable(
-                "unverifiable", "the pipeline copies no tables, so its mirror has only the rows that changed"
-            )
-        if not known.table.get("key"):
-            raise Incomparable("unverifiable", "it has no key, so it has no mirror")
+        if why := incomparable(key=bool(known.table.get("key")), copies=self._spec.source.copies):
+            raise Incomparable("unverifiable", why)
         if not known.copied:
             raise Incomparable("lagging", "its snapshot is not complete")
         return known

@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
         "capture",
         "decode",
         "destination",
+        "explore",
         "journal",
         "ledger",
         "pipeline",
@@ -76,7 +77,18 @@ ROOMS: dict[str, set[str]] = {
         "watch",
     },
     "__main__": {"cli"},
-    "app": {"alerting", "decode", "explore", "history", "journal", "pipeline", "plan", "source", "spec", "watch"},
+    "app": {
+        "alerting",
+        "decode",
+        "explore",
+        "history",
+        "journal",
+        "pipeline",
+        "plan",
+        "source",
+        "spec",
+        "watch",
+    },
 }
 """The rooms that each room may import besides `base`. Every room may import `engine` itself, for its version.
 

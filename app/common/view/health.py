@@ -188,6 +188,15 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
     )
 
 
+def stands_still(runner: Runner) -> str:
+    """Why nobody reads the source or writes to the destination; empty if the runner is alive and has room."""
+    if runner.disk_full:
+        return "The disk is full: mirrors get no changes until there is room. Then the runner continues by itself."
+    if runner.alive or runner.state == "starting":
+        return ""
+    return f"No runner is alive ({runner.style.label}). {(runner.error or {}).get('message', '')}".strip()
+
+
 def _startup_of(value: object) -> tuple[Step, ...]:
     found = (
         [(one, _time(one.get("since"))) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

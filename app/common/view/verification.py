@@ -2,10 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import MappingProxyType
 from typing import Any
 
 from app.common.view import words
@@ -13,35 +12,24 @@ from app.common.view.health import Layer
 from app.common.view.hints import for_console
 from engine.base.wording import rows_differ
 from engine.journal.sentences import audited
-from engine.pipeline.verifications import (
+from engine.pipeline.table_verdict import (
+    LABELS,
+    LACKS,
     STOPPED,
     WRITTEN,
-    Details,
-    ForeignChanges,
-    LastAudit,
-    PartState,
     State,
-    Summary,
-    Unreadable,
-    stale_at_s,
-    state_of,
-    unreadable,
+    TableFacts,
+    Verdict,
+    verdict_of,
 )
+from engine.pipeline.verifications import Details, LastAudit, PartState, Summary, Unreadable, stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 
 _TIP = (
     "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago counts. The page "
     "Verify shows each table."
 )
-STATES: Mapping[State, tuple[str, str, str]] = {
-    "verified": ("Verified", "green", ":material/verified:"),
-    "stale": ("Not verified", "gray", ":material/history_toggle_off:"),
-    "diverged": ("Rows differ", "red", ":material/difference:"),
-    "unverifiable": ("Cannot be verified", "gray", ":material/help:"),
-}
-"""The label, colour and icon of each state."""
-
-_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED)
+_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED, LACKS)
 """Reasons that an operator must know, shortened or not."""
 _NAMED = 3
 """At most so many tables are named in a sentence."""
@@ -52,10 +40,18 @@ class VerifiedTable:
     """The verification of one table."""
 
     table: str
-    state: State
-    why: str
-    """The reason as a clause; empty if none is needed."""
+    verdict: Verdict
     summary: Summary | None
+
+    @property
+    def state(self) -> State:
+        """The state of its verdict."""
+        return self.verdict.state
+
+    @property
+    def why(self) -> str:
+        """The reason as a clause; empty if none is needed."""
+        return self.verdict.why
 
     @property
     def at(self) -> datetime | None:
@@ -65,19 +61,17 @@ class VerifiedTable:
     @property
     def broken(self) -> Unreadable | None:
         """Why its mirror cannot be read, and what to do; None if it can, as far as known."""
-        return unreadable(self.summary, self.summary["generation"]) if self.summary else None
+        return self.verdict.broken
 
     @property
     def label(self) -> str:
-        """Its state in words."""
-        if self.differences:
-            return rows_differ(self.differences)
-        return "Mirror cannot be read" if self.broken else STATES[self.state][0]
+        """Its verdict in words."""
+        return self.verdict.label
 
     @property
     def differences(self) -> int:
         """Rows that differ."""
-        return self.summary["differences"] if self.summary else 0
+        return self.verdict.differences
 
 
 def outcome(
@@ -118,24 +112,12 @@ def _names(tables: Sequence[Mapping[str, Any]]) -> str:
     return ", ".join(one["table"] for one in tables[:_NAMED]) + more
 
 
-def tables_of(
-    names: Sequence[str],
-    summaries: Mapping[str, Summary],
-    verify: Verify,
-    now: datetime,
-    foreign: Mapping[str, ForeignChanges] = MappingProxyType({}),
-    stopped: Collection[str] = (),
-) -> list[VerifiedTable]:
-    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago.
-
-    foreign: what other programs have changed in the mirrors. stopped: the tables that have stopped.
-    """
-    found, period_s, now_s = [], verify.period_s, now.timestamp()
-    for name in names:
-        summary = summaries.get(name)
-        generation = summary["generation"] if summary else 0
-        state = state_of(summary, generation, period_s, now_s, foreign.get(name), stopped=name in stopped)
-        found.append(VerifiedTable(name, *state, summary))
+def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) -> list[VerifiedTable]:
+    """The tables of a pipeline, those that need an operator first, then the ones that were verified longest ago."""
+    found = [
+        VerifiedTable(name, verdict_of(one, verify.period_s, now.timestamp()), one.summary)
+        for name, one in facts.items()
+    ]
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
 
     def place(one: VerifiedTable) -> tuple[int, str, str]:
@@ -158,12 +140,11 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether the runner
     compares tables by itself.
     """
-    counts = Counter(one.state for one in tables)
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)
     broken = [one for one in tables if one.broken]
-    unable, notes = counts["unverifiable"] - len(broken), list[str]()
-    if unable:
+    notes = list[str]()
+    if unable := sum(one.state == "unverifiable" and not one.broken for one in tables):
         notes.append(f"{words.plural(unable, 'table')} cannot be verified")
     lost = f"{words.plural(len(broken), 'mirror')} cannot be read"
     if rows:
@@ -173,10 +154,10 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         of = broken[0].table if len(tables) > 1 else "resnapshot the table if files are gone"
         return Layer("Data", lost, "red", (of, *notes), _TIP)
     if not able:
-        return Layer("Data", "Not verified", "gray", tuple(notes) or ("no table was compared yet",), _TIP)
-    done = counts["verified"]
+        return _unable(tables, notes)
+    done = sum(one.state == "verified" for one in tables)
     if done < len(able):
-        headline = f"{done:,} of {len(able):,} verified" if done else "Not verified"
+        headline = f"{done:,} of {len(able):,} verified" if done else LABELS["stale"]
         if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
             headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
         elif current and continuous and (progress := _first_progress(able)):
@@ -186,7 +167,16 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
         return Layer("Data", headline, "gray", (why, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
-    return Layer("Data", "Verified", colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP)
+    return Layer(
+        "Data", LABELS["verified"], colour, (f"within the last {words.duration(_age_s(oldest, now))}", *notes), _TIP
+    )
+
+
+def _unable(tables: Sequence[VerifiedTable], notes: Sequence[str]) -> Layer:
+    """The light of tables that cannot be compared; there may be none yet."""
+    if not tables:
+        return Layer("Data", LABELS["stale"], "gray", ("no table was compared yet",), _TIP)
+    return Layer("Data", LABELS["unverifiable"], "gray", (tables[0].why,) if len(tables) == 1 else tuple(notes), _TIP)
 
 
 def _first_progress(tables: Sequence[VerifiedTable]) -> str:
@@ -211,7 +201,13 @@ def _stale(tables: Sequence[VerifiedTable]) -> str:
     """Why the most tables are stale; or that some have stopped or were changed by other programs, which an operator must know."""
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
     why, count = max(whys.items(), key=lambda item: (item[0] in _URGENT, item[1]))
-    return why if count == len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+    return _reason(tables[0].verdict) if len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+
+
+def _reason(verdict: Verdict) -> str:
+    """The reason, and since when it holds."""
+    since = f" since {words.date_time(datetime.fromisoformat(verdict.since))}" if verdict.since else ""
+    return f"{_short(verdict.why)}{since}"
 
 
 def _short(why: str) -> str:
@@ -227,6 +223,8 @@ def none_differ(one: VerifiedTable) -> str:
     """What is known of a table without differences."""
     if one.broken:
         return "The mirror of this table cannot be read, so its rows cannot be compared."
+    if one.state == "unverifiable":
+        return f"The rows of this table cannot be compared: {one.why}."
     if one.summary is None or not one.summary["last"]:
         return "This table was not compared with its source yet."
     return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
@@ -265,7 +263,7 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
             "Version": _version(one.summary),
             "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
-            "Why": _short(one.why)[:1].upper() + _short(one.why)[1:],
+            "Why": _reason(one.verdict)[:1].upper() + _reason(one.verdict)[1:],
         }
         for one in tables
     ]

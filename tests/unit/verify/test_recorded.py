@@ -7,7 +7,8 @@ import pytest
 
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
-from engine.pipeline.verifications import Details, ForeignChanges, has_proved, read_details, read_summaries, state_of
+from engine.pipeline.table_verdict import TableFacts, verdict_of
+from engine.pipeline.verifications import Details, ForeignChanges, Summary, has_proved, read_details, read_summaries
 from engine.verify.recorded import Recorder, forgotten, merged
 from engine.verify.scope import share
 from engine.verify.verdicts import Difference, PartResult, TableResult, worst
@@ -19,6 +20,20 @@ WHOLE = TableResult("d.t", "verified", position="b.1:4", version=3, rows=14, par
 FOUND = Difference("missing", ("4",), chunk=0)
 NOW_S = 1_767_225_600.0 + 3600
 """2026-01-01T01:00:00Z."""
+
+
+def state_of(
+    summary: Summary | None,
+    generation: int,
+    period_s: float,
+    now_s: float,
+    foreign: ForeignChanges | None = None,
+    *,
+    stopped: bool = False,
+) -> tuple[str, str]:
+    """The state of a table and the reason."""
+    verdict = verdict_of(TableFacts(summary, generation, "", foreign, stopped), period_s, now_s)
+    return verdict.state, verdict.why
 
 
 def diverged(result: TableResult, *found: Difference) -> TableResult:

@@ -15,6 +15,7 @@ from app.common.view.health import (
     runner_of,
     source_layer,
     stale_since,
+    stands_still,
     startup_line,
     troubles,
 )
@@ -284,4 +285,7 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     engine, keeping_up, _ = layers(waits, lag(0.4), [], NOW)
     assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
     assert (engine.colour, keeping_up.colour) == ("red", "red")
-    assert runner_of({**found, "alive": False}, None).shown == "lost"
+    assert stands_still(waits).startswith("The disk is full: mirrors get no changes")
+    lost = runner_of({**found, "alive": False}, None)
+    assert (lost.shown, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
+    assert stands_still(runner()) == ""

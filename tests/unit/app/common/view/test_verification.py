@@ -19,6 +19,7 @@ from app.common.view.verification import (
     tables_of,
 )
 from engine.base import clock
+from engine.pipeline.table_verdict import TableFacts
 from engine.pipeline.verifications import LastAudit, PartState, Summary, Unreadable
 from engine.spec.verify_settings import Verify
 
@@ -78,8 +79,7 @@ def summary(**changes: Any) -> Summary:
 
 def tables(**summaries: Summary | None) -> list[VerifiedTable]:
     """Tables with these summaries."""
-    known = {name: one for name, one in summaries.items() if one is not None}
-    return tables_of(list(summaries), known, Verify(), NOW)
+    return tables_of({name: TableFacts(one) for name, one in summaries.items()}, Verify(), NOW)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def tables(**summaries: Summary | None) -> list[VerifiedTable]:
         (tables(a=SUMMARY, b=summary(at="2026-10-01T10:00:00Z")), "1 of 2 verified", "gray"),
         (tables(a=SUMMARY, b=summary(differences=3, verdict="diverged")), "3 rows differ", "red"),
         (tables(a=summary(differences=1, at="", verdict="diverged"), b=None), "1 row differs", "red"),
-        (tables(a=summary(verdict="unverifiable", why="it has no key")), "Not verified", "gray"),
+        (tables(a=summary(verdict="unverifiable", why="it has no key")), "Cannot be verified", "gray"),
         ([], "Not verified", "gray"),
     ],
 )
@@ -129,14 +129,15 @@ def test_the_first_comparison_is_under_way() -> None:
 
 def test_the_light_says_that_another_program_changed_a_mirror() -> None:
     """Also if more tables are stale for another reason, and if none was verified yet."""
-    old = summary(at="2026-11-01T10:00:00Z")
-    names, known = ["a", "b", "c", "d"], {"a": summary(), "b": summary(), "c": old, "d": old}
-    found = layer(tables_of(names, known, Verify(), NOW, {"b": {"commits": 2, "version": 4}}), NOW)
+    old = TableFacts(summary(at="2026-11-01T10:00:00Z"))
+    known = {"a": TableFacts(SUMMARY), "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 4})}
+    found = layer(tables_of({**known, "c": old, "d": old}, Verify(), NOW), NOW)
     assert (found.headline, found.colour) == ("1 of 4 verified", "gray")
     assert found.details == ("1 table: another program changed its mirror",)
-    found = layer(tables_of(["a"], {}, Verify(), NOW, {"a": {"commits": 2, "version": 4}}), NOW)
+    found = layer(tables_of({"a": TableFacts(foreign={"commits": 2, "version": 4})}, Verify(), NOW), NOW)
     assert (found.headline, found.details) == ("Not verified", ("another program changed its mirror",))
-    found = layer(tables_of(names[:2], known, Verify(), NOW, {"b": {"commits": 2, "version": 3}}), NOW)
+    proved = {**known, "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 3})}
+    found = layer(tables_of(proved, Verify(), NOW), NOW)
     assert (found.headline, found.colour) == ("Verified", "green"), "it was verified at that version"
 
 
@@ -171,8 +172,9 @@ def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
 
 def test_a_stopped_table_is_not_verified() -> None:
     """Its mirror stays as it was; the page counts it as not verified, whatever a verification said before or since."""
-    known = {"a": SUMMARY, "b": SUMMARY, "c": summary(verdict="unverifiable", why="it has stopped: a date")}
-    found = tables_of(list(known), known, Verify(), NOW, stopped=("b", "c"))
+    refused = summary(verdict="unverifiable", why="it has stopped: a date")
+    stopped = {"b": TableFacts(SUMMARY, stopped=True), "c": TableFacts(refused, stopped=True)}
+    found = tables_of({"a": TableFacts(SUMMARY), **stopped}, Verify(), NOW)
     light = layer(found, NOW)
     assert (light.headline, light.colour, light.details) == ("1 of 3 verified", "gray", ("2 tables: stopped",))
     assert {row["Table"]: (row["State"], row["Why"]) for row in table_rows(found)} == {
@@ -190,14 +192,14 @@ def test_a_mirror_that_cannot_be_read_is_red_beside_verified_ones() -> None:
         "keyless": summary(verdict="unverifiable", why="it has no key"),
         "lost": summary(verdict="unverifiable", why="a file is gone", unreadable=broken),
     }
-    found = tables_of(list(known), known, Verify(), NOW)
+    found = tables(**known)
     light = layer(found, NOW)
     assert (light.headline, light.colour) == ("1 mirror cannot be read", "red")
     assert light.details == ("lost", "1 table cannot be verified")
     first = table_rows(found)[0]
     assert (first["Table"], first["State"], first["Why"]) == ("lost", "Mirror cannot be read", "A file is gone")
     assert none_differ(found[0]).startswith("The mirror of this table cannot be read")
-    also = layer(tables_of([*known, "bad"], {**known, "bad": summary(differences=2)}, Verify(), NOW), NOW)
+    also = layer(tables(**known, bad=summary(differences=2)), NOW)
     assert (also.headline, also.details[1]) == ("2 rows differ", "1 mirror cannot be read")
 
 

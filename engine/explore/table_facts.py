@@ -1,0 +1,48 @@
+"""What the ledger and the Delta logs say of the tables of a pipeline, for their verdicts: the same for `status` and the console."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from engine.base import clock
+from engine.destination.delta.unpublished import Lacking, lacking
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.pipeline.directory import Directory
+from engine.pipeline.table_verdict import TableFacts, incomparable
+from engine.pipeline.verifications import read_mirror_logs, read_summaries
+from engine.spec.settings import Spec
+
+_LATE = timedelta(seconds=30)
+"""Changes that a destination has lacked for longer are shown."""
+
+
+def lacking_now(ledger: Ledger, root: Path | None, now: datetime) -> dict[str, Lacking]:
+    """By table, what its destination has lacked for too long. root: of the destination; None if it is not known."""
+    if root is None or ledger.state is None:
+        return {}
+    return lacking(root, ledger.state, list(ledger.kept_epochs()), clock.utc_text(now - _LATE))
+
+
+def facts_of(
+    directory: Directory, state: State | None, lacks: Mapping[str, Lacking], *, copies: bool
+) -> dict[str, TableFacts]:
+    """The facts of the captured tables. copies: whether the pipeline copies tables (`source.startup`)."""
+    summaries, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
+    return {
+        name: TableFacts(
+            summaries.get(name),
+            table.generation,
+            incomparable(key=bool(table.table.get("key")), copies=copies),
+            foreign.get(name),
+            stopped=table.stopped is not None,
+            lacks_since=lacks[name].since if name in lacks else None,
+        )
+        for name, table in (state.tables.items() if state else ())
+    }
+
+
+def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str, TableFacts]:
+    """The facts of the captured tables, from the files alone. Raises LedgerError."""
+    ledger = Ledger(directory.ledger)
+    return facts_of(directory, ledger.state, lacking_now(ledger, spec.sink.path, now), copies=spec.source.copies)
