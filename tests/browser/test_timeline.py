@@ -15,7 +15,7 @@ PLACE = """() => {
     const plot = [...document.querySelectorAll(".js-plotly-plot")].findLast(drawn)
     if (!plot) return null
     plot.scrollIntoView({ block: "nearest" })
-    const { x, y, width, height } = plot.getBoundingClientRect()
+    const { x, y, width, height } = plot.querySelector(".draglayer .xy2 .nsewdrag").getBoundingClientRect()
     return { x, y, width, height }
 }"""
 PLOTS = """() => [...document.querySelectorAll(".js-plotly-plot")].map(plot =>
@@ -24,9 +24,9 @@ PLOTS = """() => [...document.querySelectorAll(".js-plotly-plot")].map(plot =>
 
 
 def point_at(page: Page, share: float) -> None:
-    """Point at the lag below the timeline's strip, at this share of the width."""
+    """Point at the first curve below the timeline's strip, at this share of the width."""
     box = page.wait_for_function(PLACE).json_value()
-    x, y = box["x"] + box["width"] * share, box["y"] + box["height"] * 0.3
+    x, y = box["x"] + box["width"] * share, box["y"] + box["height"] * 0.5
     page.mouse.move(x - 9, y)
     page.mouse.move(x, y)
 
