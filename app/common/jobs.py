@@ -23,6 +23,7 @@ T = TypeVar("T")
 _PATIENCE_S = 0.3
 """A job that is done within this time shows no progress, so nothing flickers."""
 _MOST = 60
+_AGAIN = "(again)"
 
 
 @dataclass
@@ -56,6 +57,18 @@ class _Jobs:
                 for old in [k for k, job in self._jobs.items() if job.future.done()][: len(self._jobs) - _MOST]:
                     del self._jobs[old]
             return self._jobs[key]
+
+    def renew(self, key: str, work: Callable[[], Any]) -> None:
+        """Run a job again. Its earlier result stays until the new one is there."""
+        again = self.start(f"{key} {_AGAIN}", work)
+
+        def replace(_: object) -> None:
+            with self._lock:
+                self._jobs.pop(f"{key} {_AGAIN}", None)
+                if key in self._jobs:
+                    self._jobs[key] = again
+
+        again.future.add_done_callback(replace)
 
     def forget(self, key: str) -> None:
         with self._lock:
@@ -93,6 +106,12 @@ def result(key: str, label: str, work: Callable[[], T], note: str = "") -> T | N
 def start(key: str, work: Callable[[], object]) -> None:
     """Start the job, unless it is running or done."""
     _jobs().start(key, work)
+
+
+def renew(key: str, work: Callable[[], object]) -> None:
+    """Run a job again, unless that is running. Its earlier result stays until the new one is there."""
+    if not running(key) and not running(f"{key} {_AGAIN}"):
+        _jobs().renew(key, work)
 
 
 def known(key: str) -> bool:

@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from app.common import access, columns, controls, home, jobs, meaning, messages, places
+from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.view import words
 from app.live.view import destination
 from app.live.view.snippets import reading
@@ -70,7 +71,7 @@ def section(where: Directory) -> None:
         placeholder=words.NOTHING,
         alt="Files and sizes per table",
     )
-    st.caption(f"{destination.sums(found, works)} · read {jobs.ended(key)}")
+    st.caption(f"{destination.sums(found, works)} · {destination.read_at(jobs.ended_at(key), now)}")
     _reading(where, found)
     if access.operator():
         _maintain(where, [one.table for one in found])
@@ -148,13 +149,17 @@ def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, lis
     return None if found is None else (spec, key, found)
 
 
+@autorefresh(5 * INTERVAL_S)
 def of_table(where: Directory, table: str) -> None:
-    """Files and sizes of one table, read when the page is opened and on request."""
+    """Files and sizes of one table. They are read again when its Delta logs have a newer version."""
     name, now = where.root.name, clock.utc_now()
     read = _conditions(where, table)
     if read is None:
         return
-    _, key, found = read
+    spec, key, found = read
+    current = bool(found) and found[0].current
+    if not current:
+        jobs.renew(key, lambda: conditions(spec, where, (table,)))
     if not found:
         st.caption("The pipeline writes no files for this table: its copy has not begun, or the table was removed.")
         return
@@ -167,7 +172,7 @@ def of_table(where: Directory, table: str) -> None:
         placeholder=words.NOTHING,
         alt="Files and sizes of the table",
     )
-    st.caption(f"read {jobs.ended(key)}")
+    st.caption(destination.read_at(jobs.ended_at(key), now, current=current))
 
 
 def _maintain(where: Directory, tables: list[str]) -> None:

@@ -1,7 +1,7 @@
 """What a pipeline's tables have in the destination, and what maintenance is due."""
 
-from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ from rich.table import Table as Grid
 from engine.base.errors import DestinationError, unknown_tables
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
+from engine.destination.delta.log.log_files import newest_version
 from engine.destination.delta.maintenance.steps import PairMaintenance, Sizes, Step
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.maintenance_schedule import due_steps, notes_file
@@ -30,6 +31,13 @@ class Condition:
     error: str = ""
     mirror: Path | None = None
     """The folder of the mirror; None without one."""
+    versions: Mapping[Path, int] = field(default_factory=dict)
+    """The newest version in each of its folders, before it was read."""
+
+    @property
+    def current(self) -> bool:
+        """Whether its Delta logs have no newer version. Costs a listing of their folders."""
+        return self.sizes is not None and all(newest_version(one) == version for one, version in self.versions.items())
 
     def as_dict(self) -> dict[str, Any]:
         """The fields for JSON."""
@@ -52,11 +60,14 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
 def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Condition:
     known = state.tables[name]
     pair = TablePair(spec.sink.path, state.owner, published_as(table_from_dict(known.table), known.projection))
+    folders = [pair.changes.folder, *([pair.mirror.folder] if pair.table.key else [])]
+    versions = {folder: newest_version(folder) for folder in folders}
     try:
         maintenance = PairMaintenance(pair)
         sizes = maintenance.sizes(notes_file(directory.maintenance, pair.table))
         mirror = pair.mirror.folder if pair.table.key else None
-        return Condition(name, sizes, tuple(due_steps(spec.sink, [maintenance])[name]), mirror=mirror)
+        due = tuple(due_steps(spec.sink, [maintenance])[name])
+        return Condition(name, sizes, due, mirror=mirror, versions=versions)
     except DestinationError as error:
         return Condition(name, None, (), error.message)
 

@@ -46,6 +46,12 @@ def _ago(at: datetime | None, now: datetime) -> str:
     return words.NOTHING if at is None else f"{words.duration(max((now - at).total_seconds(), 0.0))} ago"
 
 
+def read_at(at: datetime | None, now: datetime, *, current: bool = False) -> str:
+    """When sizes were read. current: whether the Delta logs have had no newer version since."""
+    text = f"read {words.time_of_day(at)}, {_ago(at, now)}"
+    return f"{text}; the Delta logs have no newer version" if current else text
+
+
 def disk(space: Space, now: datetime) -> str:
     """`74 GB of 252 GB free · grows 1.2 GB a day · full in 61 d 16 h · measured 20 s ago`."""
     parts = [f"{words.size(space.free_bytes)} of {words.size(space.total_bytes)} free"]

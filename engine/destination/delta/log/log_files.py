@@ -5,6 +5,7 @@ Source: Delta transaction log protocol, "Delta Log Entries" and "Checkpoints" (g
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 _COMMIT = re.compile(r"^(\d{20})\.json$")
@@ -25,6 +26,14 @@ def commit_version(name: str) -> int | None:
     """The version in the name of a commit; None for any other file."""
     match = _COMMIT.match(name)
     return int(match[1]) if match else None
+
+
+def newest_version(table: Path) -> int:
+    """The newest version of a table by the names of its commits, which are not read; -1 without one."""
+    with suppress(OSError):
+        versions = (commit_version(file.name) for file in log_of(table).iterdir())
+        return max((version for version in versions if version is not None), default=-1)
+    return -1
 
 
 def checkpoint_version(name: str) -> int | None:

@@ -1,5 +1,6 @@
 """The files and sizes of one table, as its page shows them."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,12 @@ from streamlit.testing.v1 import AppTest
 
 from app.common import home
 from app.live import destination_section
+from engine.base import clock
 from engine.base.errors import SpecError
+from engine.destination.delta.log.log_files import commit_file, log_of, newest_version
 from engine.destination.delta.maintenance.steps import Sizes
 from engine.explore.destination_sizes import Condition
+from tests.support.patience import PATIENCE_S
 from tests.support.simulation import SPEC
 
 SIZES = Sizes(12, 400_000_000, 1500, 3, 2_000_000, 7, 9_000_000, on_read=True)
@@ -32,7 +36,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str) -> AppTest:
     def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[Condition]:
         if tables != ("d.t",):
             raise SpecError("The pipeline has no such table.")
-        return [Condition("d.t", SIZES, ())]
+        return [Condition("d.t", SIZES, (), versions={root: newest_version(root)})]
 
     (root / "pipeline.toml").write_text(SPEC.format(name="shop"))
     monkeypatch.setattr(home, "ask", lambda *_: [])
@@ -43,10 +47,20 @@ def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str) -> AppTest:
 
 
 def test_a_table_has_its_sizes_with_the_time_of_their_reading(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """They are read on request, so they are never shown without it."""
+    """They stay until a Delta log has a newer version; then they are read again."""
     run = shown(monkeypatch, tmp_path, "d.t")
     assert run.dataframe[0].value["Mirror"].tolist() == ["400 MB"]
     assert run.caption[0].value.startswith("read ")
+    assert run.caption[0].value.endswith("; the Delta logs have no newer version")
+    again = Condition("d.t", replace(SIZES, mirror_bytes=500_000_000), ())
+    monkeypatch.setattr(destination_section, "conditions", lambda *_: [again])
+    assert run.run(timeout=30).dataframe[0].value["Mirror"].tolist() == ["400 MB"], "they are those of now"
+    commit = commit_file(log_of(tmp_path), 0)
+    commit.parent.mkdir()
+    commit.touch()
+    until = clock.monotonic_s() + PATIENCE_S
+    while run.run(timeout=30).dataframe[0].value["Mirror"].tolist() != ["500 MB"]:
+        assert clock.monotonic_s() < until
 
 
 def test_a_table_that_the_ledger_does_not_have_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

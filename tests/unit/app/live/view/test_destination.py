@@ -15,6 +15,13 @@ BROKEN = Condition("d.x", None, (), "The Delta table cannot be read.")
 WORK = Work("d.a", 1_000_000, 6_000_000, 2_000_000, 10, AT, None)
 
 
+def test_sizes_have_the_age_of_their_reading() -> None:
+    """They are those of now if the logs have not changed since."""
+    now = AT + timedelta(minutes=2)
+    assert destination.read_at(AT, now) == "read 00:00:00 UTC, 2 min ago"
+    assert destination.read_at(AT, now, current=True).endswith("2 min ago; the Delta logs have no newer version")
+
+
 def test_a_row_says_what_a_table_holds_and_costs() -> None:
     """The amplification counts merges and maintenance."""
     now = AT + timedelta(minutes=2)
