@@ -31,7 +31,7 @@ def page(draft: Draft) -> None:
             "Pipeline name",
             draft,
             "name",
-            placeholder="shop",
+            placeholder="for example shop",
             help="Letters, digits, - and _; also the name of the pipeline's folder",
         )
         fault = name_fault(name, frame.taken()) if name else ""
@@ -116,7 +116,7 @@ def _save(identity: str, key: str) -> None:
 def _address(draft: Draft) -> None:
     left, middle, right = st.columns([3, 1.3, 2])
     with left:
-        frame.text("Host", draft, "source", "host", placeholder="db.example.com")
+        frame.text("Host", draft, "source", "host", placeholder="for example db.example.com")
     with middle:
         frame.number("Port", draft, "source", "port", default=3306, min_value=1, max_value=65535, step=1)
     with right:
@@ -146,7 +146,7 @@ def _file(draft: Draft) -> None:
         draft,
         "source",
         "password_file",
-        placeholder="/run/secrets/shop",
+        placeholder="for example /run/secrets/shop",
         help="Its content is the password; a newline at the end is ignored. It is read again at each login, so a changed password "
         "needs no restart.",
     )
@@ -174,7 +174,7 @@ def _variable(draft: Draft) -> None:
         "Name of the environment variable",
         name,
         key=key,
-        placeholder="SHOP_PASSWORD",
+        placeholder="for example SHOP_PASSWORD",
         on_change=_keep_variable,
         args=(draft.id, key),
         help="A variable in the environment of this console. The password itself is never saved.",
@@ -186,7 +186,9 @@ def _variable(draft: Draft) -> None:
             f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and restart the "
             "console, or enter another one.]"
         )
-    elif name:
+    elif not name:
+        st.markdown(":small[:orange[:material/warning: No variable is named, so the login sends no password.]]")
+    else:
         st.caption(":green[:material/check:] set in this console")
 
 
@@ -258,7 +260,7 @@ def _test(draft: Draft) -> None:
             lambda: source_queries.greet(source_queries.spec_of(draft)),
         )
     except TidemarkError as problem:
-        frame.error(problem)
+        frame.error(problem, draft)
         frame.note(draft, "Connect", "fail", problem.message)
         return
     if found is not None:

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.common import home, messages, places
 from app.common.view import words
-from app.common.view.draft import STEPS, Draft, Found, Outcome, state_of, why_open
+from app.common.view.draft import STEPS, Draft, Found, Outcome, outdated, state_of, why_open
 from app.common.view.hints import for_wizard
 from app.wizard import drafts
 from engine.base import clock
@@ -29,9 +29,10 @@ def taken() -> list[str]:
     return [where.root.name for where in home.directories()]
 
 
-def error(problem: TidemarkError) -> None:
-    """Show an error of the engine, with the labels of fields instead of settings."""
-    messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint))
+def error(problem: TidemarkError, draft: Draft | None = None) -> None:
+    """Show an error of the engine, with the labels of fields instead of settings. draft: with which the source was asked."""
+    sent = draft is None or draft.sends_password
+    messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint, sent=sent))
 
 
 def go(draft: Draft, step: str) -> None:
@@ -63,6 +64,9 @@ def way(draft: Draft, current: str) -> None:
             help=f"Step {number} of {len(STEPS)}: {words.escape(meaning)}",
         ):
             go(draft, step)
+    with st.container():  # keeps its position, so that the step below stays when the line comes and goes
+        if line := outdated(draft):
+            st.caption(f":orange[:material/history:] {words.escape(line)}")
     st.space("xsmall")
 
 

@@ -142,15 +142,19 @@ def _factors(lines: list[planning.Line], spec: Spec) -> None:
 def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan | TidemarkError], pick: str) -> None:
     with st.container(border=True):
         st.markdown("**All tables**")
-        frame.number(
+        path = ("snapshot", "chunk_rows")
+        rows = draft.get(*path, default=None) or None
+        key = frame.synced(f"{draft.id} rows of all tables", rows, partial(_keep, draft.id, path))
+        st.number_input(
             "Rows a chunk",
-            draft,
-            "snapshot",
-            "chunk_rows",
-            default=0,
-            min_value=0,
+            min_value=1,
+            value=rows,
             step=1000,
-            help="0: as many as fit into 16 MiB by the average row length. More chunks balance better, fewer cost less.",
+            key=key,
+            placeholder="automatic: by size",
+            on_change=_keep,
+            args=(draft.id, path, key),
+            help="Empty: as many as fit into 16 MiB by the average row length. More chunks balance better, fewer cost less.",
         )
         mirrors.choose_all(draft)
         with st.expander("Bounds of the distribution factor"):

@@ -37,7 +37,7 @@ def page(draft: Draft) -> None:
         spec = source_queries.spec_of(draft)
         result = found(draft, spec)
     except TidemarkError as problem:
-        frame.error(problem)
+        frame.error(problem, draft)
         draft = frame.note(draft, "Preflight", "fail", problem.message)
     else:
         if result is not None:

@@ -182,18 +182,19 @@ def spark(draft: Draft) -> None:
 def _local(draft: Draft, master: str, *, switched: bool) -> None:
     cores = os.cpu_count() or 1
     inside = master.removeprefix("local").strip("[]").partition(",")[0].strip()
-    now = 0 if inside == "*" else int(inside or 1)
+    now = None if inside == "*" else int(inside or 1)
     key = frame.synced(f"{draft.id} slots", now, partial(_keep_slots, draft.id))
     st.number_input(
         "Chunks read at once",
-        min_value=0,
+        min_value=1,
         max_value=256,
         value=now,
         step=1,
         key=key,
+        placeholder=f"automatic: {cores}, one for each core",
         on_change=_keep_slots,
         args=(draft.id, key),
-        help=f"0: one for each of this machine's {cores} cores",
+        help=f"Empty: one for each of this machine's {cores} cores",
     )
     if switched:
         drafts.change(draft.id, lambda now: now.put("spark", "master", value=master))

@@ -74,6 +74,11 @@ class Draft:
             here = here[part]
         return here
 
+    @property
+    def sends_password(self) -> bool:
+        """Whether a variable or a file is named that has the password."""
+        return bool(self.get("source", "password_env") or self.get("source", "password_file"))
+
     def put(self, *path: str, value: Any) -> "Draft":
         """The draft with one value of the spec set; None removes it, and any section that is then empty."""
         return replace(self, spec=_put(self.spec, path, value))
@@ -149,7 +154,7 @@ def state_of(draft: Draft, step: str) -> Literal["ok", "warn", "fail", "open"]:
 _UNDONE = {
     "Connect": "test the connection",
     "Tables": "choose tables",
-    "Preflight": "it runs when you open it",
+    "Preflight": "it runs when you open it, and before a launch",
     "Plan": "it is made when you open it",
     "Destination": "the folder is tried when you open it",
     "Spark": "test Spark; a launch without the test is possible",
@@ -159,8 +164,17 @@ _UNDONE = {
 def why_open(draft: Draft, step: str) -> str:
     """Why a step counts as not done, with what does it. The last step is done by a launch."""
     if step != "Tables" and step in draft.found and draft.finding(step) is None:
-        return f"not done with these settings, which have changed since {draft.found[step].at[:16]}Z"
+        return (
+            f"not done with these settings, which have changed since {draft.found[step].at[:16].replace('T', ' ')} UTC"
+        )
     return f"not done yet: {_UNDONE[step]}" if step in _UNDONE else "not done yet: save or launch"
+
+
+def outdated(draft: Draft) -> str:
+    """Which steps were done with other settings, and what does them again; empty if none was."""
+    found = [step for step in _UNDONE if step != "Tables" and step in draft.found and draft.finding(step) is None]
+    again = ", ".join(f"{step} ({_UNDONE[step]})" for step in found)
+    return f"The settings have changed, so these are not done any more: {again}." if found else ""
 
 
 def name_fault(name: str, taken: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ from app.common.view.draft import Outcome
 from engine.source.preflight import Check, Preflight
 
 _NAMED = 12
+_FEW = 3
+"""So many checks are named in the summary."""
 
 
 def by_outcome(checks: Sequence[Check]) -> tuple[list[Check], list[Check], list[Check]]:
@@ -49,12 +51,20 @@ def outcome(found: Preflight) -> Outcome:
 
 
 def headline(found: Preflight) -> str:
-    """`All 12 checks passed`, `1 of 12 checks failed`, `2 warnings in 12 checks`."""
+    """`All 12 checks passed`, `1 of 12 checks failed: GRANT`, `2 warnings in 12 checks, none failed: …`."""
     of = words.plural(len(found.checks), "check")
     failed = sum(check.outcome == "fail" for check in found.checks)
     warned = sum(check.outcome == "warn" for check in found.checks)
     if failed:
         tail = f", {words.plural(warned, 'warning')}" if warned else ""
         alone = "" if outcome(found) == "fail" else "; only the affected tables stop"
-        return f"{failed} of {of} failed{tail}{alone}"
-    return f"{words.plural(warned, 'warning')} in {of}, none failed" if warned else f"All {of} passed"
+        return f"{failed} of {of} failed{tail}{alone}: {_names(found)}"
+    return f"{words.plural(warned, 'warning')} in {of}, none failed: {_names(found)}" if warned else f"All {of} passed"
+
+
+def _names(found: Preflight) -> str:
+    """The first checks that failed or warned, so that a summary elsewhere says which."""
+    failed, warned, _ = by_outcome(found.checks)
+    names = [check.name for check in (*failed, *warned)]
+    more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
+    return ", ".join(names[:_FEW]) + more

@@ -14,6 +14,7 @@ from app.common.view.draft import (
     from_dict,
     missing,
     name_fault,
+    outdated,
     state_of,
     unknowns,
     variable_fault,
@@ -82,8 +83,18 @@ def test_an_open_step_says_why() -> None:
     assert why_open(one, "Launch") == "not done yet: save or launch"
     changed = one.put("source", "user", value="other")
     assert state_of(changed, "Connect") == "open"
-    assert why_open(changed, "Connect") == f"not done with these settings, which have changed since {AT[:16]}Z"
+    assert why_open(changed, "Connect") == "not done with these settings, which have changed since 2026-01-31 15:30 UTC"
+    assert outdated(one) == ""
+    assert outdated(changed.note("Spark", "ok", "good", AT)) == (
+        "The settings have changed, so these are not done any more: Connect (test the connection)."
+    )
     assert why_open(Draft("0123abcd", first_spec()), "Tables") == "not done yet: choose tables"
+
+
+def test_a_login_without_a_password_is_known() -> None:
+    """So an error of the login does not ask to check a password that was never named."""
+    assert not Draft("0123abcd", first_spec()).sends_password
+    assert Draft("0123abcd", first_spec()).put("source", "password_file", value="/run/p").sends_password
 
 
 def test_a_launch_needs_a_name_and_tables() -> None:

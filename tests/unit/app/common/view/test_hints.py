@@ -35,3 +35,6 @@ def test_labels_stand_for_settings() -> None:
         for_wizard("Check source.host and source.port, or source.heartbeat.")
         == "Check Host and Port, or source.heartbeat."
     )
+    refused = "Check source.user, and the password that source.password_env or source.password_file names."
+    assert for_wizard(refused).startswith("Check User, and the password that Name of the environment variable")
+    assert for_wizard(refused, sent=False).startswith("No password was sent.")

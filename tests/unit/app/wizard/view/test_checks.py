@@ -18,10 +18,10 @@ TABLES = [Table("d", "a", (), ()), Table("d", "b", (), ())]
 def test_a_preflight_fails_if_nothing_can_be_captured() -> None:
     """If only one table cannot, only it stops."""
     server = Preflight([check("fail"), check("ok", "d.a")], SERVER, TABLES)
-    assert (checks.outcome(server), checks.headline(server)) == ("fail", "1 of 2 checks failed")
+    assert (checks.outcome(server), checks.headline(server)) == ("fail", "1 of 2 checks failed: log_bin")
     one = Preflight([check("fail", "d.a"), check("ok", "d.b"), check("warn")], SERVER, TABLES)
     assert checks.outcome(one) == "warn"
-    assert checks.headline(one) == "1 of 3 checks failed, 1 warning; only the affected tables stop"
+    assert checks.headline(one) == "1 of 3 checks failed, 1 warning; only the affected tables stop: log_bin, log_bin"
     every = Preflight([check("fail", "d.a"), check("fail", "d.b")], SERVER, TABLES)
     assert checks.outcome(every) == "fail"
     good = Preflight([check("ok")], SERVER, [])
