@@ -72,7 +72,7 @@ def _card(where: Directory, one: Firing) -> None:
         labelled = (
             ("Since", words.date_time(one.since)),
             ("For", alert_list.lasted(one, clock.utc_now())),
-            ("Value", value),
+            ("Value" if one.now else "When raised", value),
             ("Threshold", one.threshold),
         )
         for column, (label, text) in zip(facts, labelled, strict=True):

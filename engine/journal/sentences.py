@@ -106,7 +106,7 @@ ALERTS: Mapping[str, AlertText] = {
         "Cascade not logged",
         "a table has a new foreign key whose cascade the source does not log; one alert per table",
         "the foreign key is gone",
-        "Rows of {table} may differ: repair them with tidemark verify SPEC --table {table} --repair. Replace the foreign key's ON "
+        "Rows of {table} may differ: repair them: tidemark verify SPEC --table {table} --repair. Replace the foreign key's ON "
         "DELETE and ON UPDATE actions by statements; or keep verify.period short, and acknowledge the alert.",
     ),
     "binlog_filter": AlertText(

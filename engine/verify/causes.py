@@ -16,7 +16,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from engine.base import clock
 from engine.capture.chunk.backfill import among
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
@@ -69,8 +68,9 @@ def explained(
 
 
 def _written(commit: Commit) -> str:
-    at = clock.utc_text(datetime.fromtimestamp(commit.at_s, UTC))
-    return f"{commit.author} wrote to the mirror: version {commit.version} ({commit.operation}, {at})"
+    at = datetime.fromtimestamp(commit.at_s, UTC)
+    did = f"{commit.operation}, {at:%Y-%m-%d %H:%M:%S} UTC"
+    return f"{commit.author} wrote to the mirror: version {commit.version} ({did})"
 
 
 def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) -> str:

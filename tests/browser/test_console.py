@@ -356,7 +356,7 @@ def test_a_failed_run_is_explained_in_three_parts(simulated: Console, open_page:
     """What happened, what it means, what to do, the log, and a button to start."""
     page = open_page(f"{simulated.url}/live?pipeline=legacy")
     alert = page.get_by_test_id("stAlert")
-    for part in ("was purged", "What it means", "are gone", "What to do", "page Redump, Everything"):
+    for part in ("was purged", "What it means", "are gone", "What to do", "redump everything on the page Redump"):
         expect(alert).to_contain_text(part)
     page.get_by_text("End of the runner's log").click()
     expect(page.get_by_text("preflight done")).to_be_visible()

@@ -3,15 +3,20 @@
 import re
 
 _FORMS = (
-    (r"tidemark redump SPEC --all", "page Redump, Everything"),
-    (r"tidemark redump SPEC --table …", "page Redump, Table"),
-    (r"tidemark redump SPEC((?: --table [^\s,;)]+)+)", "page Redump, Table:{tables}"),
-    (r"tidemark add-table SPEC((?: --table [^\s,;)]+)+)", "page Live, Tables, Add tables:{tables}"),
-    (r"tidemark remove-table SPEC((?: --table [^\s,;)]+)+)", "page Live, Tables, Remove tables:{tables}"),
+    (r"tidemark redump SPEC --all", "redump everything on the page Redump"),
+    (r"tidemark redump SPEC --table …", "redump it on the page Redump"),
+    (r"tidemark redump SPEC((?: --table [^\s,;)]+)+)", "redump{tables} on the page Redump"),
+    (r"tidemark verify SPEC --repair", "choose a table on the page Verify, then Repair"),
+    (r"tidemark verify SPEC((?: --table [^\s,;)]+)+) --repair", "choose{tables} on the page Verify, then Repair"),
+    (r"tidemark add-table SPEC --table …", "add them on the page Live, Tables"),
+    (r"tidemark add-table SPEC((?: --table [^\s,;)]+)+)", "add{tables} on the page Live, Tables"),
+    (r"tidemark remove-table SPEC --table …", "remove it on the page Live, Tables"),
+    (r"tidemark remove-table SPEC((?: --table [^\s,;)]+)+) --drop", "remove and drop{tables} on the page Live, Tables"),
+    (r"tidemark remove-table SPEC((?: --table [^\s,;)]+)+)", "remove{tables} on the page Live, Tables"),
     (r"`?tidemark stop SPEC`?", "the button Stop"),
     (r"`?tidemark bundle SPEC`?", "the page Diagnostics"),
     (r"`tidemark status SPEC` shows", "the page Live shows"),
-    (r"status, the console's readers", "page Live, Readers"),
+    (r"status, the console's readers", "the readers on the page Live"),
 )
 """Commands that have a form, and where it is."""
 

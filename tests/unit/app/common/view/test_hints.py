@@ -5,20 +5,30 @@ import pytest
 from app.common.view.hints import for_console, for_wizard
 
 CASES = [
-    ("Resnapshot it: tidemark redump SPEC --table shop.orders", "Resnapshot it: page Redump, Table: shop.orders"),
+    ("Resnapshot it: tidemark redump SPEC --table shop.orders", "Resnapshot it: redump shop.orders on the page Redump"),
     (
         "To resnapshot the tables: tidemark redump SPEC --all, then run",
-        "To resnapshot the tables: page Redump, Everything, then run",
+        "To resnapshot the tables: redump everything on the page Redump, then run",
     ),
     (
         "tidemark redump SPEC --table a.b --table c.d, then run, or tidemark remove-table SPEC --table a.b",
-        "page Redump, Table: a.b, c.d, then run, or page Live, Tables, Remove tables: a.b",
+        "redump a.b, c.d on the page Redump, then run, or remove a.b on the page Live, Tables",
     ),
-    ("Add them (tidemark add-table SPEC --table a.b)", "Add them (page Live, Tables, Add tables: a.b)"),
-    ("resnapshot the table: tidemark redump SPEC --table …", "resnapshot the table: page Redump, Table"),
+    ("Add them (tidemark add-table SPEC --table a.b)", "Add them (add a.b on the page Live, Tables)"),
+    ("resnapshot the table: tidemark redump SPEC --table …", "resnapshot the table: redump it on the page Redump"),
+    (
+        "Repair them: tidemark verify SPEC --table a.b --repair",
+        "Repair them: choose a.b on the page Verify, then Repair",
+    ),
+    ("To repair: tidemark verify SPEC --repair", "To repair: choose a table on the page Verify, then Repair"),
+    ("tidemark remove-table SPEC --table a.b --drop and", "remove and drop a.b on the page Live, Tables and"),
+    ("Capture them: tidemark add-table SPEC --table …, or", "Capture them: add them on the page Live, Tables, or"),
     ("report it with `tidemark bundle SPEC`.", "report it with the page Diagnostics."),
     ("so does: tidemark resume SPEC --table a.b", "so does: tidemark resume SPEC --table a.b"),
-    ("Find what slows it down (status, the console's readers)", "Find what slows it down (page Live, Readers)"),
+    (
+        "Find what slows it down (status, the console's readers)",
+        "Find what slows it down (the readers on the page Live)",
+    ),
     ("Make room on the disk.", "Make room on the disk."),
 ]
 

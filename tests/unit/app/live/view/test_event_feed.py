@@ -139,11 +139,13 @@ def test_the_colour_shows_who_must_act() -> None:
 
 def test_the_advice_is_apart_from_the_text() -> None:
     """The text fits its column; who opens the event reads both. A failure that is retried needs no advice."""
-    final = event(1, "error", message="purged", detail="gone", hint="Use tidemark redump SPEC --all.", retry_in_s=None)
+    final = event(
+        1, "error", message="purged", detail="gone", hint="Resnapshot: tidemark redump SPEC --all.", retry_in_s=None
+    )
     retried = event(2, "error", message="away", hint="wait", attempt=1, retry_in_s=4)
     found = {line.text: line for line in feed_lines([final, retried])}
-    assert found["purged gone"].advice == "Use page Redump, Everything."
-    assert found["purged gone"].whole == "purged gone Use page Redump, Everything."
+    assert found["purged gone"].advice == "Resnapshot: redump everything on the page Redump."
+    assert found["purged gone"].whole == "purged gone Resnapshot: redump everything on the page Redump."
     assert [line.advice for line in found.values() if line.tone == "orange"] == [""]
 
 

@@ -39,7 +39,7 @@ def test_a_mirror_that_another_program_changed_is_named() -> None:
     assert over == "All rows of the mirror were resnapshotted after another program's changes"
     what = "Another program changed rows of the mirror: version 17 (DELETE by spark, 2026-01-31T00:00:00Z)"
     assert began.startswith(f"{what}, and 2 earlier commits. Stop ")
-    assert "--table d.t --repair" in began
+    assert "choose d.t on the page Verify, then Repair" in began
     assert [row["Who acts"] for row in found] == ["", "you"]
 
 
