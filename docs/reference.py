@@ -60,7 +60,7 @@ does the same as `tidemark`. This page is generated from the commands' help text
 | [0](operations.md#exit-code-0) | done |
 | [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, or a missed goal of `--until` |
 | [2](operations.md#exit-code-2-specerror) | the spec or an argument is wrong |
-| [3](operations.md#exit-code-3-preflighterror) | the preflight failed |
+| [3](operations.md#exit-code-3-preflighterror) | the source or a worker lacks what a run needs |
 | [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog that follows the committed position |
 | [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
 | [6](operations.md#exit-code-6-differencesfounderror) | an audit found differences |

@@ -42,6 +42,8 @@ from engine.journal.events import (
     TableChanged,
     TableStateChanged,
 )
+from engine.journal.outage_causes import ALERTS as OUTAGES
+from engine.journal.outage_causes import replaced_by
 from engine.journal.sentences import behind, blocked, hidden, parked, remedy, written
 from engine.journal.verification_events import (
     ChangeLogsAudited,
@@ -53,8 +55,6 @@ from engine.journal.verification_events import (
 from engine.spec.alert_settings import Alerts as Settings
 
 _ROUTES = ("route_unreachable", None)
-_OUTAGES = ("source_away", "login_refused")
-"""By whether the source answers and refuses the login."""
 _WORKS_S = 10.0
 """A run that has worked for so long is no part of a series of failures."""
 WATCHDOGS = ("runner_lost", "not_restarted")
@@ -374,13 +374,14 @@ class Alerts:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
     def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
-        for kind in _OUTAGES:
+        for kind in OUTAGES.values():
             yield from self._clear((kind, None), "The source can be reached again.", None)
 
     def _away(self, event: SourceAway) -> Iterator[Notice]:
-        name, seconds = (_OUTAGES[event.refused], None), seconds_between(event.since, self._at)
-        other = "The source refuses the login now." if event.refused else "The source does not answer any more."
-        yield from self._clear((_OUTAGES[not event.refused], None), other, None)
+        name, seconds = (OUTAGES[event.cause], None), seconds_between(event.since, self._at)
+        for kind in OUTAGES.values():
+            if kind != name[0]:
+                yield from self._clear((kind, None), replaced_by(event.cause), None)
         if name not in self.standing and seconds >= patience_s(self._settings):
             yield self._unreachable(name, seconds, event)
         yield from self._repeat(self._at)

@@ -25,8 +25,8 @@ import engine
 from engine.audit.audit_range import check_available
 from engine.base import clock
 from engine.base.errors import (
+    AccountRefusedError,
     DifferencesFoundError,
-    LoginRefusedError,
     SourceChangedError,
     TidemarkError,
     TransientError,
@@ -103,7 +103,7 @@ class BackgroundAudit:
                 self._helpers.succeeded(_HELPER)
                 return
             rest_s = self._rest_s()
-        except (TransientError, SourceChangedError, LoginRefusedError) as error:
+        except (TransientError, SourceChangedError, AccountRefusedError) as error:
             rest_s, self._outages = self._rest_s(), self._outages + 1
             if self._outages > _OUTAGES or is_disk_full(error):
                 self._helpers.failed(_HELPER, error)

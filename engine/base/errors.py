@@ -6,7 +6,9 @@ removed on creation. The tree, with the command line's exit codes (docs/command-
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong
     ├── PreflightError                3   the source or Spark's workers do not meet the requirements
-    │   └── LoginRefusedError         3   the source refuses the login
+    │   └── AccountRefusedError       3   the source answers, but refuses the account
+    │       ├── LoginRefusedError     3   the source refuses the login
+    │       └── PrivilegesMissingError 3  the account lacks privileges on the source
     ├── SourceLostError               4   the source can no longer be streamed from the committed position
     │   ├── BinlogDamagedError        4   an event of the binlog is damaged
     │   ├── BinlogOffError            4   the server writes no binlog, or wrote none for a while
@@ -163,8 +165,16 @@ class PreflightError(TidemarkError):
     exit_code = 3
 
 
-class LoginRefusedError(PreflightError):
-    """The source answers but refuses the login. During a run this may be temporary."""
+class AccountRefusedError(PreflightError):
+    """The source answers, but refuses the account. During a run this may be temporary."""
+
+
+class LoginRefusedError(AccountRefusedError):
+    """The source refuses the login."""
+
+
+class PrivilegesMissingError(AccountRefusedError):
+    """The source refuses a statement: the account lacks a privilege, or lost it during a run."""
 
 
 class SourceLostError(TidemarkError):
@@ -285,7 +295,9 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TidemarkError,
         SpecError,
         PreflightError,
+        AccountRefusedError,
         LoginRefusedError,
+        PrivilegesMissingError,
         SourceLostError,
         BinlogDamagedError,
         BinlogOffError,

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from engine.base.errors import Failure, TidemarkError
 from engine.journal.event_fields import Backfill, SourceFacts, SparkFacts
+from engine.journal.outage_causes import Cause
 
 EVENTS: dict[str, type["Event"]] = {}
 """The classes by their `NAME`; complete once `engine.journal` is imported."""
@@ -356,7 +357,7 @@ class SpaceMeasured(Event, name="disk.space"):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAway(Event, name="source.away"):
-    """A try to reach the source failed, or the source refused the login."""
+    """A try to reach the source failed, or the source refused the account."""
 
     since: str
     attempt: int
@@ -366,7 +367,8 @@ class SourceAway(Event, name="source.away"):
     """Null if the run waits forever."""
     refused: bool = False
     hint: str = ""
-    """Whether it answered, but refused the login, and what to do then."""
+    """Whether it answered, but refused the account, and what to do then."""
+    cause: Cause = "unreachable"
 
 
 @dataclass(frozen=True, kw_only=True)

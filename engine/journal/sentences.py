@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size
+from engine.journal.outage_causes import cause_of, outage
 
 Event = Mapping[str, Any]
 
@@ -170,6 +171,13 @@ ALERTS: Mapping[str, AlertText] = {
         "a login succeeds",
         "Check the password and the account on the source. The run ends when logins have been refused for five minutes; nothing is "
         "lost as long as the source keeps its binlog.",
+    ),
+    "privileges_missing": AlertText(
+        "Privileges missing",
+        "the source has refused a statement for lack of privileges for the duration of the rules, at most 30 s",
+        "the source permits it",
+        "Grant the account what `tidemark check` lists. The run continues by itself; it ends after five minutes without the "
+        "privileges. Nothing is lost as long as the source keeps its binlog.",
     ),
     "disk_full": AlertText(
         "Disk full",
@@ -411,15 +419,10 @@ def _committed(event: Event) -> int:
     return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
 
 
-def outage(*, refused: bool) -> str:
-    """What keeps the run from its source: `The source is unreachable`."""
-    return "The source refuses the login" if refused else "The source is unreachable"
-
-
 def _away(event: Event) -> str:
     until = f", gives up at {str(event['gives_up_at'])[:16]}Z" if event.get("gives_up_at") else ""
     since = f" since {str(event['since'])[11:19]}Z" if event.get("since") else ""
-    return f"{outage(refused=bool(event.get('refused')))}{since}{retry(event)}{until}: {event.get('message') or ''}"
+    return f"{outage(cause_of(event))}{since}{retry(event)}{until}: {event.get('message') or ''}"
 
 
 _SENTENCES: dict[str, Callable[[Event], str]] = {

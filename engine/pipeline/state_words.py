@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 
+from engine.journal.outage_causes import Cause
+
 STATES: Mapping[str, str] = {
     "new": "not started",
     "starting": "starting",
     "running": "running",
     "away": "source unreachable",
     "refused": "login refused",
+    "privileges": "privileges missing",
     "full": "disk full",
     "table_stopped": "table stopped",
     "paused": "paused",
@@ -17,17 +20,19 @@ STATES: Mapping[str, str] = {
     "lost": "runner lost",
 }
 """By the state of a pipeline, as it is shown."""
+AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "privileges": "privileges"}
+"""The keys of `STATES` while a live runner does not get what it needs from its source."""
 _OWN = ("stopped", "removed")
 """States of a table that hold whatever its pipeline does."""
 
 
-def shown_state(state: str, *, away: bool, refused: bool, full: bool) -> str:
+def shown_state(state: str, *, away: Cause | None, full: bool) -> str:
     """The key of `STATES` that is shown. state: of the runner.
 
-    away: a live runner does not reach its source. refused: the source refuses its login. full: a live runner waits for room.
+    away: why a live runner does not get what it needs from its source. full: a live runner waits for room.
     """
-    if away:
-        return "refused" if refused else "away"
+    if away is not None:
+        return AWAY_STATES[away]
     return "full" if full else state
 
 

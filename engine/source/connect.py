@@ -20,6 +20,7 @@ from engine.base.errors import (
     GtidModeError,
     LoginRefusedError,
     PreflightError,
+    PrivilegesMissingError,
     SchemaChangedError,
     SourceAwayError,
     SourceChangedError,
@@ -104,6 +105,7 @@ class Server:
         return "SHOW BINARY LOG STATUS" if self.flavor == "mysql" and self.version >= (8, 2) else "SHOW MASTER STATUS"
 
 
+_GRANT = "Grant the account what `tidemark check` lists, then start the run again."
 # Server error number -> (error class, hint). Numbers: MySQL server error reference.
 _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1054: (
@@ -117,16 +119,16 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
         "Import a tablespace, and the table is copied and streamed again. Or exclude it: tidemark remove-table SPEC --table …",
     ),
     1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
-    1044: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1044: (PrivilegesMissingError, _GRANT),
     1045: (
         LoginRefusedError,
         "Check source.user, and the password that source.password_env or source.password_file names. The server may require TLS.",
     ),
     3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),
     1049: (PreflightError, "Check the database's name."),
-    1142: (PreflightError, "Grant the user what `tidemark check` lists."),
-    1143: (PreflightError, "Grant the user SELECT on the whole table; `tidemark check` lists the statement."),
-    1227: (PreflightError, "Grant the user what `tidemark check` lists."),
+    1142: (PrivilegesMissingError, _GRANT),
+    1143: (PrivilegesMissingError, "Grant the user SELECT on the whole table; `tidemark check` lists the statement."),
+    1227: (PrivilegesMissingError, _GRANT),
     1236: (SourceLostError, "The server cannot send this part of the binlog. " + RESNAPSHOT_ALL),
     1130: (LoginRefusedError, "Allow this host to log in (the host part of the user's account)."),
     1698: (LoginRefusedError, "Check source.user; the account may require another login method."),

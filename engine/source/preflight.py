@@ -27,7 +27,7 @@ from engine.source.hidden_changes import filtered_databases, is_unlogged_replica
 from engine.source.named_tables import unmatched_exclusions, unmatched_inclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
 from engine.source.replication import SERVER_IDS, open_dump
-from engine.source.source_facts import Facts, source_facts
+from engine.source.source_facts import Facts, databases_without_select, source_facts
 from engine.source.watermarks import replica_wait_s, watermark_class
 from engine.spec.folder_names import folder_fault
 from engine.spec.settings import Source
@@ -164,6 +164,10 @@ def run_preflight(
         limits = limits_of(connection)
         checks += [Check(*finding) for finding in judged(limits, readers)]
         visible = list_tables(connection)
+        facts = source_facts(connection, context.variables)
+        if not members.chosen(source.tables, visible) and (lacking := databases_without_select(facts, source.tables)):
+            checks.append(_no_table(context, lacking))
+            return Preflight(checks, context.server, [], few_connections=few(limits.own, readers), facts=facts)
         checks += [Check(*finding) for finding in unmatched_exclusions(source.tables, visible)]
         checks += [Check(*finding) for finding in unmatched_inclusions(source.tables, visible)]
         tables = captured_tables(connection, source.tables, members, null_dates=source.invalid_dates == "null")
@@ -173,10 +177,22 @@ def run_preflight(
         shown = [(table.database, table.name) for table in tables if not table.remedy]
         cascades = unlogged_cascades(connection, context.server, shown)
         checks += _hidden_changes(context, tables, cascades)
-        facts = source_facts(connection, context.variables)
     finally:
         connection.close()
     return Preflight(checks, context.server, tables, cascades, few(limits.own, readers), facts)
+
+
+def _no_table(context: Context, databases: Sequence[str]) -> Check:
+    """The failed check of an account that sees none of the tables: a server shows only those on which it has a privilege."""
+    grants = minimal_grants(context.endpoint.user, context.server, context.source.tables)
+    return Check(
+        "grant: SELECT",
+        "fail",
+        "SELECT on the tables that source.tables selects",
+        f"no table is visible, and no privilege on {', '.join(databases)}",
+        "A server shows an account only tables on which it has a privilege. If it has them, check the globs.",
+        "\n".join(grants),
+    )
 
 
 def server_preflight(endpoint: Endpoint, source: Source, first_server_id: int) -> Preflight:

@@ -10,6 +10,7 @@ import ssl
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatch
 from typing import Literal
 
 from cryptography import x509
@@ -136,6 +137,25 @@ def grants(lines: Sequence[str]) -> dict[str, str]:
         elif role:
             found["roles"].append(role[1])
     return {on: ", ".join(parts) for on, parts in found.items()}
+
+
+def databases_without_select(facts: Facts, globs: Sequence[str]) -> list[str]:
+    """The databases of globs in which the account may read no table, by SHOW GRANTS; pure. A role may permit anything."""
+    readable = [
+        _database(on)
+        for (kind, on), privileges in facts.items()
+        if kind == "grant" and (on == "roles" or "SELECT" in privileges or "ALL PRIVILEGES" in privileges)
+    ]
+    named = sorted({glob.partition(".")[0] for glob in globs if not glob.startswith("!")})
+    return [one for one in named if not any(fnmatch(one, name) or fnmatch(name, one) for name in readable)]
+
+
+def _database(on: str) -> str:
+    """The database part of what a privilege is on, as a glob: its `%` is the only wildcard that matters here."""
+    if on == "roles":
+        return "*"
+    name = on.rpartition(".`")[0] or on.rpartition(".")[0]
+    return name.strip("`").replace("\\\\", "\\").replace("\\_", "_").replace("%", "*")
 
 
 def changes(before: Facts, after: Facts) -> tuple[Change, ...]:

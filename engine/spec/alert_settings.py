@@ -29,6 +29,7 @@ CRITICAL = frozenset(
         "not_restarted",
         "source_away",
         "login_refused",
+        "privileges_missing",
         "disk_full",
     }
 )

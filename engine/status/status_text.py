@@ -4,7 +4,8 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from engine.base.wording import duration, plural
-from engine.journal.sentences import audited, blocked, outage, parked
+from engine.journal.outage_causes import cause_of, outage
+from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.state_words import STATES, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
@@ -78,9 +79,8 @@ def first_line(now: Status) -> str:
 def _shown(now: Status) -> str:
     """The key of `state_words.STATES`."""
     state = {"never started": "new", "stopped": "ended"}.get(now["state"], now["state"])
-    away = now["away"]
-    refused = away is not None and away.get("refused") is True
-    return shown_state(state, away=away is not None, refused=refused, full=bool(now["disk_full"]))
+    away = None if now["away"] is None else cause_of(now["away"])
+    return shown_state(state, away=away, full=bool(now["disk_full"]))
 
 
 def _print_alerts(out: Console, now: Status) -> None:
@@ -143,7 +143,7 @@ def _print_waits(out: Console, now: Status) -> None:
     """Print why nothing starts now, and which helpers fail."""
     if away := now["away"]:
         until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
-        what = outage(refused=bool(away.get("refused")))
+        what = outage(cause_of(away))
         text = f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
         out.print(text, style="yellow", markup=False)
     if now["disk_full"]:

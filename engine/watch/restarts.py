@@ -24,7 +24,7 @@ _NEEDS_OPERATOR = ("LedgerError", "NewerFormatError", "TablesStoppedError", "Chu
 """Errors with exit code 1 that come back until an operator has acted."""
 _MEANINGS = {
     2: "the spec or an argument is wrong",
-    3: "the preflight failed, or the login was refused",
+    3: "the preflight failed, or the source refused the account",
     4: "the source can no longer be followed",
     5: "another runner has the pipeline",
     7: "ledger and destination do not belong together",

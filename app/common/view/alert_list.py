@@ -16,6 +16,7 @@ from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
+from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.journal.sentences import ALERTS, alert_title, remedy
 from engine.spec.alert_settings import Alerts as Settings
 
@@ -23,7 +24,7 @@ Standing = Mapping[str, Any]
 """A standing alert: the fields of `events.AlertRaised`."""
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
-_DURATIONS = ("lag", "runway", "source_away", "login_refused", "disk_filling")
+_DURATIONS = ("lag", "runway", *OUTAGES.values(), "disk_filling")
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ def said_of(runner: Runner) -> frozenset[str]:
     """The kinds of alerts that say no more than the runner's own state, which is shown beside them."""
     found = {"run_failed", "runner_lost"} if runner.problem else set()
     if runner.away is not None:
-        found |= {"source_away", "login_refused"}
+        found |= set(OUTAGES.values())
     if runner.disk_full:
         found.add("disk_full")
     return frozenset(found)

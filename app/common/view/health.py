@@ -15,7 +15,8 @@ from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
 from engine.history.runs import Run
 from engine.history.series import Lag
-from engine.pipeline.state_words import shown_state
+from engine.journal.outage_causes import Cause, cause_of
+from engine.pipeline.state_words import AWAY_STATES, shown_state
 
 LAG_FINE_S = 10.0
 """A smaller lag counts as keeping up."""
@@ -30,7 +31,7 @@ EXIT_CODES = {
     0: "done",
     1: "an unexpected error",
     2: "the spec or the arguments are wrong",
-    3: "preflight failed",
+    3: "the source or a worker lacks what the run needs, or the source refuses the account",
     4: "the source can no longer be streamed",
     5: "another runner holds the pipeline",
     6: "verification found differences",
@@ -49,14 +50,18 @@ class Away:
     """The message of the last attempt."""
     gives_up: datetime | None
     """When the runner gives up; None if there is no limit."""
-    refused: bool = False
-    """Whether the source answers, but refuses the login."""
+    cause: Cause = "unreachable"
     hint: str = ""
-    """What to do about a refused login."""
+    """What to do about a refused account."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether the source answers, but refuses the account."""
+        return self.cause != "unreachable"
 
     @property
     def colour(self) -> str:
-        """Orange while the runner retries; red if that cannot help, because the login is refused."""
+        """Orange while the runner retries; red if that cannot help, because the account is refused."""
         return "red" if self.refused else "orange"
 
 
@@ -105,11 +110,11 @@ class Runner:
     def shown(self) -> str:
         """The key of `status_style.PIPELINE` that is shown.
 
-        "away" during an outage of the source, "refused" if it refuses the login, "full" if a disk is.
+        "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks some,
+        "full" if a disk is.
         """
-        away = self.away is not None
-        refused = self.away is not None and self.away.refused
-        return shown_state(self.state, away=away, refused=refused, full=bool(self.disk_full))
+        away = None if self.away is None else self.away.cause
+        return shown_state(self.state, away=away, full=bool(self.disk_full))
 
     @property
     def drawn(self) -> tuple[str, bool]:
@@ -226,13 +231,13 @@ def away_of(value: object) -> Away | None:
         return None
     attempt, error = int(value.get("attempt") or 0), str(value.get("error") or "")
     gives_up, hint = _time(value.get("gives_up_at")), str(value.get("hint") or "")
-    return Away(since, attempt, next_try, error, gives_up, value.get("refused") is True, hint)
+    return Away(since, attempt, next_try, error, gives_up, cause_of(value), hint)
 
 
 def away_line(away: Away, now: datetime) -> str:
     """The length of the outage, the attempts so far, the next attempt, and when the runner gives up."""
     seconds = (now - away.since).total_seconds()
-    what = "Login refused" if away.refused else "Source unreachable"
+    what = PIPELINE[AWAY_STATES[away.cause]].label.capitalize()
     return " · ".join((f"{what} for {words.duration(round(max(seconds, 0)))}", *tries(away, now)))
 
 

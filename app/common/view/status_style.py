@@ -52,6 +52,13 @@ PIPELINE = {
         ":material/lock:",
         "the source answers but refuses the login; the runner tries again",
     ),
+    "privileges": Style(
+        STATES["privileges"],
+        "G",
+        "red",
+        ":material/lock:",
+        "the source refuses a statement for lack of privileges; the runner tries again",
+    ),
     "full": Style(
         STATES["full"],
         "D",

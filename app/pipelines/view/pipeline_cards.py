@@ -25,6 +25,7 @@ _FIRST = (
     "full",
     "table_stopped",
     "refused",
+    "privileges",
     "away",
     "stopping",
     "starting",

@@ -14,7 +14,7 @@ from app.live.view import chunk_counts
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, StateCount, TableState
 from engine.history.table_queries import Progress
-from engine.journal.sentences import outage
+from engine.journal.outage_causes import outage
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
@@ -124,7 +124,7 @@ def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
     runner = facts.runner
     last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
     if runner.away is not None:
-        what = outage(refused=runner.away.refused).replace("The", "the", 1)
+        what = outage(runner.away.cause).replace("The", "the", 1)
         return "Not current", runner.away.colour, (what, last)
     if runner.disk_full:
         return "Waits for room", "red", (f"lag {lag_words(runner, facts.lag, now)}", "free space on the disk")

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.base import clock
-from engine.base.errors import LoginRefusedError, SourceAwayError, TidemarkError, TransientError, stop_of
+from engine.base.errors import AccountRefusedError, SourceAwayError, TidemarkError, TransientError, stop_of
 from engine.capture.binlog.known_gtids import known_gtids, position_after, require_gtids
 from engine.capture.binlog.statements import Alteration
 from engine.capture.captured_tables import CapturedTables
@@ -314,7 +314,7 @@ class Coordinator:
                 self._follow()
             self._away.epoch_done()
             self._control.disk.succeeded("log")
-        except (TransientError, LoginRefusedError, OSError) as error:
+        except (TransientError, AccountRefusedError, OSError) as error:
             if self._control.disk.takes(error):
                 self._control.disk.failed("log", error)
             elif isinstance(error, OSError):
@@ -390,7 +390,7 @@ class Coordinator:
                 with self._connection.turn():
                     self._connection.check(self.state)
                 break
-            except (TransientError, LoginRefusedError) as again:
+            except (TransientError, AccountRefusedError) as again:
                 error = again
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:

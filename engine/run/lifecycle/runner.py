@@ -19,9 +19,9 @@ from engine.alerting.alert_words import patience_s
 from engine.alerting.notifier import Notifier
 from engine.audit.background_audit import BackgroundAudit
 from engine.base.errors import (
+    AccountRefusedError,
     BinlogOffError,
     ConnectionLimitError,
-    LoginRefusedError,
     PreflightError,
     SourceAwayError,
     SourceChangedError,
@@ -67,14 +67,14 @@ from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.throttle import Pace
 from engine.run.source_loss import binlog_gap, failover
-from engine.run.source_loss.outage import EPOCHS, OutageTracker
+from engine.run.source_loss.outage import EPOCHS, Account, OutageTracker
 from engine.run.tables.bootstrap import Source
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand, members_of
 from engine.run.tables.table_commands import IN_TURN, parsers
 from engine.source.connect import Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of, name_rule
-from engine.source.preflight import Preflight, run_preflight
+from engine.source.preflight import Preflight, minimal_grants, run_preflight
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec
 from engine.spec.spec_names import spec_on
@@ -244,6 +244,7 @@ class _Run:
             starter = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="spark"))
             session_future = starter.submit(self._startup.run, "Spark", self._start_spark)
             stack.callback(self._stop_spark, session_future)
+            self._away.account = self._account(preflight, ledger.state)
             binlog_gap.require(preflight, ledger, self._journal.run, self._through)
             self._hidden.begin(preflight.cascades)
             self._drift.begin(preflight.facts)
@@ -413,7 +414,7 @@ class _Run:
         while not self._control.stopping:
             try:
                 source = self._reopen_source(ledger, publisher)
-            except (TransientError, LoginRefusedError) as error:  # a promoted server may not be ready yet
+            except (TransientError, AccountRefusedError) as error:  # a promoted server may not be ready yet
                 self._control.wait(self._away.failed(EPOCHS, error))
             else:
                 self._away.back(EPOCHS)
@@ -448,6 +449,12 @@ class _Run:
                 hint="Start again: the run then follows the server's lower_case_table_names.",
             )
         return found
+
+    def _account(self, preflight: Preflight, state: State | None) -> Account:
+        """The account and its grants, for all tables that the globs select, or that were added."""
+        also = sorted(f"{database}.{table}" for database, table in members_of(state).also)
+        user, globs = self._spec.source.user, [*self._spec.source.tables, *also]
+        return Account(user, tuple(minimal_grants(user, preflight.server, globs)))
 
     def _start_spark(self) -> Any:
         from engine.spark.session import open_session

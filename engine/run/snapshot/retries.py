@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 from engine.base import clock
 from engine.base.errors import (
+    AccountRefusedError,
     ConnectionLimitError,
     DiskFullError,
-    LoginRefusedError,
+    PrivilegesMissingError,
     SchemaChangedError,
     SourceAwayError,
     TableStoppedError,
@@ -68,7 +69,7 @@ class ChunkRetries:
         self._attempts = attempts
         self._disk = disk
         self.binlog_read_s = 0.0
-        self._refused_s = math.inf  # when the source first refused the login
+        self._refused_s = math.inf  # when the source first refused the account
 
     def add(self, copy: TableCopy) -> None:
         """Register a table copy that starts or continues: its parked chunks are retried once."""
@@ -100,7 +101,7 @@ class ChunkRetries:
         elif isinstance(error, TableStoppedError):
             self._report(copy, unread, group, error, None, copy.failures)
             batch.stop(copy, error)
-        elif failure.own and not copy.redump:
+        elif failure.own and not copy.redump and not self._may_be_granted(error):
             return self._chunk_at_fault(copy, failure.chunk, group, error)
         else:
             away = not failure.own and not isinstance(error, SchemaChangedError)
@@ -174,7 +175,7 @@ class ChunkRetries:
         awaited = isinstance(error, SchemaChangedError) and self.binlog_read_s <= copy.changed_s
         counts = not (awaited or isinstance(error, SourceAwayError) or away)
         retried = isinstance(error, TransientError) and not (counts and copy.failures >= ATTEMPTS)
-        retried = retried or (isinstance(error, LoginRefusedError) and self._refused())
+        retried = retried or (isinstance(error, AccountRefusedError) and self._refused())
         self._report(copy, chunks, group, error, retry_s if retried else None, copy.failures)
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
@@ -189,8 +190,12 @@ class ChunkRetries:
             raise error
         copy.retry_at = clock.monotonic_s() + retry_s
 
+    def _may_be_granted(self, error: TidemarkError) -> bool:
+        """Whether the account lacks a privilege that it may get back soon. Later, the chunk itself is at fault."""
+        return isinstance(error, PrivilegesMissingError) and self._refused()
+
     def _refused(self) -> bool:
-        """Whether a refused login is still worth a retry."""
+        """Whether a refused account is still worth a retry."""
         self._refused_s = min(self._refused_s, clock.monotonic_s())
         return clock.monotonic_s() - self._refused_s < REFUSED_S
 

@@ -2,7 +2,8 @@
 
 A run waits as long as waiting can help: until the source may purge the binlog at the committed position, judged by the retention
 left that was last measured. If the source never purges, the run waits forever. If the source answers but refuses the login, the run
-waits five minutes: a proxy without a server does that, and a server that is starting. A changed password needs a person.
+waits five minutes: a proxy without a server does that, and a server that is starting. A changed password needs a person. It waits
+as long for privileges that the account has lost: whoever took them can give them back.
 
 Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The source is
 back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the console and an alert.
@@ -18,14 +19,22 @@ from datetime import timedelta
 from typing import Any
 
 from engine.base import clock
-from engine.base.errors import BinlogOffError, LoginRefusedError, SourceAwayError, TidemarkError, TransientError
+from engine.base.errors import (
+    AccountRefusedError,
+    BinlogOffError,
+    PrivilegesMissingError,
+    SourceAwayError,
+    TidemarkError,
+    TransientError,
+)
 from engine.journal import Entry, Journal
 from engine.journal.events import ErrorReported, LagMeasured, RunState, SourceAway, SourceBack
+from engine.journal.outage_causes import Cause
 
 EPOCHS, MONITOR = "epochs", "monitor"
 """The reporting threads."""
 REFUSED_S = 300.0
-"""A login refused for longer than this is not a temporary condition."""
+"""An account refused for longer than this is not a temporary condition."""
 _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
@@ -35,6 +44,8 @@ PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
 MEASURE_PATIENCE_S = 3.0
 """The same for a measurement, whose queries take longer on a source with many binlog files."""
+GRANT_AND_CONTINUE = "Grant them: the run then continues by itself from its position. Tidemark needs:"
+_GRANT_AND_START = "Grant them, then start the run again: it continues from the last commit. Tidemark needs:"
 _ATTEMPTS = 10
 """Tries of an epoch that fails although the source answers."""
 
@@ -51,9 +62,18 @@ class Outage:
     gives_up_at: str | None
     """UTC text, like `since` and `next_try`; None if the run never gives up."""
     refused: bool = False
-    """Whether the source answers, but refuses the login."""
+    """Whether the source answers, but refuses the account."""
     hint: str = ""
-    """What to do about a refused login."""
+    """What to do about a refused account."""
+    cause: Cause = "unreachable"
+
+
+@dataclass(frozen=True)
+class Account:
+    """The run's account on the source, and the statements that grant it all that Tidemark needs."""
+
+    user: str
+    grants: tuple[str, ...]
 
 
 class OutageTracker:
@@ -69,6 +89,8 @@ class OutageTracker:
         self.abort_waits: Callable[[], None] | None = None
         self.answers: Callable[[], None] | None = None
         """Called when the monitor reaches the source while the epochs still wait."""
+        self.account: Account | None = None
+        """Known once the preflight has passed."""
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
         self._since_s = 0.0
@@ -108,13 +130,13 @@ class OutageTracker:
         Raises the error when the source has been away too long; only for the coordinator, whose run that ends.
         """
         with self._lock:
-            now_s = clock.monotonic_s()
+            now_s, error = clock.monotonic_s(), self._named(error)
             if not self._tries:
                 self._begin(now_s if self._asked_s is None else self._asked_s, now_s)
             self._shows_silence = False
             if by == MONITOR:
                 self._asked_s = None
-            if not isinstance(error, LoginRefusedError):
+            if not isinstance(error, AccountRefusedError):
                 self._refused_s = 0.0
             elif not self._refused_s:
                 self._refused_s = now_s
@@ -131,6 +153,16 @@ class OutageTracker:
                 pause_s = min(pause_s, _MONITOR_PAUSE_S)
         self._release()
         return pause_s
+
+    def _named(self, error: TidemarkError) -> TidemarkError:
+        """An error about missing privileges, with the account and the statements that grant them; any other as it is."""
+        if self.account is None or not isinstance(error, PrivilegesMissingError):
+            return error
+        return PrivilegesMissingError(
+            f"The account {self.account.user} lacks privileges: {error.message}",
+            detail="Committed data is complete. Nothing is lost as long as the source keeps its binlog.",
+            hint="\n".join((GRANT_AND_CONTINUE, *self.account.grants)),
+        )
 
     def _begin(self, since_s: float, now_s: float) -> None:
         self._since_s = since_s
@@ -184,9 +216,10 @@ class OutageTracker:
         return None if self._purged_s is None else max(self._purged_s, self._since_s + _MIN_WAIT_S)
 
     def _report(self, attempt: int, pause_s: float, error: TidemarkError, left_s: float | None) -> None:
-        refused = isinstance(error, LoginRefusedError)
+        cause = _cause(error)
+        refused = cause != "unreachable"
         outage = self._outage(attempt, pause_s, error.message, left_s)
-        outage = replace(outage, refused=refused, hint=error.hint if refused else "")
+        outage = replace(outage, refused=refused, hint=error.hint if refused else "", cause=cause)
         self._show(asdict(outage))
         self._journal.write(
             SourceAway(
@@ -197,6 +230,7 @@ class OutageTracker:
                 gives_up_at=outage.gives_up_at,
                 refused=refused,
                 hint=outage.hint,
+                cause=cause,
             )
         )
 
@@ -207,7 +241,7 @@ class OutageTracker:
 
     def pause_after(self, error: TidemarkError) -> float:
         """Seconds for the coordinator to wait after a failed epoch. Raises the error when waiting cannot help."""
-        if isinstance(error, SourceAwayError | LoginRefusedError):
+        if isinstance(error, SourceAwayError | AccountRefusedError):
             return self.failed(EPOCHS, error)
         self._failures += 1
         if self._failures >= _ATTEMPTS:
@@ -236,12 +270,20 @@ class OutageTracker:
             self._refused_s = 0.0
 
 
+def _cause(error: TidemarkError) -> Cause:
+    if isinstance(error, PrivilegesMissingError):
+        return "privileges"
+    return "login" if isinstance(error, AccountRefusedError) else "unreachable"
+
+
 def _given_up(error: TidemarkError, seconds: float) -> TidemarkError:
-    waited = f"The source was away for {seconds / 60:,.0f} minutes."
-    if isinstance(error, LoginRefusedError):
-        return LoginRefusedError(error.message, detail=f"{waited} {error.detail}", hint=error.hint)
+    waited = f"{seconds / 60:,.0f} minutes."
+    if isinstance(error, AccountRefusedError):
+        hint = error.hint.replace(GRANT_AND_CONTINUE, _GRANT_AND_START)
+        return type(error)(error.message, detail=f"The source refused it for {waited} {error.detail}", hint=hint)
     return TransientError(
         error.message,
-        detail=f"{waited} The binlog at the committed position may be purged by now. Committed data is complete.",
+        detail=f"The source was away for {waited} The binlog at the committed position may be purged by now. "
+        "Committed data is complete.",
         hint=f"{error.hint} Then run again: it continues from the last commit, or says that the binlog is purged.",
     )

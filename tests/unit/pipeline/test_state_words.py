@@ -17,8 +17,9 @@ def test_no_table_streams_while_its_pipeline_does_not() -> None:
 
 def test_an_outage_and_a_full_disk_are_states_of_their_own() -> None:
     """The console has a style for each word."""
-    assert shown_state("running", away=True, refused=False, full=True) == "away"
-    assert shown_state("running", away=True, refused=True, full=False) == "refused"
-    assert shown_state("paused", away=False, refused=False, full=True) == "full"
-    assert shown_state("paused", away=False, refused=False, full=False) == "paused"
+    assert shown_state("running", away="unreachable", full=True) == "away"
+    assert shown_state("running", away="login", full=False) == "refused"
+    assert shown_state("running", away="privileges", full=False) == "privileges"
+    assert shown_state("paused", away=None, full=True) == "full"
+    assert shown_state("paused", away=None, full=False) == "paused"
     assert {key: style.label for key, style in PIPELINE.items()} == STATES

@@ -1,6 +1,6 @@
 """The grants of an account as facts, and how two sets of facts differ."""
 
-from engine.source.source_facts import Change, Facts, changes, grants
+from engine.source.source_facts import Change, Facts, changes, databases_without_select, grants
 
 
 def test_grants_are_read_by_what_they_are_on() -> None:
@@ -19,6 +19,24 @@ def test_grants_are_read_by_what_they_are_on() -> None:
     }
     line = "GRANT SELECT, BINLOG MONITOR ON *.* TO `tidemark`@`%` IDENTIFIED BY PASSWORD '*49A94A9F42EBDA23'"
     assert grants([line]) == {"*.*": "SELECT, BINLOG MONITOR"}
+
+
+def test_databases_whose_tables_the_account_cannot_see_are_named() -> None:
+    """By SHOW GRANTS. A role may permit anything."""
+    globs = ["shop.*", "sho*.orders", "!crm.*"]
+    lost: Facts = {("grant", "*.*"): "USAGE", ("grant", "`performance_schema`.*"): "SELECT", ("setting", "a"): "SELECT"}
+    assert databases_without_select(lost, globs) == ["sho*", "shop"]
+    for on, privileges in (
+        ("*.*", "SELECT, REPLICATION SLAVE"),
+        ("*.*", "ALL PRIVILEGES"),
+        ("roles", "`reader`@`%`"),
+        ("`shop`.*", "SELECT"),
+        ("`s%`.*", "SELECT"),
+        ("`shop`.`orders`", "SELECT (`id`)"),
+    ):
+        assert databases_without_select({("grant", on): privileges}, globs) == [], on
+    escaped: Facts = {("grant", "`a\\_b`.*"): "SELECT"}
+    assert databases_without_select(escaped, ["a_b.*", "other.*"]) == ["other"]
 
 
 def test_what_differs_is_named_with_both_values() -> None:

@@ -12,13 +12,20 @@ import pytest
 
 from engine.alerting.alerts import Alerts
 from engine.base.clock import parse_utc
-from engine.base.errors import LoginRefusedError, SourceAwayError, SparkLostError, TidemarkError, TransientError
+from engine.base.errors import (
+    LoginRefusedError,
+    PrivilegesMissingError,
+    SourceAwayError,
+    SparkLostError,
+    TidemarkError,
+    TransientError,
+)
 from engine.journal import Journal
 from engine.journal.events import LagMeasured, RunState
 from engine.journal.parts import parts_in
 from engine.run.commands.heartbeat import Activity
 from engine.run.lifecycle.spark_sessions import PATIENCE_S, SparkSessions
-from engine.run.source_loss.outage import EPOCHS, MEASURE_PATIENCE_S, MONITOR, OutageTracker
+from engine.run.source_loss.outage import EPOCHS, MEASURE_PATIENCE_S, MONITOR, Account, OutageTracker
 from engine.spec.alert_settings import Alerts as Settings
 from engine.status.terminal import line
 from tests.support.entries import entry_of
@@ -125,6 +132,23 @@ def test_a_login_that_is_refused_is_waited_for_minutes(waiting: Waiting) -> None
     assert waiting.shown is not None
     assert (waiting.shown["refused"], waiting.shown["hint"]) == (True, "Check the password.")
     assert all(event["refused"] for event in waiting.events("source.away"))
+    assert waiting.now_s - began_s == pytest.approx(300, abs=1)
+
+
+def test_lost_privileges_are_waited_for_minutes(waiting: Waiting) -> None:
+    """The grants are shown meanwhile, and the error that ends the run has them too: with what to do then."""
+    waiting.measured(None)
+    waiting.away.account = Account("tidemark", ("GRANT SELECT ON `d`.* TO 'tidemark'@'%';",))
+    denied, began_s = PrivilegesMissingError("Access denied (error 1227)."), waiting.now_s
+    with pytest.raises(PrivilegesMissingError, match="The account tidemark lacks privileges: Access denied") as ended:
+        waiting.try_for(1000, denied)
+    assert waiting.shown is not None
+    assert (waiting.shown["refused"], waiting.shown["cause"]) == (True, "privileges")
+    assert waiting.shown["hint"].splitlines()[0].startswith("Grant them: the run then continues by itself")
+    assert ended.value.hint.splitlines()[0].startswith("Grant them, then start the run again")
+    for hint in (waiting.shown["hint"], ended.value.hint):
+        assert hint.splitlines()[1:] == ["GRANT SELECT ON `d`.* TO 'tidemark'@'%';"]
+    assert "Nothing is lost" in ended.value.detail
     assert waiting.now_s - began_s == pytest.approx(300, abs=1)
 
 

@@ -173,14 +173,16 @@ def test_no_card_is_green_beside_a_problem() -> None:
 
 def test_a_refused_login_is_no_unreachable_source() -> None:
     """An operator must act; the network has nothing to do with it."""
-    refused = Away(
-        ago(48), 5, ago(-30), "Access denied", None, refused=True, hint="Check source.user and the password."
-    )
+    refused = Away(ago(48), 5, ago(-30), "Access denied", None, "login", "Check source.user and the password.")
     who = replace(runner(), away=refused)
     one = card_of("a", who, layers(who, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, "db:1")
     assert (one.style.label, one.style.colour, one.trouble_colour, one.who) == ("login refused", "red", "red", "you")
     assert one.trouble == "Login refused for 48 s · attempt 5 · next try in 30 s · no time limit: Access denied"
     assert outages([one, one]) == []
+    denied = replace(runner(), away=replace(refused, cause="privileges"))
+    other = card_of("a", denied, layers(denied, lag(0.4), [], NOW), lag(0.4), [], [], [], NOW, "db:1")
+    assert (other.style.label, other.trouble_colour) == ("privileges missing", "red")
+    assert other.trouble.startswith("Privileges missing for 48 s")
 
 
 def test_every_problem_counts_but_a_pause() -> None:

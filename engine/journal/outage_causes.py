@@ -1,0 +1,38 @@
+"""Why a run does not get what it needs from its source: by cause, the words and the alert. Pure."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+Cause = Literal["unreachable", "login", "privileges"]
+ALERTS: Mapping[Cause, str] = {
+    "unreachable": "source_away",
+    "login": "login_refused",
+    "privileges": "privileges_missing",
+}
+"""The kind of alert for each cause."""
+_SENTENCES: Mapping[Cause, str] = {
+    "unreachable": "The source is unreachable",
+    "login": "The source refuses the login",
+    "privileges": "The account lacks privileges on the source",
+}
+_REPLACED: Mapping[Cause, str] = {
+    "unreachable": "The source does not answer any more.",
+    "login": "The source refuses the login now.",
+    "privileges": "The account lacks privileges on the source now.",
+}
+
+
+def cause_of(record: Mapping[str, Any]) -> Cause:
+    """The cause in a `source.away`, or in `away` of `runner.json`. Older ones have only `refused`."""
+    older: Cause = "login" if record.get("refused") else "unreachable"
+    return next((cause for cause in ALERTS if cause == record.get("cause")), older)
+
+
+def outage(cause: Cause) -> str:
+    """What keeps the run from its source: `The source is unreachable`."""
+    return _SENTENCES[cause]
+
+
+def replaced_by(cause: Cause) -> str:
+    """Why the alert for another cause ends."""
+    return _REPLACED[cause]
