@@ -18,6 +18,7 @@ from app.explore.view import queries, row_life
 from app.explore.view.queries import Known
 from engine.base import clock
 from engine.base.errors import NewerFormatError, TidemarkError
+from engine.base.wording import sentences
 from engine.history import chunk_queries, redumps, series, table_queries
 from engine.pipeline.directory import Directory
 from engine.spec import settings
@@ -114,7 +115,9 @@ def _change(change: Callable[[], None]) -> None:
         change()
     except NewerFormatError as problem:
         st.toast(
-            words.escape(f"{problem.message} {for_console(problem.hint)}"), icon=":material/error:", duration="long"
+            words.escape(sentences(problem.message, for_console(problem.hint))),
+            icon=":material/error:",
+            duration="long",
         )
 
 

@@ -20,7 +20,7 @@ from engine.alerting.active_alert import Alert, Name
 from engine.alerting.alert_words import away_words, failure_kind, patience_s, seconds_between, space_words
 from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
-from engine.base.wording import plural, rows_differ
+from engine.base.wording import plural, rows_differ, sentences
 from engine.journal import Entry
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.events import (
@@ -183,7 +183,7 @@ class Alerts:
             self._helpers.add(event.helper or "")
             name = ("helper_failed", None)
         if name not in self.standing:
-            message = f"{event.message} {event.detail or ''}".strip()
+            message = sentences(event.message, event.detail)
             yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
 
     def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
@@ -286,7 +286,7 @@ class Alerts:
         name = ("chunk_parked", event.table)
         if name not in self.standing:
             message = f"{parked(event.to_json(), event.table)} Everything else continues."
-            hint = f"{event.hint} Then: tidemark resume SPEC --table {event.table}".strip()
+            hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
     def _verified(self, event: TableVerified) -> Iterator[Notice]:

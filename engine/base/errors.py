@@ -295,7 +295,6 @@ ERRORS: dict[str, type[TidemarkError]] = {
         TidemarkError,
         SpecError,
         PreflightError,
-        AccountRefusedError,
         LoginRefusedError,
         PrivilegesMissingError,
         SourceLostError,

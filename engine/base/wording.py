@@ -34,6 +34,16 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
+def sentences(*parts: str | None) -> str:
+    """Texts one after the other, without the empty ones. All but the last end with a full stop: texts from outside may lack it."""
+    texts = [part.strip() for part in parts if part and part.strip()]
+    return " ".join([*map(_ended, texts[:-1]), *texts[-1:]])
+
+
+def _ended(text: str) -> str:
+    return text if text.endswith((".", "!", "?", ":", ";", "…")) else f"{text}."
+
+
 def rows_differ(number: int, of: str = "") -> str:
     """`1 row differs`, `3 rows differ`; `3 rows of shop.orders differ`."""
     return f"{plural(number, 'row')}{f' of {of}' if of else ''} {'differs' if number == 1 else 'differ'}"

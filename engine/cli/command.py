@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from engine import __version__
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.redaction import redact
+from engine.cli.consoles import plain_console
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory, directory_of
 from engine.pipeline.runner_file import find_runner
@@ -25,7 +25,7 @@ from engine.spec.settings import Spec, load
 _PIPE_CLOSED = 141
 """The exit code that shells give to a program whose reader is gone: 128 + SIGPIPE."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+out, err = plain_console(), plain_console(stderr=True)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]

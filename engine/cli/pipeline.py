@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from engine.base.errors import PreflightError, SpecError, TablesStoppedError
 from engine.cli.command import (
@@ -27,11 +26,14 @@ from engine.cli.command import (
     stored,
     to_runner,
 )
+from engine.cli.consoles import plain_console
 from engine.pipeline.command_file import send_command
 from engine.pipeline.runner_file import find_runner
 from engine.spec.settings import load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from engine.run.lifecycle.runner import Listener
     from engine.source.preflight import Check
 
@@ -146,9 +148,10 @@ def run(
     def waits(why: str) -> None:
         print_json({"standby": why}) if as_json else out.print(f"standing by: {why}", markup=False)
 
-    def start(listener: "Listener") -> None:
+    def start(listener: "Listener", starting: "Callable[[str], None] | None" = None) -> None:
+        waiting = waits if standby else None
         try:
-            run_pipeline(spec, spec_file, until, listener, standby=waits if standby else None, as_json=as_json)
+            run_pipeline(spec, spec_file, until, listener, standby=waiting, starting=starting, as_json=as_json)
         except TablesStoppedError:
             if not service or until is not None:
                 raise
@@ -157,10 +160,11 @@ def run(
         start(print_json)
     elif out.is_terminal and not standby:
         log = directory_of(spec_file, spec.name).log
-        with own_terminal(log) as terminal, Screen(Console(file=terminal, highlight=False), spec.name) as screen:
-            start(screen.hear)
+        with own_terminal(log) as terminal, Screen(plain_console(terminal), spec.name) as screen:
+            start(screen.hear, screen.say)
     else:
-        start(Lines(out).hear)
+        lines = Lines(out)
+        start(lines.hear, lines.say)
 
 
 @app.command()

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table as Grid
 
 from engine.base import clock
 from engine.base.errors import DifferencesFoundError, SpecError
+from engine.base.text_grid import text_grid
 from engine.cli.command import (
     Chunks,
     Json,
@@ -103,7 +103,7 @@ def _show(result: "TableResult") -> None:
         out.print(result.hint, markup=False)
     if not result.differences:
         return
-    grid = Grid("kind", "key", "columns", "cause", box=None, pad_edge=False)
+    grid = text_grid("kind", "key", "columns", "cause")
     for one in result.differences[:_SHOWN]:
         grid.add_row(one.kind, ", ".join(one.key), ", ".join(one.columns), one.cause)
     out.print(grid)

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table as Grid
 
 from engine.base.errors import DestinationError, unknown_tables
+from engine.base.text_grid import text_grid
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.delta.log.log_files import newest_version
@@ -74,20 +75,8 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Con
 
 def as_grid(found: list[Condition]) -> Grid:
     """One line per table."""
-    grid = Grid(box=None, pad_edge=False)
-    for name in (
-        "table",
-        "mirror",
-        "files",
-        "bytes",
-        "deleted rows",
-        "log files",
-        "bytes",
-        "old files",
-        "bytes",
-        "due",
-    ):
-        grid.add_column(name, justify="left" if name in ("table", "mirror", "due") else "right")
+    right = ("files", "bytes", "deleted rows", "log files", "bytes", "old files", "bytes")
+    grid = text_grid("table", "mirror", *right, "due", right=right)
     for one in found:
         if one.sizes is None:
             grid.add_row(one.table, one.error)

@@ -357,17 +357,15 @@ class SpaceMeasured(Event, name="disk.space"):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAway(Event, name="source.away"):
-    """A try to reach the source failed, or the source refused the account."""
+    """A try to reach the source failed, or it refused the account: `hint` says what to do. gives_up_at: null for no limit."""
 
     since: str
     attempt: int
     retry_in_s: float
     message: str
     gives_up_at: str | None = None
-    """Null if the run waits forever."""
     refused: bool = False
     hint: str = ""
-    """Whether it answered, but refused the account, and what to do then."""
     cause: Cause = "unreachable"
 
 

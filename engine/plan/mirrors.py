@@ -109,7 +109,7 @@ def mirror_advice(sink: Sink, table: Table, plan: Plan, rates: ChangeRates) -> M
     also = (
         "every reader can read it" if planned == "copy_on_write" else "copy on write would do too, if a reader needs it"
     )
-    reason = f"{why}. It writes {per_day(costs[planned])}; {also}."
+    reason = f"{why}. At that rate, it writes {per_day(costs[planned])}; {also}."
     return MirrorAdvice(planned, reason, rate, "", rates.window_s, costs)
 
 
@@ -131,6 +131,15 @@ def _faults(on_write: MergeCost, on_read: MergeCost) -> list[str]:
     if on_write.mirror_age_s > max(_FRESH_S, _AGE_TIMES * on_read.mirror_age_s):
         faults.append(f"make the mirror {age(on_write)} old instead of {age(on_read)}")
     return faults
+
+
+def counted_in(rates: ChangeRates) -> str:
+    """Over which time the changes were counted, and what that means for the costs."""
+    window = duration(rates.window_s)
+    return (
+        f"Changes were counted in the last {window} of binlog. Costs are estimates for a whole day at that rate: "
+        "after a one-time load they are too high, after a quiet hour too low."
+    )
 
 
 def per_day(cost: MergeCost) -> str:

@@ -10,11 +10,22 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from engine.base.errors import TidemarkError
-from engine.base.wording import NOTHING, duration
+from engine.base.text_grid import text_grid
+from engine.base.wording import NOTHING, plural, sentences
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import unsplit_table
-from engine.plan.mirrors import EXCLUDED, LABELS, MirrorAdvice, age, mirror_advice, mirror_of, per_day, rate_text
+from engine.plan.mirrors import (
+    EXCLUDED,
+    LABELS,
+    MirrorAdvice,
+    age,
+    counted_in,
+    mirror_advice,
+    mirror_of,
+    per_day,
+    rate_text,
+)
 from engine.plan.planner import check_names, plan_tables
 from engine.plan.speed import bytes_per_s, seconds
 from engine.plan.splitting import split
@@ -26,12 +37,16 @@ from engine.spec.settings import Spec
 from engine.spec.sink_settings import Merging
 
 _STEP, _STEP_S = 1000, 3600.0
+_FACTOR = (
+    "factor: the distribution factor of the chunk key, (max - min + 1) / rows. 1 is a key without gaps; within the bounds of "
+    "[snapshot], the key is split evenly."
+)
 
 
 def not_captured(name: str, error: TidemarkError) -> Plan:
     """The plan of a table that cannot be captured."""
     reason = error.message.removeprefix(f"{name} is ")
-    return Plan(name, 0, 0, (), "", None, None, None, "one", f"{reason} {error.hint}".strip(), 0, 0)
+    return Plan(name, 0, 0, (), "", None, None, None, "one", sentences(reason, error.hint), 0, 0)
 
 
 def chunks_of(connection: Connection, table: Table, plan: Plan) -> Iterator[Range]:
@@ -103,33 +118,43 @@ def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
     known = [snapshot_s for _, _, snapshot_s in planned if snapshot_s is not None]
     chunks = sum(plan.estimated_chunks for _, plan, _ in planned)
     columns = [
-        ("table", f"{len(planned):,} tables", "left"),
+        ("table", plural(len(planned), "table"), "left"),
         ("rows about", f"{rows:,}", "right"),
         ("MB", f"{size / 1e6:,.1f}", "right"),
         ("key", "", "left"),
         ("factor", "", "right"),
         ("chunks", f"{chunks:,}", "right"),
         ("rows each", "", "right"),
-        ("s", f"{sum(known):,.1f}" if known else "", "right"),
+        ("seconds", _seconds(sum(known) if known else None), "right"),
         ("mirror", "", "left"),
     ]
     for name, footer, side in columns:
-        grid.add_column(name, footer, justify="right" if side == "right" else "left")
+        number = side == "right"
+        grid.add_column(name, footer, justify="right" if number else "left", overflow="fold", no_wrap=number)
     for table, plan, snapshot_s in planned:
         grid.add_row(
             plan.table,
             f"{plan.approx_rows:,}",
             f"{plan.approx_bytes / 1e6:,.1f}",
             ", ".join(plan.chunk_key),
-            "" if plan.factor is None else f"{plan.factor:g}",
+            "" if plan.factor is None else f"{plan.factor:.3g}",
             f"{plan.estimated_chunks:,}",
             f"{plan.chunk_rows:,}",
-            "" if snapshot_s is None else f"{snapshot_s:,.1f}",
+            _seconds(snapshot_s),
             LABELS[mirror_of(spec.sink, table, plan)],
         )
     reasons = [f"{plan.table}: {plan.reason}" for _, plan, _ in planned]
     rates = _measured(tables, spec, exact=exact)
+    if any(plan.factor is not None for _, plan, _ in planned):
+        reasons.append(_FACTOR)
     return Group(grid, "", *_lines(reasons), "", *_mirrors(spec, [(table, plan) for table, plan, _ in planned], rates))
+
+
+def _seconds(value: float | None) -> str:
+    """A duration in seconds with one digit; empty if it is unknown."""
+    if value is None:
+        return ""
+    return "< 0.1" if value < 0.05 else f"{value:,.1f}"
 
 
 def _lines(texts: Iterable[str]) -> Iterator[Text]:
@@ -142,17 +167,12 @@ def _mirrors(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRat
         yield from _lines([f"Changes a second are unknown: {rates.unknown}"])
     else:
         advice = [(table, plan, mirror_advice(spec.sink, table, plan, rates)) for table, plan in planned]
-        grid = Grid(box=None, pad_edge=False)
-        for name in ("table", "changes a second", "copy on write", "merge on read", "recommended"):
-            grid.add_column(name, overflow="fold")
+        grid = text_grid("table", "changes a second", "copy on write", "merge on read", "recommended")
         for table, _, one in advice:
             rate = "unknown" if one.rate is None else rate_text(one.rate)
             grid.add_row(table.full_name, rate, *(_cost(one, merging) for merging in EXCLUDED), LABELS[one.recommended])
         yield from (grid, "")
-        window = f"{duration(rates.window_s)} of binlog"
-        yield from _lines(
-            [f"Changes were counted in {window}. Costs are estimates: bytes written, and how old a mirror gets."]
-        )
+        yield from _lines([f"{counted_in(rates)} They are bytes written, and how old a mirror gets."])
         yield from _lines(f"{table.full_name}: unknown: {one.unknown}" for table, _, one in advice if one.unknown)
         yield from _lines(_reason(spec, table, plan, one) for table, plan, one in advice if one.recommended)
     readers = (f"{LABELS[merging]} excludes {' and '.join(out) or 'no reader'}" for merging, out in EXCLUDED.items())

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 
 from rich.console import Console
+from rich.text import Text
 
 from engine.base.wording import plural
 from engine.source.preflight import Check, Preflight
 
 _MOST_TABLES = 10
 """Of the tables with the same fault, as many are listed."""
-_LABELS = {"fail": "[red]FAIL[/]", "warn": "[yellow]warn[/]"}
+_LABELS = {"fail": Text("FAIL", "red"), "warn": Text("warn", "yellow")}
 
 
 def print_checks(out: Console, result: Preflight, grants: Sequence[str]) -> None:
@@ -26,11 +27,11 @@ def print_checks(out: Console, result: Preflight, grants: Sequence[str]) -> None
         out.print(f"  {grant}", markup=False)
 
 
-def _print_group(out: Console, label: str, group: Sequence[Check]) -> None:
+def _print_group(out: Console, label: Text, group: Sequence[Check]) -> None:
     """Print checks of one kind: one of the server, or that of all tables with the fault."""
     first = group[0]
     kind = _kind(first)
-    out.print(f"{label} {kind}" + (f": {plural(len(group), 'table')}" if first.table else ""), highlight=False)
+    out.print(Text.assemble(label, f" {kind}", f": {plural(len(group), 'table')}" if first.table else ""))
     out.print(f"  expected: {first.expected}\n  {first.why}", markup=False, highlight=False)
     for check in group[:_MOST_TABLES]:
         out.print(f"  {check.table or 'actual'}: {check.actual}", markup=False, highlight=False)

@@ -1,9 +1,9 @@
 """`status` as text."""
 
 from rich.console import Console
-from rich.table import Table as Grid
 
-from engine.base.wording import duration, plural
+from engine.base.text_grid import text_grid
+from engine.base.wording import duration, plural, sentences
 from engine.journal.outage_causes import cause_of, outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.state_words import STATES, shown_state, table_state
@@ -21,7 +21,8 @@ def print_status(out: Console, now: Status) -> None:
         out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
     if now["log"]["unknown_events"]:
         out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
-    grid = Grid("table", "state", "chunks", "rows read", "changes", "merging", "verified", box=None, pad_edge=False)
+    numbers = ("chunks", "rows read", "changes")
+    grid = text_grid("table", "state", *numbers, "merging", "verified", right=numbers)
     for t in now["tables"]:
         chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
         shown = table_state(t["state"], _shown(now))
@@ -47,8 +48,8 @@ def print_status(out: Console, now: Status) -> None:
         )
     for t in (t for t in now["tables"] if t["error"]):
         remove = f"tidemark remove-table SPEC --table {t['table']}"
-        leaves = "" if remove in (t["hint"] or "") else f" Or take it out of the pipeline: {remove}"
-        out.print(f"{t['table']} stopped: {t['error']} {t['hint']}{leaves}", markup=False)
+        leaves = "" if remove in (t["hint"] or "") else f"Or take it out of the pipeline: {remove}"
+        out.print(sentences(f"{t['table']} stopped: {t['error']}", t["hint"], leaves), markup=False)
     _print_lacks(out, now["tables"])
     _print_chunks(out, now["tables"])
     _print_alerts(out, now)
@@ -86,13 +87,13 @@ def _shown(now: Status) -> str:
 def _print_alerts(out: Console, now: Status) -> None:
     """Print the active alerts and the silences."""
     for alert in now["alerts"]:
-        seen = f" Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+        seen = f"Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+        silenced = ""
         if by := alert["silenced"]:
-            seen += f" Silenced by {by['actor']} until {by['until'][:19]}Z: {by['reason']}."
+            silenced = f"Silenced by {by['actor']} until {by['until'][:19]}Z: {by['reason']}"
         style = "yellow" if alert["acknowledged"] else "red"
-        out.print(
-            f"alert since {alert['since'][:19]}Z: {alert['message']} {alert['hint']}{seen}", style=style, markup=False
-        )
+        what = f"alert since {alert['since'][:19]}Z: {alert['message']}"
+        out.print(sentences(what, alert["hint"], seen, silenced), style=style, markup=False)
     for one in now["silences"]:
         which = " of ".join(part for part in (one["kind"] or "all alerts", one["table"]) if part)
         text = f"silenced until {one['until'][:19]}Z by {one['actor']}: {which}: {one['reason']} (silence {one['id']})"
@@ -152,7 +153,7 @@ def _print_waits(out: Console, now: Status) -> None:
     elif now["waiting_for"]:
         out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
     for one in now["blocked"]:
-        out.print(f"{blocked(one, one['table'])}. {one['hint']}", style="red", markup=False)
+        out.print(sentences(blocked(one, one["table"]), one["hint"]), style="red", markup=False)
     for helper in now["helpers"]:
         text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
         out.print(text, style="red", markup=False)
@@ -168,4 +169,4 @@ def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
             out.print(text, markup=False)
         for p in t["parked"]:
             place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
-            out.print(f"{parked(p, t['table'])} {p['hint']} Its range: {place}", style="red", markup=False)
+            out.print(sentences(parked(p, t["table"]), p["hint"], f"Its range: {place}"), style="red", markup=False)

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from engine.base.wording import plural
+from engine.base import clock
+from engine.base.wording import plural, sentences
 from engine.journal import Entry
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.events import (
@@ -57,7 +58,7 @@ def _state(e: TableStateChanged) -> str:
 
 def _chunk(e: ChunkFinished) -> str:
     seconds = sum(e.timings.values())
-    return f"{e.table} chunk {e.chunk}: {e.rows:,} rows in {seconds:.1f} s, backfill {e.backfill['changes']:,}"
+    return f"{e.table} chunk {e.chunk}: {plural(e.rows, 'row')} in {seconds:.1f} s, backfill {e.backfill['changes']:,}"
 
 
 def _epoch(e: EpochCommitted) -> str | None:
@@ -67,12 +68,12 @@ def _epoch(e: EpochCommitted) -> str | None:
 
 
 def _applied(e: SinkApplied) -> str | None:
-    return f"{e.table}: merged {e.rows:,} keys in {e.duration_s:.1f} s" if e.kind == "merge" else None
+    return f"{e.table}: merged {plural(e.rows, 'key')} in {e.duration_s:.1f} s" if e.kind == "merge" else None
 
 
 def _alert(e: AlertRaised) -> str | None:
     """The alert; None for that of a failed run, whose error is printed at the end."""
-    return None if e.kind == "run_failed" else f"alert: {e.message} {e.hint}".strip()
+    return None if e.kind == "run_failed" else sentences(f"alert: {e.message}", e.hint)
 
 
 def _sentence(e: Event) -> str:
@@ -133,7 +134,14 @@ class Lines:
         """Print an event if it is worth a line."""
         text = line(entry)
         if text is not None:
-            self._console.print(f"{entry.ts[:19]}Z {text}", markup=False, soft_wrap=True)
+            self._print(entry.ts, text)
+
+    def say(self, text: str) -> None:
+        """Print a line that is in no journal."""
+        self._print(clock.utc_text(), text)
+
+    def _print(self, ts: str, text: str) -> None:
+        self._console.print(f"{ts[:19]}Z {text}", markup=False, soft_wrap=True)
 
 
 @dataclass
@@ -182,6 +190,10 @@ class Screen:
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
+    def say(self, text: str) -> None:
+        """Show a line that is in no journal."""
+        self._console.print(text, markup=False)
+
     def hear(self, entry: Entry) -> None:
         """Show an event."""
         event = entry.event
@@ -198,7 +210,7 @@ class Screen:
                 self._changes += event.changes
             case LagMeasured():
                 lag = "unknown" if event.lag_s is None else f"{event.lag_s:.1f} s"
-                self._progress.update(self._log, note=f"{event.position}  lag {lag}  {self._changes:,} changes")
+                self._progress.update(self._log, note=f"{event.position}  lag {lag}  {plural(self._changes, 'change')}")
         text = None if isinstance(event, self._QUIET) else line(entry)
         if text is not None:
             self._console.print(text, markup=False)
@@ -217,4 +229,4 @@ class Screen:
 
     def _finished(self, bar: _Bar, event: ChunkFinished) -> None:
         bar.rows += event.rows
-        self._progress.update(bar.task, advance=1, note=f"{bar.rows:,} rows")
+        self._progress.update(bar.task, advance=1, note=plural(bar.rows, "row"))

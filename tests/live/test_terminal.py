@@ -28,6 +28,7 @@ def test_a_terminal_shows_the_run_and_the_log_has_what_spark_printed(
     shown, code = _in_terminal("run", str(pipeline.spec), "--until", "caught-up")
     assert code == 0, shown
     assert f"{database}.a" in shown
+    assert shown.index("starting: Spark …") < shown.index("starting: Spark is done after ") < shown.index("run ended")
     assert "run ended: done" in shown
     assert not _FOREIGN.search(shown)
     assert "WARN" in (pipeline.home / "runner.log").read_text()

@@ -291,8 +291,9 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_column_grants.py::test_the_table_stops_with_the_grant_and_streams_after_it",),
     ),
     "source/connect.py::": (
-        30,
+        27,
         (
+            "test_privileges.py::test_lost_privileges_are_named_and_waited_for",
             "test_resnapshot.py::test_a_lost_position_is_repaired_and_a_damaged_table_is_right_again",
             "test_binlog_off.py::test_a_stream_whose_source_stops_its_binlog_ends_and_is_copied_again",
             "test_gtid_mode.py::test_a_mode_that_is_on_again_too_early_says_what_to_do",

@@ -10,6 +10,7 @@ from app.common.view import words
 from app.common.view.health import EXIT_CODES, error_of
 from app.common.view.hints import for_console
 from app.common.view.status_style import who_acts
+from engine.base.wording import sentences
 from engine.history.event_queries import Event
 from engine.journal.sentences import describe, failure, named_chunks, numbers_of, remedy
 
@@ -86,7 +87,7 @@ class FeedLine:
     @property
     def whole(self) -> str:
         """The text with the advice."""
-        return f"{self.text} {self.advice}".rstrip()
+        return sentences(self.text, self.advice)
 
 
 def names(kinds: Iterable[str]) -> list[str]:
@@ -317,4 +318,4 @@ def _tone(event: str, body: Mapping[str, Any]) -> str:
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if body.get("retry_in_s") is not None:
         return describe(event, body), "orange"
-    return f"{failure(event, body)} {body.get('detail') or ''}".rstrip(), "red"
+    return sentences(failure(event, body), body.get("detail")), "red"

@@ -13,6 +13,7 @@ from engine.plan.mirrors import (
     LABELS,
     MirrorAdvice,
     age,
+    counted_in,
     mirror_advice,
     mirror_of,
     per_day,
@@ -78,8 +79,7 @@ def measured(rates: ChangeRates) -> str:
     """What the numbers are based on, or why there are none."""
     if rates.unknown:
         return f"Changes a second are unknown, so the size alone decides: {rates.unknown}"
-    window = f"{words.duration(rates.window_s)} of binlog"
-    return f"Changes were counted in {window}. Costs are estimates for random keys: bytes written, and how old the mirror gets."
+    return f"{counted_in(rates)} They assume random keys: bytes written, and how old the mirror gets."
 
 
 def readers() -> str:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from engine.base import clock
 from engine.base.errors import Failure, SpecError, TidemarkError
 from engine.base.log_rotation import rotate
+from engine.base.wording import sentences
 from engine.journal import Journal
 from engine.journal.events import CommandDone, RunEnded, RunState
 from engine.journal.expiry import expire_and_compress
@@ -198,7 +199,7 @@ class Control:
         """Answer an accepted table command that cannot be executed."""
         with self._lock:
             self._close(command)
-            self._refuse(Command(command.path, command.identity, command.verb), f"{error.message} {error.hint}".strip())
+            self._refuse(Command(command.path, command.identity, command.verb), sentences(error.message, error.hint))
 
     def _close(self, command: TableCommand) -> float:
         self._accepted.remove(command)
@@ -377,7 +378,7 @@ class Control:
         try:
             after(self.state, _EVENT_OF[verb])
         except IllegalEventError as error:
-            self._refuse(command, f"{error.message} {error.hint}")
+            self._refuse(command, sentences(error.message, error.hint))
             return
         self._journal.write(command.accepted())
         self._open.append((identity, verb, clock.monotonic_s()))
@@ -400,7 +401,7 @@ class Control:
         try:
             controls = self.settings.after(verb, arguments, self.committed() if self.committed else None)
         except SpecError as error:
-            self._refuse(command, f"{error.message} {error.hint}".strip())
+            self._refuse(command, sentences(error.message, error.hint))
             return
         if controls is None or not self._claimed(command):
             return
@@ -441,7 +442,7 @@ class Control:
         try:
             parsed = parser(command, self.committed())
         except SpecError as error:
-            self._refuse(command, f"{error.message} {error.hint}".strip())
+            self._refuse(command, sentences(error.message, error.hint))
             return
         self._journal.write(command.accepted(parsed.describe()))
         self._open.append((identity, verb, clock.monotonic_s()))

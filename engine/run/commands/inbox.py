@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.errors import NewerFormatError, SpecError
+from engine.base.wording import sentences
 from engine.journal.events import CommandAccepted, CommandRefused
 from engine.pipeline import formats
 from engine.pipeline.command_file import VERBS
@@ -81,7 +82,7 @@ def read_command(path: Path) -> Command:
     try:
         formats.check("command", record, path)
     except NewerFormatError as error:
-        too_new = f"{error.message} {error.hint}"
+        too_new = sentences(error.message, error.hint)
     return Command(path, identity, verb, arguments=arguments, names_run="run" in record, too_new=too_new, **more)
 
 

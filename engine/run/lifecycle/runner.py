@@ -98,12 +98,14 @@ def run_pipeline(
     listener: Listener | None = None,
     *,
     standby: Callable[[str], None] | None = None,
+    starting: Callable[[str], None] | None = None,
     as_json: bool = False,
 ) -> None:
     """Run the pipeline until it reaches `until`, an operator stops it, or an error ends it. Raises that error.
 
     as_json: print alerts as lines of JSON on stderr.
     standby: if given, wait while another runner holds the pipeline; called with the reason for the wait.
+    starting: called with a line about each step of the start, from several threads.
     """
     directory = directory_of(spec_file, spec.name)
     with held(directory, standby=standby is not None, report=standby):
@@ -115,7 +117,7 @@ def run_pipeline(
         if listener is not None:
             journal.listeners.append(listener)
         return_freed_memory()
-        _Run(spec, rule, directory, journal, until, as_json=as_json).execute()
+        _Run(spec, rule, directory, journal, until, starting, as_json=as_json).execute()
 
 
 def _name_rule(spec: Spec) -> NameRule | None:
@@ -150,6 +152,7 @@ class _Run:
         directory: Directory,
         journal: Journal,
         until: str | None,
+        starting: Callable[[str], None] | None,
         *,
         as_json: bool,
     ) -> None:
@@ -182,7 +185,7 @@ class _Run:
         self._control.source = self._away
         self._away.answers = self._control.wake
         self._sessions = SparkSessions(self._start_spark, self._control, journal)
-        self._startup = Startup(self._control.activity)
+        self._startup = Startup(self._control.activity, starting)
         self._through = partial(self._retry_disk_full, "ledger")
         self._hidden = Known(self._notifier.standing())
         self._drift = SourceDrift(

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from engine.base import clock
+from engine.base.wording import duration
 from engine.run.commands.heartbeat import Activity, StartupStep
 
 T = TypeVar("T")
@@ -12,14 +13,18 @@ T = TypeVar("T")
 class Startup:
     """Runs the steps of a start. Steps may run in different threads, each once."""
 
-    def __init__(self, activity: Activity) -> None:
+    def __init__(self, activity: Activity, say: Callable[[str], None] | None = None) -> None:
+        """say: called with a line when a step begins, and when it is done."""
         self._activity = activity
+        self._say = say or (lambda _: None)
 
     def run(self, name: str, step: Callable[[], T]) -> T:
         """The result of a step. It stays unfinished if it fails: the run then ends with its error."""
         began_s = clock.monotonic_s()
         entry: StartupStep = {"step": name, "since": clock.utc_text(), "seconds": None}
         self._activity.startup.append(entry)  # atomic, unlike building a new sequence
+        self._say(f"starting: {name} …")
         found = step()
         entry["seconds"] = round(clock.monotonic_s() - began_s, 3)
+        self._say(f"starting: {name} is done after {duration(entry['seconds'])}")
         return found

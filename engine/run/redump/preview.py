@@ -11,6 +11,7 @@ import pyarrow as pa
 from rich.table import Table as Grid
 
 from engine.base.errors import DestinationError
+from engine.base.text_grid import text_grid
 from engine.capture.chunk.backfill import among
 from engine.capture.projection.table_projection import published_as
 from engine.capture.redump_requests import Redump, redump_from
@@ -92,7 +93,7 @@ def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | Non
 
 def as_grid(affected: Sequence[AffectedTable]) -> Grid:
     """One line per table."""
-    grid = Grid("table", "rows", "of rows", "of bytes", "how", box=None, pad_edge=False)
+    grid = text_grid("table", "rows", "of rows", "of bytes", "how", right=("rows", "of rows", "of bytes"))
     for one in affected:
         rows = "?" if one.rows is None else f"{one.rows:,}"
         grid.add_row(

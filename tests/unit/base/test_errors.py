@@ -20,7 +20,6 @@ from engine.base.redaction import redact
 CODES = {
     "SpecError": 2,
     "PreflightError": 3,
-    "AccountRefusedError": 3,
     "LoginRefusedError": 3,
     "PrivilegesMissingError": 3,
     "SourceLostError": 4,

@@ -91,6 +91,10 @@ def test_the_grid_has_a_line_a_table_and_sums(planned: list[bool]) -> None:
     lines = [line.split() for line in out.file.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert lines[1] == ["main.t", "12", "0.0", "k0,", "k1", "0.25", "3", "5", "3.0", "change", "log", "alone"]
     assert lines[3:7] == [["2", "tables", "12", "0.0", "4", "3.0"], [], ["main.t:", "walked"], ["main.t:", "no", "key"]]
+    assert lines[7][:6] == ["factor:", "the", "distribution", "factor", "of", "the"]
+    assert [show._seconds(value) for value in (None, 0.0, 0.049, 0.05, 1234.5)] == [
+        *("", "< 0.1", "< 0.1", "0.1", "1,234.5")
+    ]
 
 
 @pytest.fixture
@@ -115,7 +119,7 @@ def test_both_ways_of_merging_are_compared_for_each_table(keyed: Table) -> None:
     assert (
         "shop.orders  21 (1 inserts, 20 updates)  35.4 GB a day, 4 min 6 s  2.7 GB a day, 10 s  merge on read" in text
     )
-    assert "Changes were counted in 1 min of binlog." in text
+    assert "Changes were counted in the last 1 min of binlog. Costs are estimates for a whole day at that rate" in text
     assert "shop.orders: merge on read. Copy on write would write 35.4 GB a day, 13 times as much, and make the" in text
     assert "and make the mirror 4 min 6 s old instead of 10 s." in text
     assert (
@@ -168,7 +172,7 @@ def test_what_the_spec_chooses_is_recommended_unless_it_costs_too_much(
     rates = ChangeRates(60.0, {"shop.orders": ChangeRate(10.0, 0.0, 0.0, 1000.0)})
     monkeypatch.setattr(show, "recent_changes", lambda *_: rates)
     text = shown(None, [keyed])
-    assert "shop.orders: merge on read. By its size (at least 16 MiB). It writes " in text
+    assert "shop.orders: merge on read. By its size (at least 16 MiB). At that rate, it writes " in text
     assert "; copy on write would do too, if a reader needs it." in text
     assert 'mirror = "' not in text
 

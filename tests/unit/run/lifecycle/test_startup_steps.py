@@ -26,6 +26,18 @@ def test_a_failed_step_stays_unfinished() -> None:
     assert activity.startup[0]["seconds"] is None
 
 
+def test_each_step_is_announced_when_it_begins_and_when_it_is_done() -> None:
+    """A person at a terminal sees what takes so long. A step that fails is not called done."""
+    said: list[str] = []
+    startup = Startup(Activity(), said.append)
+    startup.run("Spark", lambda: said.append("at work"))
+    with pytest.raises(ZeroDivisionError):
+        startup.run("plan", lambda: 1 // 0)
+    assert said[:2] == ["starting: Spark …", "at work"]
+    assert said[2].startswith("starting: Spark is done after ")
+    assert said[3:] == ["starting: plan …"]
+
+
 def test_steps_of_two_threads_are_all_kept() -> None:
     """Spark starts beside the others."""
     activity = Activity()

@@ -129,7 +129,7 @@ def test_the_colour_shows_who_must_act() -> None:
     found = {line.text: line.tone for line in feed_lines([retried, final, ended])}
     assert found == {
         "Chunk 7: lost – attempt 3, next in 12 s": "orange",
-        "purged gone": "red",
+        "purged. gone": "red",
         "Run ended: failed, the source can no longer be streamed": "red",
     }
     stopped = event(4, "run.ended", outcome="stopped", exit_code=1, error={"message": "1 of 3 tables stopped: d.t."})
@@ -144,8 +144,8 @@ def test_the_advice_is_apart_from_the_text() -> None:
     )
     retried = event(2, "error", message="away", hint="wait", attempt=1, retry_in_s=4)
     found = {line.text: line for line in feed_lines([final, retried])}
-    assert found["purged gone"].advice == "Resnapshot: redump everything on the page Redump."
-    assert found["purged gone"].whole == "purged gone Resnapshot: redump everything on the page Redump."
+    assert found["purged. gone"].advice == "Resnapshot: redump everything on the page Redump."
+    assert found["purged. gone"].whole == "purged. gone. Resnapshot: redump everything on the page Redump."
     assert [line.advice for line in found.values() if line.tone == "orange"] == [""]
 
 

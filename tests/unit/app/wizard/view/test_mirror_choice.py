@@ -60,6 +60,8 @@ def test_a_rule_for_one_table_is_its_choice() -> None:
 
 def test_the_source_of_the_numbers_is_stated() -> None:
     """Or why there are none."""
-    assert mirror_choice.measured(RATES).startswith("Changes were counted in 1 min of binlog.")
+    assert mirror_choice.measured(RATES).startswith(
+        "Changes were counted in the last 1 min of binlog. Costs are estimates for a whole day at that rate"
+    )
     assert mirror_choice.measured(ChangeRates(unknown="Access denied.")).endswith("decides: Access denied.")
     assert mirror_choice.readers().startswith("Readers: copy on write excludes no reader; merge on read excludes Delta")
