@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.base.wording import rows_differ
-from engine.pipeline.verifications import ForeignChanges, Summary, Unreadable, has_proved, stale_at_s, unreadable
+from engine.pipeline.verifications import (
+    RESNAPSHOTTED,
+    ForeignChanges,
+    Summary,
+    Unreadable,
+    has_proved,
+    stale_at_s,
+    unreadable,
+)
 
 State = Literal["verified", "stale", "diverged", "unverifiable"]
 NO_KEY = "it has no key, so it has no mirror"
@@ -130,8 +138,8 @@ def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s:
     """Why a table's comparisons do not verify it now; empty if they do."""
     if summary is None or not summary["last"]:
         return "it was not verified yet"
-    if summary["generation"] != generation:
-        return "it was resnapshotted since"
+    if summary["generation"] != generation or (not summary["parts"] and summary["why"] == RESNAPSHOTTED):
+        return RESNAPSHOTTED
     if not summary["at"]:
         return f"{summary['compared']:,} of {summary['parts']:,} parts were compared so far"
     return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""

@@ -24,6 +24,8 @@ from engine.pipeline.directory import Directory
 from engine.spec.folder_names import folder_name
 
 _LONGEST_NAME = 200
+RESNAPSHOTTED = "it was resnapshotted since"
+"""Why a table is stale whose mirror was replaced."""
 
 
 class PartState(TypedDict):
@@ -63,6 +65,7 @@ class Summary(TypedDict):
     """Rows that differ, as far as known."""
     by_kind: Mapping[str, int]
     parts: int
+    """0 after a resnapshot, until something is compared."""
     compared: int
     """Parts that were ever compared."""
     generation: int

@@ -212,11 +212,13 @@ def known_at_start(directory: Directory) -> dict[str, str]:
 
 
 def forget_replaced(directory: Directory, state: State, summaries: dict[str, Summary]) -> None:
-    """Save that tables which were resnapshotted since are not verified any more, and that removed ones have no differences."""
+    """Save that tables which were resnapshotted or removed since are not verified any more: they may be added again."""
     replaced = dict[str, Summary]()
     for name, one in summaries.items():
         known = state.tables.get(name)
-        if (known is None and one["differences"]) or (known is not None and one["generation"] != known.generation):
+        if (known is None and (one["differences"] or one["compared"])) or (
+            known is not None and one["generation"] != known.generation
+        ):
             replaced[name] = forgotten(one, one["generation"] if known is None else known.generation)
     if replaced:
         # What differed in the replaced mirror says nothing about the new one.

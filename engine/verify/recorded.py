@@ -8,6 +8,7 @@ from typing import Any
 from engine.base import clock
 from engine.pipeline.directory import Directory
 from engine.pipeline.verifications import (
+    RESNAPSHOTTED,
     Details,
     PartState,
     Summary,
@@ -147,16 +148,21 @@ def planned(
 
 
 def forgotten(summary: Summary, generation: int) -> Summary:
-    """The summary of a table whose mirror was replaced by a new snapshot."""
+    """The summary of a table whose mirror was replaced by a new snapshot: no number of the old one is left."""
     after: Summary = {
         **summary,
         "verdict": "",
-        "why": "it was resnapshotted since",
+        "why": RESNAPSHOTTED,
         "at": "",
+        "position": None,
+        "version": None,
+        "rows": 0,
         "differences": 0,
         "by_kind": {},
+        "parts": 0,
         "compared": 0,
         "generation": generation,
+        "seconds": 0.0,
     }
     after.pop("unreadable", None)
     return after

@@ -19,6 +19,8 @@ from engine.journal.outage_causes import Cause, cause_of
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
 LAG_FINE_S = 10.0
+CATCHES_UP_S = 60.0
+"""For as long after a start, a pause or an outage, a growing lag is no sign: the first commit brings what waited."""
 """A smaller lag counts as keeping up."""
 RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
@@ -103,6 +105,8 @@ class Runner:
     disk_full: str = ""
     """Why a live runner waits for room on a disk; empty if it does not."""
     disk_full_since: datetime | None = None
+    continued: datetime | None = None
+    """When a live runner last began or continued to read: after a start, a pause, an outage or a full disk."""
     reason: str = ""
     """Who paused a live runner, and why; empty if it is not paused."""
 
@@ -189,6 +193,7 @@ def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: da
         startup=_startup_of(record.get("startup")),
         disk_full=str(record.get("disk_full") or "") if alive else "",
         disk_full_since=_time(record.get("disk_full_since")),
+        continued=_time(record.get("continued")),
         reason=str(record.get("reason") or "") if alive else "",
     )
 
@@ -364,7 +369,7 @@ def keeping_up_layer(
         return Layer("Keeping up", headline, colour, details, tip)
     stale, mirrors = stale_since(runner, lag, now), ""
     numbers = f"lag {lag_words(runner, lag, now)}"
-    headline, colour, detail = _verdict(runner, lag, recent, stale)
+    headline, colour, detail = _verdict(runner, lag, recent, stale, now)
     if waits_to_merge(lag) and colour == "green":
         headline, colour, detail = (
             "Waits to be merged",
@@ -388,7 +393,9 @@ def waits_to_merge(lag: Lag | None) -> bool:
     return lag is not None and (lag.mirror_age_s or 0.0) >= MERGE_WAITS_S
 
 
-def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None) -> tuple[str, str, str]:
+def _verdict(
+    runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | None, now: datetime
+) -> tuple[str, str, str]:
     """Headline, colour and detail of a measured lag."""
     if stale is not None:
         colour = runner.away.colour if runner.away is not None else "gray"
@@ -399,9 +406,17 @@ def _verdict(runner: Runner, lag: Lag, recent: Sequence[Lag], stale: datetime | 
         return "Unknown", "gray", "no commit seen yet"
     if lag.lag_s < LAG_FINE_S:
         return "Keeping up", "green", "" if lag.lag_bytes or lag.mirror_age_s else "nothing is waiting"
-    known = [reading.lag_s for reading in recent if reading.lag_s is not None]
-    if known and lag.lag_s < known[0]:
+    return _large_lag(runner, lag, recent, now)
+
+
+def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -> tuple[str, str, str]:
+    """The same of a large lag: whether it grows or shrinks, as far as that is known."""
+    since = runner.continued
+    known = [one.lag_s for one in recent if one.lag_s is not None and (since is None or one.ts >= since)]
+    if known and (lag.lag_s or 0.0) < known[0]:
         return "Catching up", "orange", "the lag shrinks; nothing to do"
+    if since is not None and (now - since).total_seconds() < CATCHES_UP_S:
+        return "Catching up", "orange", f"it reads again since {words.time_of_day(since)}; nothing to do"
     return "Falling behind", "red", "the lag grows: add slots, or capture less"
 
 

@@ -184,7 +184,7 @@ def _first_progress(tables: Sequence[VerifiedTable]) -> str:
     stale = [one for one in tables if one.state == "stale"]
     if any(one.why in _URGENT or (one.summary and one.summary["at"]) for one in stale):
         return ""
-    if len(tables) == 1 and (only := tables[0].summary):
+    if len(tables) == 1 and (only := tables[0].summary) and only["parts"]:
         return f"{only['compared']:,} of {words.plural(only['parts'], 'part')} compared so far"
     return f"{len(tables) - len(stale):,} of {words.plural(len(tables), 'table')} compared so far"
 
@@ -258,15 +258,20 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
             "State": one.label,
             "Table": one.table,
             "Compared": one.at,
-            "Rows": words.count(one.summary["rows"]) if one.summary else words.NOTHING,
+            "Rows": words.count(one.summary["rows"]) if one.summary and _compared(one.summary) else words.NOTHING,
             "Parts": _parts(one.summary),
             "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
             "Version": _version(one.summary),
-            "Took": words.duration(one.summary["seconds"]) if one.summary else words.NOTHING,
+            "Took": words.duration(one.summary["seconds"]) if one.summary and _compared(one.summary) else words.NOTHING,
             "Why": _reason(one.verdict)[:1].upper() + _reason(one.verdict)[1:],
         }
         for one in tables
     ]
+
+
+def _compared(summary: Summary | None) -> bool:
+    """Whether anything of the current snapshot was compared."""
+    return summary is not None and summary["compared"] > 0
 
 
 def _parts(summary: Summary | None) -> str:

@@ -12,6 +12,8 @@ from engine.base import clock, processes
 from engine.base.durable import overwrite, write_atomically
 from engine.base.errors import is_disk_full
 from engine.base.redaction import clean
+from engine.journal import Entry, Journal
+from engine.journal.events import DiskFreed, RunState, SourceBack
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
 
@@ -52,10 +54,23 @@ class Activity:
     """When the source was last compared with the run's beginning, and what has changed (`run.monitors.source_drift`)."""
     blocked: Sequence[Mapping[str, Any]] = ()
     """The reads that wait for a lock on the source: the fields of `connection_events.ReadsBlocked`, by table."""
+    continued: str | None = None
+    """When the run last began or continued to read, after a pause, an outage of the source or a full disk: UTC text."""
     spark_ui: str | None = None
     """The address of Spark's web UI."""
     loads: Mapping[str, float] = field(default_factory=dict)
     """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last poll."""
+
+
+def note_continuations(activity: Activity, journal: Journal) -> None:
+    """Keep `continued` up to date from the events of a run."""
+
+    def hear(entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, DiskFreed | SourceBack) or (isinstance(event, RunState) and event.state == "running"):
+            activity.continued = entry.ts
+
+    journal.listeners.append(hear)
 
 
 class Heartbeat:
@@ -86,6 +101,7 @@ class Heartbeat:
             "process": processes.here(),
             "started": self._started,
             "spark_ui": activity.spark_ui,
+            "continued": activity.continued,
             "waiting_for": more["disk_full"] or activity.waiting_for,
             "away": activity.away,
             "reading": activity.reading,

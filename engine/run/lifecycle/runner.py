@@ -47,6 +47,7 @@ from engine.pipeline.full_disks import scratch_folders
 from engine.pipeline.pipeline_lock import held
 from engine.pipeline.saved_lists import read_alerts
 from engine.run.commands.control import Control
+from engine.run.commands.heartbeat import note_continuations
 from engine.run.lifecycle.allocators import return_freed_memory
 from engine.run.lifecycle.beginning import Beginning, committed
 from engine.run.lifecycle.coordinator import Coordinator
@@ -177,6 +178,7 @@ class _Run:
             restarted=runs_restarted_by(directory),
             chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
         )
+        note_continuations(self._control.activity, journal)
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, stderr=as_json)
         self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)

@@ -8,6 +8,7 @@ import pytest
 from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text
+from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import Details, ForeignChanges, Summary, read_details, read_summaries, save
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
@@ -118,7 +119,9 @@ def test_differences_of_a_replaced_mirror_are_forgotten(tmp_path: Path) -> None:
     assert merged(summary, details, first, 1)[0]["differences"] == 0
     save(directory, {"d.t": merged(None, NONE, result, 0)[0]}, [])
     forget_replaced(directory, state(), read_summaries(directory))
-    assert read_summaries(directory)["d.t"]["differences"] == 0, "the table was removed"
+    gone = read_summaries(directory)["d.t"]
+    assert gone["differences"] == 0, "the table was removed"
+    assert verdict_of(TableFacts(gone, 0), 86400.0, 0.0).why == "it was resnapshotted since", "and was added again"
 
 
 def test_what_a_run_journals_again(tmp_path: Path) -> None:

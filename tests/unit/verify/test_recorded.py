@@ -231,6 +231,9 @@ def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read()
     first, kept = merged(whole, details, replace(good, parts=PARTS[:1]), 0)
     assert state_of(first, 0, DAY, NOW_S) == gone
     assert state_of(merged(first, kept, replace(good, parts=PARTS[1:]), 0)[0], 0, DAY, NOW_S) == verified
+    replaced = forgotten(summary, 1)
+    assert state_of(replaced, 1, DAY, NOW_S) == ("stale", "it was resnapshotted since")
+    assert [replaced[name] for name in ("rows", "version", "position", "parts", "compared")] == [0, None, None, 0, 0]
     assert state_of(forgotten(broken, 1), 1, DAY, NOW_S)[0] == "stale"
     again, _ = merged(broken, details, lost, 1)
     assert (again["generation"], again["at"], state_of(again, 1, DAY, NOW_S)) == (1, "", gone)

@@ -120,6 +120,18 @@ def test_keeping_up_is_judged_by_size_and_direction(
     assert (layer.headline, layer.colour) == (headline, colour)
 
 
+def test_a_run_that_has_just_continued_is_not_falling_behind() -> None:
+    """After a full disk, a pause or an outage, the lag grows until the first commit. What it was before says nothing."""
+    grown, earlier = lag(130.0), [lag(60.0, age=70), lag(125.0, age=8)]
+    for seconds, headline in ((5, "Catching up"), (59, "Catching up"), (61, "Falling behind")):
+        layer = keeping_up_layer(replace(runner(), continued=ago(seconds)), grown, [earlier[1]], NOW)
+        assert layer.headline == headline, seconds
+    shrinks = keeping_up_layer(replace(runner(), continued=ago(10)), lag(90.0), earlier, NOW)
+    assert shrinks.details[1] == "the lag shrinks; nothing to do"
+    record = {"alive": True, "state": "running", "continued": utc_text(ago(5))}
+    assert runner_of(record, None).continued == ago(5)
+
+
 def test_the_cards_of_a_healthy_pipeline_have_two_lines() -> None:
     """Four cards stand beside each other at 1280 pixels. The host and the position are in the tooltips."""
     copying = replace(runner(), host="a-long-name.of-a-host.example.com", phase="snapshot", heartbeat_age_s=0.999)

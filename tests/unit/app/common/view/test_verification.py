@@ -19,9 +19,11 @@ from app.common.view.verification import (
     tables_of,
 )
 from engine.base import clock
+from engine.base.wording import NOTHING
 from engine.pipeline.table_verdict import TableFacts
 from engine.pipeline.verifications import LastAudit, PartState, Summary, Unreadable
 from engine.spec.verify_settings import Verify
+from engine.verify.recorded import forgotten
 
 AT = "2026-11-25T10:00:00Z"
 NOW = clock.parse_utc("2026-11-25T12:00:00Z")
@@ -201,6 +203,14 @@ def test_a_mirror_that_cannot_be_read_is_red_beside_verified_ones() -> None:
     assert none_differ(found[0]).startswith("The mirror of this table cannot be read")
     also = layer(tables(**known, bad=summary(differences=2)), NOW)
     assert (also.headline, also.details[1]) == ("2 rows differ", "1 mirror cannot be read")
+
+
+def test_a_replaced_snapshot_leaves_no_number() -> None:
+    """A table that was dropped and created again has other rows, and no version of the old mirror."""
+    (row,) = table_rows(tables(a=forgotten(SUMMARY, 1)))
+    assert (row["State"], row["Why"]) == ("Not verified", "Resnapshotted since")
+    assert [row[name] for name in ("Rows", "Parts", "Position", "Version", "Took")] == [NOTHING] * 5
+    assert layer(tables(a=forgotten(SUMMARY, 1)), NOW, continuous=True).headline != "Verified"
 
 
 def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:

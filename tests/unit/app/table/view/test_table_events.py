@@ -94,6 +94,6 @@ def test_that_a_table_stopped_is_among_its_errors() -> None:
     ]
     (found,) = error_rows(states, "d.t")
     assert (found["Time"], found["Who acts"]) == (ago(8), "you")
-    assert str(found["What"]).startswith("Table is stopped – a date 0000-00-00 Set source.invalid_dates")
+    assert str(found["What"]).startswith("Table is stopped – a date 0000-00-00. Set source.invalid_dates")
     (over,) = error_rows([*states, line(2, "table.state", state="copying")], "d.t")
     assert (over["Time"], over["Who acts"]) == (ago(8), "")
