@@ -26,9 +26,9 @@ from engine.base.durable import make_folders, rename, sync_folder, write_atomica
 from engine.base.errors import LedgerError, SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.delta.lake_table import Guard, unguarded
 from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import Guard, unguarded
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import State
 from engine.ledger.store import Ledger

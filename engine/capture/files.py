@@ -3,8 +3,9 @@
 Names are unique per attempt: a task that runs twice leaves an orphan, never a wrong file.
 """
 
+import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.base.durable import make_folders, naming, sync_file, sync_folder
+from engine.base.errors import MissingFilesError
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
@@ -140,3 +142,28 @@ def _repeating(rows: pa.Table) -> list[str]:
         if not (pa.types.is_floating(rows[name].type) or pa.types.is_nested(rows[name].type))
         and pc.count_distinct(sample[name]).as_py() * 4 < sample.num_rows
     ]
+
+
+def check_files(folder: Path, files: Iterable[DataFile]) -> None:
+    """Raises MissingFilesError when a file is missing or does not have its recorded size."""
+    missing = []
+    for file in files:
+        try:
+            size = os.stat(f"{folder}/{file.name}").st_size  # noqa: PTH116 - a merge has hundreds of files
+        except FileNotFoundError:
+            missing.append(file.name)
+        else:
+            if size != file.bytes:
+                missing.append(f"{file.name} ({size} of {file.bytes} bytes)")
+    if missing:
+        raise missing_files(folder, missing)
+
+
+def missing_files(folder: Path, missing: Sequence[str]) -> MissingFilesError:
+    """The error for data files that are gone or damaged."""
+    return MissingFilesError(
+        f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
+        detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The table's rows "
+        "are right; missing files are never added to it.",
+        hint="Do not let cleaners delete files younger than a day.",
+    )

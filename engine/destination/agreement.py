@@ -17,36 +17,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
-from engine.base.errors import DestinationError, MismatchError, MissingFilesError
+from engine.base.errors import MismatchError
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import table_from_dict
-from engine.destination.delta.lake_table import KINDS
-from engine.destination.delta.layout import folders
-from engine.destination.delta.log.delta_log import check_files
-from engine.destination.delta.log.known_tables import KnownTables
-from engine.destination.delta.table_pair import TablePair
+from engine.decode.schema import Table, table_from_dict
+from engine.destination.destination_protocol import Destination, Look
 from engine.destination.fence import Term, known_term
 from engine.ledger.records import Description, EpochRecord
-from engine.ledger.state import State, TableState
+from engine.ledger.state import Owner, State, TableState
 
 _NAMED = 5
 _THREADS = 4
 _ALL = "tidemark redump SPEC --all, then run"
-
-
-@dataclass(frozen=True)
-class Look:
-    """The state of one table's destination."""
-
-    applied: Mapping[str, int] = field(default_factory=dict)
-    """The last applied epoch, by kind."""
-    terms: frozenset[int] = frozenset()
-    """The terms of the runners that made its newest commits."""
-    fault: str = ""
-    """Why it cannot be what the ledger has published; "" if it can."""
 
 
 @dataclass(frozen=True)
@@ -84,11 +67,13 @@ class Comparison:
             )
 
 
-def look_at(root: Path, state: State, known: KnownTables) -> dict[str, Look]:
-    """The destination's state of every table with published rows. Writes nothing. known: as the last run left them."""
+def look_at(destination: Destination, state: State) -> dict[str, Look]:
+    """The destination's state of every table with published rows. Writes nothing."""
     published = {name: table for name, table in state.tables.items() if _published(table)}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="look") as threads:
-        return dict(zip(published, threads.map(partial(_look, root, state, known), published.values()), strict=True))
+        return dict(
+            zip(published, threads.map(partial(_look, destination, state.owner), published.values()), strict=True)
+        )
 
 
 def _published(table: TableState) -> bool:
@@ -96,19 +81,20 @@ def _published(table: TableState) -> bool:
     return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
 
 
-def _look(root: Path, state: State, known: KnownTables, table: TableState) -> Look:
-    tables = TablePair(root, state.owner, published_as(table_from_dict(table.table), table.projection))
-    tables.hold(held=True)
-    try:
-        if not tables.recall(known) and (fault := tables.fault() or tables.lost()):
-            return Look(tables.applied_so_far(), fault=fault)
-        return Look({kind: tables.applied(kind) for kind in KINDS}, frozenset(tables.terms()))
-    except DestinationError as error:
-        return Look(tables.applied_so_far(), fault=error.message)
+def _look(destination: Destination, owner: Owner, table: TableState) -> Look:
+    return destination.table(owner, _shown(table)).look()
+
+
+def _shown(table: TableState) -> Table:
+    return published_as(table_from_dict(table.table), table.projection)
 
 
 def compare(
-    root: Path, state: State, newest: Term | None, kept: Sequence[EpochRecord], looks: Mapping[str, Look]
+    destination: Destination,
+    state: State,
+    newest: Term | None,
+    kept: Sequence[EpochRecord],
+    looks: Mapping[str, Look],
 ) -> Comparison:
     """Compare ledger and destination. newest: the destination's newest term. kept: the epochs still in the ledger, in order."""
     known = {number for number, _ in state.terms}
@@ -121,11 +107,13 @@ def compare(
         return Comparison(
             f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, which the ledger does not know of"
         )
-    faults = {name: why for name, look in looks.items() if (why := _fault(root, state.tables[name], look, name, kept))}
+    faults = {
+        name: why for name, look in looks.items() if (why := _fault(destination, state.tables[name], look, name, kept))
+    }
     return Comparison(tables=faults)
 
 
-def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[EpochRecord]) -> str:
+def _fault(destination: Destination, table: TableState, look: Look, name: str, kept: Sequence[EpochRecord]) -> str:
     if look.fault:
         return look.fault
     behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied.get(kind, -1) < epoch}
@@ -140,14 +128,10 @@ def _fault(root: Path, table: TableState, look: Look, name: str, kept: Sequence[
     parts = [
         record["tables"][name] for record in kept if record["epoch"] > applied_through and name in record["tables"]
     ]
-    folder, changes = folders(root, published_as(table_from_dict(table.table), table.projection))
-    try:
-        for part in parts:
-            check_files(folder, _files(chunk["files"] for chunk in part.get("chunks", [])))
-            check_files(changes, _files([part["changes"]["files"]] if "changes" in part else []))
-    except MissingFilesError as error:
-        return f"{older}; {error.message}"
-    return ""
+    chunks = _files(chunk["files"] for part in parts for chunk in part.get("chunks", []))
+    changes = _files(part["changes"]["files"] for part in parts if "changes" in part)
+    missing = destination.missing(_shown(table), chunks, changes)
+    return f"{older}; {missing}" if missing else ""
 
 
 def _contiguous(kept: Sequence[EpochRecord], after: int, through: int) -> bool:

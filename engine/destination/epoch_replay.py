@@ -8,8 +8,6 @@ exist, and the mirror gets a new copy.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 from engine.base import clock
 from engine.base.errors import (
@@ -24,13 +22,8 @@ from engine.base.errors import (
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.destination_table import DeltaDestinationTable
-from engine.destination.delta.lake_table import KINDS, Guard, unguarded
-from engine.destination.delta.log.known_tables import KnownTables
-from engine.destination.delta.maintenance.steps import PairMaintenance
-from engine.destination.delta.merge.key_index import KeyIndex
-from engine.destination.delta.table_pair import TablePair
-from engine.destination.maintenance_schedule import Answer, Maintenance, Request, notes_folder
+from engine.destination.destination_protocol import CHANGES, KINDS, MERGE, Destination, DestinationTable, Opened
+from engine.destination.maintenance_schedule import Answer, Maintenance, Request
 from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, SinkApplied
@@ -48,24 +41,21 @@ Step = Callable[[], None]
 class Targets:
     """Applies epochs to the tables. One thread at a time uses it, except where a docstring says otherwise.
 
-    notes: the folder for the maintenance's notes. guard: called before each write (`destination.fence`). through_full_disk: runs a
-    step, waiting while a disk is full.
+    through_full_disk: runs a step, waiting while a disk is full.
     """
 
     def __init__(
         self,
         sink: Sink,
+        destination: Destination,
         ledger: Ledger,
         journal: Journal,
-        notes: Path,
-        guard: Guard = unguarded,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
         self._sink = sink
-        self._root = sink.path
+        self.destination = destination
         self._ledger = ledger
         self._journal = journal
-        self.guard = guard
         self._through_full_disk = through_full_disk
         self._targets: dict[str, Target] = {}
         self._leaving: set[str] = set()
@@ -74,14 +64,12 @@ class Targets:
         self._applied = self._recorded = -1
         self._facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         self._last_merge = clock.monotonic_s()
-        self._notes = notes
-        self._maintenance = Maintenance(sink, journal, notes, ledger.file_names)
+        self._maintenance = Maintenance(sink, journal, ledger.file_names)
 
-    def open_tables(self, state: State, known: KnownTables | None = None) -> None:
-        """Create the missing Delta tables. Raises SpecError when a destination belongs to another ledger.
+    def open_tables(self, state: State) -> None:
+        """Open the tables; create those that are not there. Raises SpecError when one belongs to another ledger.
 
-        known: as the last run left them (`destination.delta.log.known_tables`). Also opens removed tables whose destination is
-        kept: they may lack earlier commits.
+        Also opens removed tables whose destination is kept: they may lack earlier commits.
         """
         for table in state.tables.values():
             if not table.begun:
@@ -89,18 +77,16 @@ class Targets:
             # During a resnapshot, the mirror of a table that just got a key may not exist yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
             shown = published_as(table_from_dict(table.table), table.projection)
-            self._open(shown, plan_from_dict(table.plan), expected, known or KnownTables())
+            self._open(shown, plan_from_dict(table.plan), expected)
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and self._pair(shown).there:
+                if kept and self._table(shown).is_there:
                     self._open(shown, plan_from_dict(table.plan), expected=True)
 
-    def _pair(self, table: Table, plan: Plan | None = None) -> TablePair:
-        """plan: without effect if its mirror exists and is not replaced."""
-        on_read = plan is not None and _on_read(self._sink, table, plan)
-        return TablePair(self._root, self._state.owner, table, self.guard, on_read=on_read)
+    def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:
+        return self.destination.table(self._state.owner, table, plan)
 
     def unpublished(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
@@ -136,15 +122,15 @@ class Targets:
         """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
         if target := self._targets.get(before.full_name):
             if target.error is None:
-                target.delta.check(before, after)
+                target.destination.check(before, after)
             return
-        pair, known = self._pair(after), self._state.tables.get(before.full_name)
+        found, known = self._table(after), self._state.tables.get(before.full_name)
         if known is not None and known.begun:  # it joined, but its epoch is not applied yet
-            if pair.there:
-                pair.changes.check(before, after)
+            if found.is_there:
+                found.check(before, after)
             return
         try:
-            pair.check_free()
+            found.check_free()
         except SpecError as error:
             raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
 
@@ -153,32 +139,28 @@ class Targets:
         assert self._ledger.state is not None
         return self._ledger.state
 
-    def _open(self, table: Table, plan: Plan, expected: bool, known: KnownTables | None = None) -> None:
-        pair = self._pair(table, plan)
-        pair.mirror.index = KeyIndex(notes_folder(self._notes, table) / "keys")
-        target = Target(
-            DeltaDestinationTable(pair),
-            PairMaintenance(pair),
-            has_mutable_key(table, plan.key(table)),
-            dict.fromkeys(KINDS, -1),
-            self._written,
-        )
+    def _open(self, table: Table, plan: Plan, expected: bool) -> None:
+        found = self._table(table, plan)
+        mutable_key = has_mutable_key(table, plan.key(table))
+        maintenance = self.destination.maintenance(found)
+        target = Target(found, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._written)
         self._targets[table.full_name] = target
-        pair.hold(held=known is not None)
         try:
-            if known is not None and pair.recall(known):
+            opened = found.open(expected=expected)
+            if opened.unchanged:
                 self.unchanged.add(table.full_name)
-            else:
-                for name in pair.repair():
-                    self._repaired(table.full_name, name)
-                pair.create(expected=expected)
-            target.applied = {kind: pair.applied(kind) for kind in KINDS}
+            self._take_opened(table.full_name, target, opened)
         except PipelineHeldError:
             raise
         except Exception as error:
             self._fail(table.full_name, error)  # whatever is wrong, the other tables continue
             if isinstance(error, SpecError):
                 raise
+
+    def _take_opened(self, name: str, target: Target, opened: Opened) -> None:
+        for commit in opened.repaired:
+            self._repaired(name, commit)
+        target.applied = dict(opened.applied)
 
     def _repaired(self, table: str, name: str) -> None:
         self._journal.write(
@@ -190,17 +172,16 @@ class Targets:
             )
         )
 
-    def remember(self) -> dict[str, dict[str, Any]]:
-        """The tables as this run leaves them, when nothing writes to them any more (`destination.delta.log.known_tables`)."""
-        found: dict[str, dict[str, Any]] = {}
-        for target in self._targets.values():
-            if target.error is None and target.resnapshot is None:
-                with suppress(Exception):  # then the next run opens it
-                    found |= target.delta.pair.remember()
-        return found
+    def complete(self) -> list[DestinationTable]:
+        """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""
+        healthy = (target for target in self._targets.values() if target.error is None and target.resnapshot is None)
+        return [target.destination for target in healthy]
 
-    def published(self) -> set[str]:
-        """The names of files in the ledger's epochs or in the destination, which must not be deleted; without `unchanged` ones."""
+    def delete_orphans(self) -> int:
+        """Delete what readers of earlier runs left without a commit (`Destination.delete_orphans`). Returns the number of files.
+
+        Of tables that were opened: the content of a failed one is unknown, and an unchanged one got no file.
+        """
         changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
         lists = [
             part["files"]
@@ -209,9 +190,12 @@ class Targets:
         ]
         names = {file["name"] for files in lists for file in files}
         opened = [
-            target for name, target in self._targets.items() if target.error is None and name not in self.unchanged
+            target.destination
+            for name, target in self._targets.items()
+            if target.error is None and name in self._state.tables and name not in self.unchanged
         ]
-        return names.union(*(target.delta.pair.file_names() for target in opened))
+        committed_ns = self._ledger.committed_ns()
+        return 0 if committed_ns is None else self.destination.delete_orphans(opened, names, committed_ns)
 
     @property
     def failed(self) -> set[str]:
@@ -221,7 +205,7 @@ class Targets:
     def unmerged(self, table: str) -> list[str]:
         """The committed files of a table's change log that its mirror may lack, in order."""
         target, kept = self._targets.get(table), list(self._ledger.kept_epochs())
-        merged = target.applied["merge"] if target else -1
+        merged = target.applied[MERGE] if target else -1
         later = (
             part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
         )
@@ -230,8 +214,6 @@ class Targets:
 
     def _apply_kept(self) -> int:
         """Apply what earlier runs committed but did not apply. Returns the number of epochs checked."""
-        for target in self._targets.values():
-            target.delta.pair.hold(held=False)
         kept = list(self._ledger.kept_epochs())
         records = list(kept)
         for n, part in enumerate(self._parts_of_targets(kept)):
@@ -241,7 +223,7 @@ class Targets:
                 for switch in _switches(change):
                     if name in self._targets:  # files of earlier epochs have the old columns
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
-                        self._targets[name].delta.table = before
+                        self._targets[name].destination.table = before
                         self._targets[name].mutable_key = True  # maybe not by the old plan, but safe with any plan
         self._append(records)
         self._merge_all()
@@ -342,52 +324,47 @@ class Targets:
         target, emptied, epoch = self._targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
             self._merge(name, target)
-        if resnapshot and (target.error is not None or not target.delta.pair.exist or target.delta.pair.is_torn):
+        if resnapshot and (target.error is not None or target.destination.needs_repair):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
-            target.delta.pair.mirror.on_read = _on_read(self._sink, table, plan)
-            self._run_step(name, target, lambda: self._drop_lost(name, target))
-            self._run_step(name, target, lambda: self._begin_resnapshot(target, table, after, emptied=emptied))
+            self._run_step(name, target, lambda: self._begin_resnapshot(target, table, plan, after, emptied=emptied))
             if not emptied:
                 target.resnapshot = Resnapshot(epoch)
         else:
             self._run_step(name, target, lambda: target.alter(table, epoch))
         if target.error is not None:
-            target.delta.table = table
+            target.destination.table = table
 
-    def _begin_resnapshot(self, target: Target, table: Table, after: tuple[int, str], *, emptied: bool) -> None:
-        kept = target.begin_resnapshot(table, *after, emptied=emptied)
-        if kept is not None:
-            self._journal.write(ChangeLogKept(table=table.full_name, folder=str(kept), until=after[1]))
-
-    def _drop_lost(self, name: str, target: Target) -> None:
-        if gone := target.delta.drop_lost():
-            self._has_gap(name, f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}")
+    def _begin_resnapshot(
+        self, target: Target, table: Table, plan: Plan, after: tuple[int, str], *, emptied: bool
+    ) -> None:
+        begun = target.begin_resnapshot(table, plan, *after, emptied=emptied)
+        if gone := begun.missing:
+            what = f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}"
+            self._has_gap(table.full_name, what)
+        if begun.kept:
+            self._journal.write(ChangeLogKept(table=table.full_name, folder=begun.kept, until=after[1]))
 
     def _repair_for_resnapshot(self, name: str, target: Target, table: Table) -> None:
         """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist.
 
         table: as it is resnapshotted. A change log that is gone begins with its columns.
         """
-        lacking, is_gone = target.reopen(), not target.delta.pair.changes.lake.there
-        if is_gone:
-            target.delta.table = table
+        lacking = target.reopen()
         try:
-            for file in target.delta.pair.repair(accepting=True):
-                self._repaired(name, file)
-            target.delta.pair.create(expected=False)
-            target.applied = {kind: target.delta.pair.applied(kind) for kind in KINDS}
+            opened = target.destination.repair(table)
+            self._take_opened(name, target, opened)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - see above
             self._fail(name, error, lacking)
             return
-        if is_gone:
+        if opened.is_new:
             self._has_gap(name, "everything before this resnapshot: its folder is gone")
-        for part in () if is_gone else lacking:
+        for part in () if opened.is_new else lacking:
             try:
-                target.append("changes", files_of_parts([part])[1])
+                target.append(CHANGES, files_of_parts([part])[1])
             except PipelineHeldError:
                 raise
             except Exception as error:  # noqa: BLE001 - its files are missing
@@ -410,14 +387,13 @@ class Targets:
         for name, target in self._targets.items():
             if not due or target.merge_due(self._sink):
                 self._merge(name, target)
-            self._report_housekeeping(name, target)
         healthy = {name: dict(target.applied) for name, target in self._targets.items() if target.error is None}
         self._facts = (self._applied, healthy)
         self._prune()
 
-    def _report_housekeeping(self, name: str, target: Target) -> None:
-        """Report once what failed after a commit. It concerns no row."""
-        for error in target.delta.housekeeping_failures():
+    def _inspect(self, name: str, target: Target) -> None:
+        """Report once what failed after commits. It concerns no row."""
+        for error in target.destination.inspect():
             self._journal.write(
                 ErrorReported(
                     error="HousekeepingError",
@@ -428,7 +404,7 @@ class Targets:
             )
 
     def _merge(self, name: str, target: Target) -> None:
-        self._run_step(name, target, target.delta.check_recent)
+        self._run_step(name, target, lambda: self._inspect(name, target))
         self._run_step(name, target, target.merge)
 
     def _run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
@@ -481,8 +457,3 @@ def _failed(name: str, error: Exception) -> DestinationError:
 def _switches(change: TableChange) -> list[Switch]:
     """The column changes and resnapshots in an epoch's record of a table."""
     return [change[kind] for kind in ("altered", "resnapshot") if kind in change]
-
-
-def _on_read(sink: Sink, table: Table, plan: Plan) -> bool:
-    """Whether the plan's mirror is merged on read. Plans of an earlier version do not say."""
-    return (plan.mirror or sink.merging(table.database, table.name, plan.approx_bytes)) == "merge_on_read"

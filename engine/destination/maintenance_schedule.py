@@ -14,18 +14,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError, is_disk_full
-from engine.decode.schema import Table
-from engine.destination.delta.maintenance.steps import STEPS, PairMaintenance, Step
+from engine.destination.destination_protocol import STEPS, TableMaintenance
+from engine.destination.destination_protocol import MaintenanceStep as Step
 from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, TableMaintained
-from engine.spec.folder_names import folder_name
 from engine.spec.sink_settings import Sink
 
 MERGES, COMMITS = 10, 50
@@ -84,13 +82,12 @@ class _Schedule:
 class Maintenance:
     """Decides what to do next, and does it. All but `request` and `answers` belongs to the publisher's thread.
 
-    notes: the folder for the notes of the vacuum. needed: the names of files that the ledger still needs, by table.
+    needed: the names of files that the ledger still needs, by table.
     """
 
-    def __init__(self, sink: Sink, journal: Journal, notes: Path, needed: Callable[[], Mapping[str, set[str]]]) -> None:
+    def __init__(self, sink: Sink, journal: Journal, needed: Callable[[], Mapping[str, set[str]]]) -> None:
         self._sink = sink
         self._journal = journal
-        self._notes = notes
         self._needed = needed
         self._spared: tuple[float, Mapping[str, set[str]]] = (-_SPARED_S, {})
         self._schedules: dict[str, _Schedule] = {}
@@ -144,7 +141,8 @@ class Maintenance:
             return True
         name, step = left[0]
         target = targets.get(name)
-        done = None if target is None or target.error is not None else self._run(name, step, target, answer.failed)
+        may = target is not None and target.error is None and target.maintenance is not None
+        done = self._run(name, step, target, answer.failed) if may and target is not None else None
         if done is None:
             left.popleft()
         else:
@@ -159,7 +157,7 @@ class Maintenance:
         first = names.index(self._served) + 1 if self._served in targets else 0
         for name in (*names[first:], *names[:first]):
             target = targets[name]
-            if target.error is not None or target.resnapshot is not None:
+            if target.error is not None or target.resnapshot is not None or target.maintenance is None:
                 continue
             schedule = self._schedule(name)
             schedule.pending = schedule.pending or self._due(schedule, now_s)
@@ -210,6 +208,7 @@ class Maintenance:
     def _run(self, name: str, step: Step, target: Target, failed: list[str]) -> TableMaintained | None:
         """Run one step. An error is journaled; it is not the table's."""
         try:
+            assert target.maintenance is not None
             done = self._step(name, step, target.maintenance)
         except PipelineHeldError:
             raise
@@ -222,7 +221,7 @@ class Maintenance:
             pa.default_memory_pool().release_unused()  # Arrow would keep what a rewrite needed
         return done
 
-    def _step(self, name: str, step: Step, maintenance: PairMaintenance) -> TableMaintained | None:
+    def _step(self, name: str, step: Step, maintenance: TableMaintenance) -> TableMaintained | None:
         if step == "optimize":
             return maintenance.optimize()
         if step == "compact":
@@ -233,18 +232,7 @@ class Maintenance:
         retention = timedelta(seconds=self._sink.files_retention_s)
         if clock.monotonic_s() - self._spared[0] >= _SPARED_S:
             self._spared = clock.monotonic_s(), self._needed()
-        notes = notes_file(self._notes, maintenance.table)
-        return maintenance.vacuum(notes, self._spared[1].get(name, set()), retention)
-
-
-def notes_folder(notes: Path, table: Table) -> Path:
-    """The folder for what the maintenance knows of a table. It can be deleted; retentions then start over."""
-    return notes / folder_name(table.database) / folder_name(table.name)
-
-
-def notes_file(notes: Path, table: Table) -> Path:
-    """The file for the vacuum's notes of a table."""
-    return notes_folder(notes, table) / "unnamed.json"
+        return maintenance.vacuum(self._spared[1].get(name, set()), retention)
 
 
 def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
@@ -257,7 +245,7 @@ def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
     )
 
 
-def due_steps(sink: Sink, tables: Sequence[PairMaintenance]) -> dict[str, list[Step]]:
+def due_steps(sink: Sink, tables: Sequence[TableMaintenance]) -> dict[str, list[Step]]:
     """The steps that have something to do, by table, apart from the vacuum. Writes nothing."""
     retention_s = sink.changes_retention_s
     before = None if retention_s is None else clock.utc_now() - timedelta(seconds=retention_s)

@@ -9,11 +9,10 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
-from engine.destination.delta.lake_table import Guard, unguarded
+from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import Step, Targets
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord
@@ -42,13 +41,12 @@ class Publisher(Targets):
     def __init__(
         self,
         sink: Sink,
+        destination: Destination,
         ledger: Ledger,
         journal: Journal,
-        notes: Path,
-        guard: Guard = unguarded,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
-        super().__init__(sink, ledger, journal, notes, guard, through_full_disk)
+        super().__init__(sink, destination, ledger, journal, through_full_disk)
         self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._copied: dict[str, int] = {}
@@ -158,7 +156,7 @@ class Publisher(Targets):
             raise self._error
         if self._error is not None:
             raise TidemarkError(
-                f"Publishing to {self._root} failed: {self._error}",
+                f"Publishing to {self.destination.root} failed: {self._error}",
                 detail="Everything committed is in the ledger and its files; the destination gets it when the pipeline runs again.",
                 hint="Check the destination (space, permissions), then start the pipeline again.",
             ) from self._error

@@ -5,18 +5,16 @@ Only the publisher's thread uses it. Failed operations may be repeated: the dest
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.delta.destination_table import DeltaDestinationTable
-from engine.destination.delta.maintenance.steps import PairMaintenance
-from engine.destination.delta.merge.merge_schedule import MergeSchedule
-from engine.destination.delta.mirror_table import Content, Step
+from engine.destination.destination_protocol import Content, CopyBegun, DestinationTable, Step, TableMaintenance
+from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.events import SinkApplied
 from engine.ledger.records import TableChange
+from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
 
 _MERGE_ROWS = 4_000_000
@@ -41,8 +39,8 @@ class Resnapshot:
 class Target:
     """One table's destination."""
 
-    delta: DeltaDestinationTable
-    maintenance: PairMaintenance
+    destination: DestinationTable
+    maintenance: TableMaintenance | None
     mutable_key: bool
     """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
@@ -122,7 +120,7 @@ class Target:
             merged = self.waiting[:end]
             through = merged[-1][0]
             began_s = clock.monotonic_s()
-            applied = self.delta.merge(through, [file for _, file in merged])
+            applied = self.destination.apply(Content([Step(changes=[file for _, file in merged])], merge=through))
             ended_s = clock.monotonic_s()
             changed = sum(file.bytes for _, file in merged)
             self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0, changed)
@@ -135,45 +133,45 @@ class Target:
         return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting))
 
     def merge_due(self, sink: Sink) -> bool:
-        """Whether the waiting changes are worth a merge (`destination.delta.merge.merge_schedule`)."""
+        """Whether the waiting changes are worth a merge (`destination.merge_schedule`)."""
         return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting), clock.monotonic_s())
 
     def append(self, kind: str, files: Sequence[Numbered]) -> None:
         """Add the files of chunks or changes that are not applied yet."""
         if new := self._new(kind, files):
-            self.written(self.delta.append(kind, new[-1][0], [file for _, file in new]))
+            self.written(self.destination.append(kind, new[-1][0], [file for _, file in new]))
             self.applied[kind] = new[-1][0]
 
     def alter(self, table: Table, epoch: int) -> None:
         """Switch the table to new columns after this epoch."""
-        self.delta.alter(table, epoch, copying=self.resnapshot is not None)
+        self.destination.alter(table, epoch, copying=self.resnapshot is not None)
 
-    def begin_resnapshot(self, table: Table, epoch: int, until: str, *, emptied: bool) -> Path | None:
-        """Begin a resnapshot after this epoch. Returns where an earlier generation of the change log is kept, if one ended.
+    def begin_resnapshot(self, table: Table, plan: Plan, epoch: int, until: str, *, emptied: bool) -> CopyBegun:
+        """Begin a resnapshot after this epoch.
 
         until: when the epoch was committed. emptied: the pipeline copies nothing, so the mirror is emptied instead.
         """
-        begun = self.delta.begin_copy(table, epoch, until)
+        begun = self.destination.begin_copy(table, plan, epoch, until)
         self.applied["changes"] = max(self.applied["changes"], begun.generation)
         if emptied:
             self._forget_waiting()
             if self.applied["chunks"] < epoch:
-                self.written(self.delta.replace(epoch, [], since=epoch))
+                self.written(self.destination.apply(Content([], chunks=epoch, merge=epoch, replaces=True)))
                 self.applied["chunks"] = self.applied["merge"] = epoch
-        return begun.kept
+        return begun
 
     def _publish(self, parts: Sequence[Part]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
         if self.mutable_key and self._new("chunks", chunks):
             self.merge()
-        if "copied" in last and self.delta.table.key:
+        if "copied" in last and self.destination.has_mirror:
             if sum(file.rows for _, file in self.waiting) > _MERGE_ROWS:
                 self.merge()
             self._complete_first(epoch, chunks, changes)
             return
         self.append("chunks", chunks)
         self.append("changes", changes)
-        if self.delta.table.key:
+        if self.destination.has_mirror:
             self.waiting += self._unmerged(changes)
             if self.waiting and self.waiting_since_s is None:
                 self.waiting_since_s = clock.monotonic_s()
@@ -184,7 +182,7 @@ class Target:
         merged = [*self.waiting, *self._unmerged(changes)]
         step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
         if epoch > min(self.applied["chunks"], self.applied["merge"]):
-            self.written(self.delta.apply(Content([step], chunks=epoch, merge=epoch)))
+            self.written(self.destination.apply(Content([step], chunks=epoch, merge=epoch)))
         self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
         self.waiting = []
         self.waiting_since_s = None
@@ -193,7 +191,8 @@ class Target:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
         if self.applied["chunks"] < epoch:
             parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
-            self.written(self.delta.replace(epoch, list(_steps(parts)), through=epoch))
+            content = Content(list(_steps(parts)), chunks=epoch, merge=epoch, replaces=True)
+            self.written(self.destination.apply(content))
             self.applied["chunks"] = self.applied["merge"] = epoch
         self._forget_waiting()
 

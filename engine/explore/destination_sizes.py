@@ -11,10 +11,11 @@ from engine.base.errors import DestinationError, unknown_tables
 from engine.base.text_grid import text_grid
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
+from engine.destination.delta.delta_destination import DeltaDestination
 from engine.destination.delta.log.log_files import newest_version
-from engine.destination.delta.maintenance.steps import PairMaintenance, Sizes, Step
-from engine.destination.delta.table_pair import TablePair
-from engine.destination.maintenance_schedule import due_steps, notes_file
+from engine.destination.delta.maintenance.steps import Sizes
+from engine.destination.destination_protocol import MaintenanceStep
+from engine.destination.maintenance_schedule import due_steps
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -28,7 +29,7 @@ class Condition:
     table: str
     sizes: Sizes | None
     """None if the destination cannot be read."""
-    due: tuple[Step, ...]
+    due: tuple[MaintenanceStep, ...]
     error: str = ""
     mirror: Path | None = None
     """The folder of the mirror; None without one."""
@@ -60,13 +61,13 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
 
 def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Condition:
     known = state.tables[name]
-    pair = TablePair(spec.sink.path, state.owner, published_as(table_from_dict(known.table), known.projection))
-    folders = [pair.changes.folder, *([pair.mirror.folder] if pair.table.key else [])]
-    versions = {folder: newest_version(folder) for folder in folders}
+    destination = DeltaDestination(spec.sink, directory.maintenance)
+    stored = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
+    versions = {lake.folder: newest_version(lake.folder) for lake in stored.pair.lakes}
     try:
-        maintenance = PairMaintenance(pair)
-        sizes = maintenance.sizes(notes_file(directory.maintenance, pair.table))
-        mirror = pair.mirror.folder if pair.table.key else None
+        maintenance = destination.maintenance(stored)
+        sizes = maintenance.sizes()
+        mirror = stored.pair.mirror.folder if stored.has_mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
         return Condition(name, sizes, due, mirror=mirror, versions=versions)
     except DestinationError as error:

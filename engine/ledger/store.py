@@ -103,6 +103,10 @@ class Ledger:
         """The epochs whose files exist, in order."""
         return sorted(self._numbers(_EPOCH))
 
+    def committed_ns(self) -> int | None:
+        """When the last epoch was committed, by its file's time, in nanoseconds since 1970; None without epochs."""
+        return max((path.stat().st_mtime_ns for path in self._folder.glob("epoch-*.json")), default=None)
+
     def kept_epochs(self) -> Iterator[EpochRecord]:
         """Yield the records of all epochs whose files exist, in order; files deleted meanwhile are skipped."""
         for number in self.kept_numbers():

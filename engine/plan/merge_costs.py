@@ -1,6 +1,6 @@
 """Estimates what merging changes into a mirror costs: bytes written per day, and how old the mirror gets. Pure.
 
-The estimate follows the schedule of merges (`destination.delta.merge.merge_schedule`). With a merge every `p` seconds, which takes
+The estimate follows the schedule of merges (`destination.merge_schedule`). With a merge every `p` seconds, which takes
 `t` seconds and writes `w` bytes, and with changes of `c` bytes per second:
 
     p ≥ sink.merge_interval_s

@@ -233,7 +233,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
             "test_destination_hints.py::test_a_damaged_destination_is_repaired_as_the_hint_says",
         ),
     ),
-    "destination/delta/log/delta_log.py::check_files": (1, OUTSIDE),
+    "capture/files.py::missing_files": (1, OUTSIDE),
     "destination/delta/log/delta_log.py::_unsupported": (
         1,
         ("test_destination_hints.py::test_a_damaged_destination_is_repaired_as_the_hint_says",),
@@ -270,7 +270,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_backup.py::test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says",),
     ),
     "destination/delta/log/rollback.py::_version": (1, OUTSIDE),
-    "destination/epoch_replay.py::Targets._report_housekeeping": (1, WAIT),
+    "destination/epoch_replay.py::Targets._inspect": (1, WAIT),
     "destination/epoch_replay.py::_failed": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),

@@ -121,11 +121,31 @@ INNER: dict[str, dict[str, set[str]]] = {
     },
     "destination": {
         "fence": set(),
-        "delta": {"fence"},
-        "table_progress": {"delta"},
+        "destination_protocol": {"fence"},
+        "merge_schedule": set(),
+        "delta": {"destination_protocol", "fence"},
+        "registry": {"delta", "destination_protocol"},
+        "agreement": {"destination_protocol", "fence"},
+        "table_progress": {"destination_protocol", "merge_schedule"},
+        "maintenance_schedule": {"destination_protocol", "table_progress"},
+        "epoch_replay": {"destination_protocol", "maintenance_schedule", "table_progress"},
+        "publisher": {"destination_protocol", "epoch_replay"},
     },
 }
 """A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""
+
+
+BEYOND_THE_SEAM = {
+    "audit",
+    "backup",
+    "capture",
+    "explore",
+    "run/monitors",
+    "run/redump",
+    "status",
+    "verify",
+}
+"""What reads the Delta tables back, or their versions, without a protocol. Who writes asks `destination_protocol`."""
 
 
 def files(folder: str) -> list[Path]:
@@ -166,6 +186,18 @@ def test_imports_follow_the_arrows(path: Path) -> None:
 def test_no_module_is_loose() -> None:
     """Every module of the engine stands in a room."""
     assert {path.stem for path in (ROOT / "engine").glob("*.py")} == {"__init__", "__main__"}
+
+
+def test_only_the_registry_knows_the_kinds_of_destinations() -> None:
+    """Apart from those that read Delta tables back."""
+    known = {
+        path.relative_to(ROOT / "engine").as_posix()
+        for path in files("engine")
+        if any(name.startswith("engine.destination.delta") for name in imported(path))
+    }
+    outside = {path for path in known if not path.startswith("destination/delta/")}
+    readers = {path for path in outside if any(path.startswith(f"{room}/") for room in BEYOND_THE_SEAM)}
+    assert outside - readers == {"destination/registry.py"}
 
 
 @pytest.mark.parametrize(("room", "inner"), [(room, inner) for room, found in INNER.items() for inner in found])

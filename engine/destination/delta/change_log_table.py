@@ -18,12 +18,13 @@ from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.folder_removal import drop
 from engine.destination.delta.generations import can_become, keep, kept_generations
-from engine.destination.delta.lake_table import CHANGES, GENERATION, LakeTable
+from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
 from engine.destination.delta.log.missing_files import lost_names
 from engine.destination.delta.merge.rewritten_changes import restore, restored_path
 from engine.destination.delta.schema_evolution import check_evolution, schema_of, united, widened
 from engine.destination.delta.table_properties import properties_of
+from engine.destination.destination_protocol import CHANGES
 
 
 class ChangeLogTable:

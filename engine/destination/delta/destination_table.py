@@ -1,32 +1,28 @@
-"""One captured table in a Delta destination: what the publisher calls to apply epochs to its mirror and its change log."""
+"""One captured table in a Delta destination: applies epochs to its mirror and its change log."""
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
+from engine.base.errors import DestinationError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.delta.mirror_table import Content, Step
+from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import KINDS, Content, CopyBegun, Look, Opened
 from engine.journal.events import SinkApplied
-
-
-@dataclass(frozen=True)
-class CopyBegun:
-    """How a resnapshot began."""
-
-    generation: int
-    """The epoch with which the change log's generation began; -1 for the first one."""
-    kept: Path | None
-    """Where an earlier generation of the change log is kept, if one ended."""
+from engine.plan.chunks import Plan
+from engine.spec.sink_settings import Sink
 
 
 class DeltaDestinationTable:
-    """Applies epochs to a pair of Delta tables."""
+    """Applies epochs to a pair of Delta tables. known: as the last run left them; None if that is not to be used."""
 
-    def __init__(self, pair: TablePair) -> None:
+    def __init__(self, sink: Sink, pair: TablePair, known: KnownTables | None = None) -> None:
         self.pair = pair
+        self._sink = sink
+        self._known = known
+        self._missing: list[str] = []
 
     @property
     def table(self) -> Table:
@@ -37,32 +33,65 @@ class DeltaDestinationTable:
     def table(self, table: Table) -> None:
         self.pair.table = table
 
+    @property
+    def has_mirror(self) -> bool:
+        """Whether the table has a key, by which rows are merged."""
+        return bool(self.table.key)
+
+    @property
+    def place(self) -> str:
+        """The folders of both Delta tables."""
+        return f"{self.pair.mirror.folder} and {self.pair.changes.folder}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether all its Delta tables exist and belong to the ledger."""
+        return self.pair.there
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether one of its Delta tables is gone or torn."""
+        return not self.pair.exist or self.pair.is_torn
+
+    def check_free(self) -> None:
+        """Raises SpecError when one of the Delta tables exists already."""
+        self.pair.check_free()
+
+    def create(self) -> None:
+        """Create both Delta tables."""
+        self.pair.drop()
+        self.pair.create(expected=False)
+
+    def open(self, *, expected: bool) -> Opened:
+        """Open both Delta tables; create those that are not there."""
+        self.pair.hold(held=self._known is not None)
+        if self._known is not None and self.pair.recall(self._known):
+            return Opened(self._applied(), unchanged=True)
+        repaired = self.pair.repair()
+        self.pair.create(expected=expected)
+        return Opened(self._applied(), repaired)
+
+    def repair(self, table: Table) -> Opened:
+        """Open both, whatever is lost. A change log that is gone begins with the columns of `table`."""
+        is_new = not self.pair.changes.lake.there
+        if is_new:
+            self.pair.table = table
+        repaired = self.pair.repair(accepting=True)
+        self.pair.create(expected=False)
+        return Opened(self._applied(), repaired, is_new=is_new)
+
+    def _applied(self) -> dict[str, int]:
+        return {kind: self.pair.applied(kind) for kind in KINDS}
+
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
-        """Add files to the mirror ("chunks") or the change log ("changes"); None if they were added before."""
+        """Add files to the mirror ("chunks") or the change log ("changes")."""
         began_s = time.monotonic()
         if not self.pair.lake_of(kind).append(kind, epoch, files):
             return None
-        return self._applied("append", epoch, sum(file.rows for file in files), len(files), began_s)
-
-    def merge(self, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
-        """Merge the changes in `files`, in order, into the mirror, which then equals the source at the end of `epoch`.
-
-        None if the mirror has this epoch already: a runner that lost the pipeline must not turn it back.
-        """
-        return self.apply(Content([Step(changes=files)], merge=epoch)) if files else None
-
-    def replace(
-        self, epoch: int, steps: Sequence[Step], through: int | None = None, since: int | None = None
-    ) -> SinkApplied | None:
-        """Replace everything in the mirror by these files; None if it has this epoch's chunks already.
-
-        through: the epoch of the last changes in the steps. since: if there is none, the epoch after which merges continue.
-        """
-        merge = through if through is not None else since
-        return self.apply(Content(steps, chunks=epoch, merge=merge, replaces=True))
+        return self._event("append", epoch, sum(file.rows for file in files), len(files), began_s)
 
     def apply(self, content: Content) -> SinkApplied | None:
-        """Apply chunks and changes to the mirror in one commit; None if it has them."""
+        """Apply chunks and changes to the mirror in one Delta commit."""
         began_s = time.monotonic()
         written = self.pair.mirror.apply(self.table, content)
         if written is None:
@@ -71,11 +100,11 @@ class DeltaDestinationTable:
         assert number is not None
         kind = "merge" if content.chunks is None else "replace" if content.replaces else "append"
         taken = sum(len(step.chunks) + len(step.changes) for step in content.steps)
-        applied = self._applied(kind, number, written.rows, taken, began_s)
+        applied = self._event(kind, number, written.rows, taken, began_s)
         changed = sum(file.bytes for step in content.steps for file in step.changes)
         return replace(applied, changed_bytes=changed, written_bytes=written.bytes)
 
-    def _applied(self, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
+    def _event(self, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
         return SinkApplied(
             sink="delta",
             table=self.table.full_name,
@@ -91,7 +120,7 @@ class DeltaDestinationTable:
         self.pair.changes.check(before, after)
 
     def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
-        """Get the columns that the table has after an epoch. copying: a new copy follows, which alters the mirror."""
+        """Add columns to the change log and, unless a new copy follows, to the mirror; widen the change log's types."""
         self.pair.table = table
         self.pair.changes.evolve(table, epoch)
         if self.pair.changes.generation > epoch:
@@ -100,32 +129,46 @@ class DeltaDestinationTable:
         if table.key and not copying:
             self.pair.mirror.widen(table)
 
-    def begin_copy(self, table: Table, epoch: int, until: str) -> CopyBegun:
-        """Begin a resnapshot after this epoch. until: when the epoch was committed, UTC text."""
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
+        """Give the change log the new columns, or begin it again. The mirror's files are not checked: all are replaced."""
+        self.pair.mirror.on_read = on_read(self._sink, table, plan)
+        self.pair.mirror.lake.forget_recent()
+        self._missing += self.pair.changes.drop_lost()  # kept for a second attempt
         self.pair.table = table
         kept = self.pair.changes.begin_generation(table, epoch, until)
         generation = self.pair.changes.generation
         if generation <= epoch:
             self.pair.create(expected=False)  # a table that got a key gets a mirror
-        return CopyBegun(generation, kept)
+        missing, self._missing = self._missing, []
+        return CopyBegun(generation, "" if kept is None else str(kept), missing)
 
-    def drop_lost(self) -> list[str]:
-        """Before a resnapshot: remove missing files from the change log. Returns their names, which are a gap in it.
-
-        The mirror's files are not checked: the resnapshot replaces all of them.
-        """
-        self.pair.mirror.lake.forget_recent()
-        return self.pair.changes.drop_lost()
-
-    def check_recent(self) -> None:
-        """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
-        for lake in (self.pair.mirror.lake, self.pair.changes.lake):
+    def inspect(self) -> list[str]:
+        """Check again the files added since the last call. Returns the failures of checkpoints."""
+        self.pair.hold(held=False)
+        lakes = (self.pair.mirror.lake, self.pair.changes.lake)
+        for lake in lakes:
             lake.check_recent()
+        failures = [lake.log.failure for lake in lakes if lake.log.failure]
+        for lake in lakes:
+            lake.log.failure = ""
+        return failures
 
-    def housekeeping_failures(self) -> list[str]:
-        """What failed after commits since the last call."""
-        logs = [lake.log for lake in (self.pair.mirror.lake, self.pair.changes.lake)]
-        found = [log.failure for log in logs if log.failure]
-        for log in logs:
-            log.failure = ""
-        return found
+    def look(self) -> Look:
+        """The last epochs and terms, or what is wrong with the Delta tables and their files."""
+        self.pair.hold(held=True)
+        try:
+            recalled = self._known is not None and self.pair.recall(self._known)
+            if not recalled and (fault := self.pair.fault() or self.pair.lost()):
+                return Look(self.pair.applied_so_far(), fault=fault)
+            return Look(self._applied(), frozenset(self.pair.terms()))
+        except DestinationError as error:
+            return Look(self.pair.applied_so_far(), fault=error.message)
+
+    def drop(self) -> None:
+        """Delete the Delta tables that exist and belong to the ledger."""
+        self.pair.drop()
+
+
+def on_read(sink: Sink, table: Table, plan: Plan) -> bool:
+    """Whether the plan's mirror is merged on read. Plans of an earlier version do not say."""
+    return (plan.mirror or sink.merging(table.database, table.name, plan.approx_bytes)) == "merge_on_read"

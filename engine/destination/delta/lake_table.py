@@ -32,26 +32,18 @@ from engine.destination.delta.log.delta_actions import (
     needed_features,
     protocol_of,
 )
-from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, check_files, create
+from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, check_vectors, create
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
 from engine.destination.delta.log.missing_files import Recent, lost_names
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
+from engine.destination.destination_protocol import Guard, unguarded
 from engine.ledger.state import Owner
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
-CHUNKS, CHANGES, MERGE = "chunks", "changes", "merge"
-KINDS = (CHUNKS, CHANGES, MERGE)
 SEQ = "merged-seq"
 GENERATION = "generation"
 TERM = "term"
-Guard = Callable[[], int]
-"""Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
-
-
-def unguarded() -> int:
-    """The guard of read-only users."""
-    return 0
 
 
 class LakeTable:
@@ -266,10 +258,10 @@ class LakeTable:
     def check_recent(self) -> None:
         """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
         try:
-            check_files(self.folder, added := self._recent.take())
+            check_vectors(self.folder, added := self._recent.take())
         except MissingFilesError:
             names = {file.name for file in self.files()}  # another writer may have removed some from the table
-            check_files(self.folder, [file for file in added if file.name in names])
+            check_vectors(self.folder, [file for file in added if file.name in names])
 
     def forget_recent(self) -> None:
         """Do not check the files added so far, because all of them are replaced."""

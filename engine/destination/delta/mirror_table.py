@@ -17,10 +17,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from engine.base.durable import discarding
-from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
-from engine.destination.delta.lake_table import CHUNKS, MERGE, SEQ, LakeTable
+from engine.destination.delta.lake_table import SEQ, LakeTable
 from engine.destination.delta.log.delta_actions import (
     VECTORS_ENABLED,
     Actions,
@@ -33,27 +32,7 @@ from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.schema_evolution import mirror_schema, schema_of
 from engine.destination.delta.table_properties import is_on_read, properties_of
-
-
-@dataclass(frozen=True)
-class Step:
-    """Files that a commit applies to a mirror: first the chunks, then the changes, each in epoch order."""
-
-    chunks: Sequence[DataFile] = ()
-    changes: Sequence[DataFile] = ()
-
-
-@dataclass(frozen=True)
-class Content:
-    """What one commit does to a mirror."""
-
-    steps: Sequence[Step]
-    chunks: int | None = None
-    """The epoch whose chunks the mirror has afterwards; None without chunks."""
-    merge: int | None = None
-    """The epoch whose changes the mirror has afterwards; None without changes."""
-    replaces: bool = False
-    """Whether the steps replace all rows."""
+from engine.destination.destination_protocol import CHUNKS, MERGE, Content, Step
 
 
 @dataclass(frozen=True)

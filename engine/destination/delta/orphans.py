@@ -9,31 +9,16 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from engine.decode.schema import table_from_dict
-from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.ledger.state import State
-
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_unpublished(published: set[str], state: State, spared: Collection[str], root: Path, ledger: Path) -> int:
-    """Delete all tables' files that are not among the `published` names. Returns how many. Call it while no reader runs.
-
-    spared: tables whose files all stay: the destination's content is unknown, or nothing was written since the last run.
-    """
-    committed = max((path.stat().st_mtime_ns for path in ledger.glob("epoch-*.json")), default=None)
-    if committed is None:
-        return 0
+def delete_orphans(folder: Path, named: Collection[str], after_ns: int) -> int:
+    """Delete a folder's younger files that are not among the named ones. Returns how many."""
     deleted = 0
-    for table in (table_from_dict(t.table) for n, t in state.tables.items() if t.begun and n not in spared):
-        for folder in (
-            mirror_folder(root, table.database, table.name),
-            changes_folder(root, table.database, table.name),
-        ):
-            names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
-            for name in names:
-                ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in published
-                if ours and (path := folder / name).stat().st_mtime_ns > committed:
-                    path.unlink()
-                    deleted += 1
+    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
+    for name in names:
+        ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in named
+        if ours and (path := folder / name).stat().st_mtime_ns > after_ns:
+            path.unlink()
+            deleted += 1
     return deleted

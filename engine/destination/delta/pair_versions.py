@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from functools import partial
 
-from engine.destination.delta.lake_table import GENERATION, KINDS, SEQ, LakeTable
+from engine.destination.delta.lake_table import GENERATION, SEQ, LakeTable
 from engine.destination.delta.log.delta_actions import Actions
-from engine.destination.delta.log.delta_log import check_files
+from engine.destination.delta.log.delta_log import check_vectors
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import KINDS
 
 Versions = Mapping[str, tuple[int, Mapping[str, int]]]
 """By folder name, a version of each table and the ledger's transaction identifiers in it."""
@@ -41,7 +42,7 @@ class PairVersions:
             then = {app: transactions.get(app, -1) for app in _apps(lake)}
             check_is_same(lake.folder, name, version, then, identities.get(lake.folder.name, ""))
             if found := _rolled_back(lake, version, transactions):
-                check_files(lake.folder, found.add)
+                check_vectors(lake.folder, found.add)
 
     def roll_back(self, versions: Versions) -> None:
         """Roll both back to these versions, transaction identifiers included (the inverse of `newest`).

@@ -10,24 +10,14 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
 from engine.destination.delta.change_log_table import ChangeLogTable
-from engine.destination.delta.lake_table import (
-    CHANGES,
-    CHUNKS,
-    GENERATION,
-    KINDS,
-    MERGE,
-    SEQ,
-    TERM,
-    Guard,
-    LakeTable,
-    unguarded,
-)
+from engine.destination.delta.lake_table import GENERATION, SEQ, TERM, LakeTable
 from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.destination.delta.table_properties import properties_of
+from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, Guard, unguarded
 from engine.ledger.state import Owner
 
 

@@ -11,10 +11,9 @@ from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
-from engine.capture.files import DataFile
+from engine.capture.files import DataFile, check_files
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
-from engine.destination.delta.log.delta_log import check_files
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
@@ -43,7 +42,7 @@ class Delivery:
 
         Raises PipelineHeldError when another runner holds the pipeline.
         """
-        self._publisher.guard()
+        self._publisher.destination.guard()
         through, facts = self._publisher.facts
         state = self._ledger.state
         assert state is not None

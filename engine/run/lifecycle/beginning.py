@@ -13,6 +13,7 @@ from engine.base.errors import SourceLostError, stop_of
 from engine.capture.projection.projection_rules import check_asked, check_rules, with_other_projection
 from engine.capture.redump_requests import Redump
 from engine.decode.schema import Table
+from engine.destination.destination_protocol import Destination
 from engine.journal import Journal
 from engine.journal.events import TableChanged
 from engine.ledger.records import EpochRecord, TableChange
@@ -39,11 +40,14 @@ from engine.spec.settings import Spec
 class Beginning:
     """The begin of one run, and of its reading again after its source was away."""
 
-    def __init__(self, spec: Spec, control: Control, journal: Journal, possession: Possession) -> None:
+    def __init__(
+        self, spec: Spec, control: Control, journal: Journal, possession: Possession, destination: Destination
+    ) -> None:
         self._spec = spec
         self._control = control
         self._journal = journal
         self._possession = possession
+        self._destination = destination
 
     def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
         """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger.
@@ -94,7 +98,7 @@ class Beginning:
         state, run = committed(ledger), self._journal.run
         if gone := left_out(self._spec, state):
             state = self._remove(ledger, state, gone)
-        record = resnapshot_tables(self._spec, state, connection, cured(self._spec, state), run)
+        record = resnapshot_tables(self._spec, self._destination, state, connection, cured(self._spec, state), run)
         tables = {name: change for name, change in record["tables"].items() if "resnapshot" in change}
         if tables:
             self._commit(ledger, following(state, run, tables), "the spec no longer has what stopped it")
@@ -127,7 +131,7 @@ class Beginning:
         ]
         if not asked:
             raise lost
-        record = resnapshot_all(self._spec, state, connection, endpoint, server, self._journal.run)
+        record = resnapshot_all(self._spec, self._destination, state, connection, endpoint, server, self._journal.run)
         self._commit(ledger, record, f"requested, because the position was lost: {lost.message}")
         for redump in asked:
             self._control.carried_out(redump, resnapshots_begun(state.tables))
@@ -140,7 +144,9 @@ class Beginning:
         next_seq: greater than every sequence number in the change logs.
         """
         assert ledger.state is not None
-        record = resnapshot_all(self._spec, ledger.state, connection, endpoint, server, self._journal.run)
+        record = resnapshot_all(
+            self._spec, self._destination, ledger.state, connection, endpoint, server, self._journal.run
+        )
         record["lineage"] = self._journal.run
         record["next_seq"] = max(next_seq, ledger.state.next_seq)
         self._commit(ledger, record, "requested, because the ledger was older than the destination")
@@ -160,7 +166,9 @@ class Beginning:
         to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
         if not to_resnapshot:
             return
-        record = resnapshot_tables(self._spec, ledger.state, connection, to_resnapshot, self._journal.run)
+        record = resnapshot_tables(
+            self._spec, self._destination, ledger.state, connection, to_resnapshot, self._journal.run
+        )
         self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
         for redump in asked:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
@@ -179,7 +187,9 @@ class Beginning:
         self._control.poll_inbox()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
-        record = resnapshot_tables(self._spec, ledger.state, connection, sorted(names), self._journal.run)
+        record = resnapshot_tables(
+            self._spec, self._destination, ledger.state, connection, sorted(names), self._journal.run
+        )
         self._commit(ledger, record, "requested, because the spec publishes other columns or rows of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):

@@ -33,8 +33,8 @@ from engine.base.errors import (
     TransientError,
 )
 from engine.capture.projection.projection_rules import as_read
-from engine.destination.delta.orphans import delete_unpublished
 from engine.destination.publisher import Publisher
+from engine.destination.registry import destination_of
 from engine.journal import Entry, Journal
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.event_fields import SourceFacts
@@ -181,8 +181,9 @@ class _Run:
         note_continuations(self._control.activity, journal)
         self._gate = Gate(pace, parking, self._control.disk, self._control.pauses)
         self._notifier = Notifier(spec, directory, journal, stderr=as_json)
-        self._possession = Possession(spec.sink.path, journal.run, directory.known_tables)
-        self._beginning = Beginning(spec, self._control, journal, self._possession)
+        self._destination = destination_of(spec.sink, directory.maintenance, directory.known_tables)
+        self._possession = Possession(self._destination, journal.run)
+        self._beginning = Beginning(spec, self._control, journal, self._possession, self._destination)
         self._away = OutageTracker(journal, partial(setattr, self._control.activity, "away"))
         self._control.source = self._away
         self._away.answers = self._control.wake
@@ -260,7 +261,7 @@ class _Run:
             source = self._startup.run("plan", partial(self._retry_disk_full, "ledger", begin))
             looking.close()
             # A killed runner may have left tables to delete.
-            drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
+            drop_removed(self._destination, ledger, self._journal.run)
             state = committed(ledger)
             opened = partial(self._publisher, ledger, state)
             publisher = self._startup.run("destination", partial(self._retry_disk_full, "destination", opened))
@@ -274,7 +275,7 @@ class _Run:
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
             self._finish_removals(ledger)
-            self._possession.release(publisher.remember())
+            self._destination.release(publisher.complete())
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -294,11 +295,9 @@ class _Run:
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
         through = partial(self._retry_disk_full, "destination")
-        notes = self._directory.maintenance
-        publisher = Publisher(self._spec.sink, ledger, self._journal, notes, self._possession.guard, through)
-        publisher.open_tables(state, self._possession.known)
-        spared = publisher.failed | publisher.unchanged
-        delete_unpublished(publisher.published(), state, spared, self._spec.sink.path, self._directory.ledger)
+        publisher = Publisher(self._spec.sink, self._destination, ledger, self._journal, through)
+        publisher.open_tables(state)
+        publisher.delete_orphans()
         publisher.recover()
         return publisher
 
@@ -385,7 +384,7 @@ class _Run:
                 self._note_gap(ledger)
 
     def _note_gap(self, ledger: Ledger) -> None:
-        binlog_gap.note(ledger, self._journal.run, self._through, self._possession.guard)
+        binlog_gap.note(ledger, self._journal.run, self._through, self._destination.guard)
 
     def _epochs(self, source: Source, session: Any, ledger: Ledger, publisher: Publisher) -> bool:
         """`Coordinator.run` with one server and one session, and the threads that look after it."""
@@ -438,7 +437,7 @@ class _Run:
 
     def _finish_removals(self, ledger: Ledger) -> None:
         """Delete removed tables and answer their command, after all reads and publications."""
-        drop_removed(self._spec, ledger, self._journal.run, self._possession.guard)
+        drop_removed(self._destination, ledger, self._journal.run)
         for change in self._control.accepted(MembershipCommand)[:1]:
             if change.done(committed(ledger)):
                 self._control.carried_out(change, {})

@@ -25,8 +25,7 @@ from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecErr
 from engine.capture.projection.projection_rules import as_read, projection_of, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.lake_table import Guard, unguarded
-from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import Destination, DestinationTable
 from engine.destination.publisher import Publisher
 from engine.ledger.records import Planned, Switch, TableChange
 from engine.ledger.state import State, TableState, following
@@ -111,7 +110,7 @@ class MembershipChanges:
     def _dropped(self, state: State) -> Iterator[str]:
         for name in to_drop(state):
             if self._publisher.released(name) and not self._reading(name):
-                destination(self._spec, state, state.removed[name], self._publisher.guard).drop()
+                stored_table(self._publisher.destination, state, state.removed[name]).drop()
                 yield name
 
     def _add(self, connection: Connection, state: State, change: MembershipCommand) -> dict[str, TableChange]:
@@ -147,14 +146,13 @@ class MembershipChanges:
         null_dates = self._spec.source.invalid_dates == "null"
         records: dict[str, TableChange] = {}
         errors: dict[Table, TidemarkError] = {}
-        begun: list[TablePair] = []
+        begun: list[DestinationTable] = []
         for table in read_tables(connection, names, null_dates=null_dates):
             try:
                 record, created = self._record(connection, state, table, by)
                 if created is not None and not (by and errors):
                     begun.append(created)
-                    created.drop()  # what a killed runner began
-                    created.create(expected=False)
+                    created.create()
                 records[table.full_name] = record
             except (SpecError, TableStoppedError, PreflightError) as error:
                 errors[table] = error
@@ -165,7 +163,7 @@ class MembershipChanges:
 
     def _record(
         self, connection: Connection, state: State, table: Table, by: str | None
-    ) -> tuple[TableChange, TablePair | None]:
+    ) -> tuple[TableChange, DestinationTable | None]:
         """The record of a table that joins, and its destination if that must be created."""
         if not table.columns:
             raise SpecError(f"{table.full_name} is gone.", detail="It was dropped or renamed a moment ago.")
@@ -179,12 +177,12 @@ class MembershipChanges:
         plan = decided(self._spec.sink, table, plan)
         joins: Planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
         known = state.removed.get(table.full_name)
-        if known is not None and (kept := destination(self._spec, state, known)).there:
+        if known is not None and (kept := stored_table(self._publisher.destination, state, known)).is_there:
             before = table_from_dict(known.table)
             if not table.key:
                 raise _no_key(table, kept)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
-                kept.changes.check(published_as(before, known.projection), published_as(table, projection))
+                kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
             switch: Switch = {
                 "table": joins["table"],
@@ -196,8 +194,8 @@ class MembershipChanges:
                 "since": since,
             }
             return {"resnapshot": switch}, None
-        shown, on_read = published_as(table, projection), plan.mirror == "merge_on_read"
-        created = TablePair(self._spec.sink.path, state.owner, shown, self._publisher.guard, on_read=on_read)
+        shown = published_as(table, projection)
+        created = self._publisher.destination.table(state.owner, shown, plan)
         created.check_free()
         return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
 
@@ -208,20 +206,20 @@ def to_drop(state: State) -> list[str]:
     return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
 
 
-def drop_removed(spec: Spec, ledger: Ledger, run: str, guard: Guard = unguarded) -> None:
+def drop_removed(destination: Destination, ledger: Ledger, run: str) -> None:
     """Delete the destinations of dropped tables and commit that; call it only while no reader and no publisher runs."""
     state = ledger.state
     if state is None or not (names := to_drop(state)):
         return
     for name in names:
-        destination(spec, state, state.removed[name], guard).drop()
-    guard()
+        stored_table(destination, state, state.removed[name]).drop()
+    destination.guard()
     ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
 
 
-def destination(spec: Spec, state: State, table: TableState, guard: Guard = unguarded) -> TablePair:
-    """A table's folders in the destination."""
-    return TablePair(spec.sink.path, state.owner, published_as(table_from_dict(table.table), table.projection), guard)
+def stored_table(destination: Destination, state: State, table: TableState) -> DestinationTable:
+    """A table of the ledger in the destination."""
+    return destination.table(state.owner, published_as(table_from_dict(table.table), table.projection))
 
 
 def _removed_names(change: MembershipCommand, state: State) -> list[str]:
@@ -257,10 +255,10 @@ def _merged(name: Name, why: str) -> TableStoppedError:
     )
 
 
-def _no_key(table: Table, kept: TablePair) -> SpecError:
+def _no_key(table: Table, kept: DestinationTable) -> SpecError:
     return SpecError(
         f"{table.full_name} has no key, so it cannot be resnapshotted into its existing change log.",
         detail="Its rows would be duplicated there.",
-        hint=f"Move {kept.mirror.folder} and {kept.changes.folder} away, as far as they exist, or give the table a primary "
+        hint=f"Move {kept.place} away, as far as they exist, or give the table a primary "
         f"key. Then add it again: tidemark add-table SPEC --table {table.full_name}",
     )

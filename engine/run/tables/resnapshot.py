@@ -7,7 +7,7 @@ complete. No change log has what happened between the two positions; the copies 
 from collections.abc import Iterable
 
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import Destination
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.plan.chunks import plan_from_dict
@@ -19,25 +19,35 @@ from engine.spec.settings import Spec
 
 
 def resnapshot_all(
-    spec: Spec, state: State, connection: Connection, endpoint: Endpoint, server: Server, run: str
+    spec: Spec,
+    destination: Destination,
+    state: State,
+    connection: Connection,
+    endpoint: Endpoint,
+    server: Server,
+    run: str,
 ) -> EpochRecord:
     """The epoch that restarts the pipeline. Tables that cannot be resnapshotted stop in it."""
     # Before the catalogue is read, so that a schema change in between lies after the position.
     position = anchored(current(connection, server), spec, connection, endpoint, server)
-    tables = _resnapshots(spec, state, connection, state.tables)
+    tables = _resnapshots(spec, destination, state, connection, state.tables)
     gaps = {identity: at for identity, at in state.binlog_off.items() if identity != server.identity}
     return following(state, run, tables, identity=server.identity, to=position.as_dict(), binlog_off=gaps)
 
 
-def resnapshot_tables(spec: Spec, state: State, connection: Connection, names: Iterable[str], run: str) -> EpochRecord:
+def resnapshot_tables(
+    spec: Spec, destination: Destination, state: State, connection: Connection, names: Iterable[str], run: str
+) -> EpochRecord:
     """An epoch that reads nothing and resnapshots tables, for example with a new projection."""
-    return following(state, run, _resnapshots(spec, state, connection, names))
+    return following(state, run, _resnapshots(spec, destination, state, connection, names))
 
 
-def _resnapshots(spec: Spec, state: State, connection: Connection, names: Iterable[str]) -> dict[str, TableChange]:
+def _resnapshots(
+    spec: Spec, destination: Destination, state: State, connection: Connection, names: Iterable[str]
+) -> dict[str, TableChange]:
     def fits(before: Table, after: Table) -> None:
-        if state.tables[before.full_name].begun:  # else it has no folder in the destination yet
-            TablePair(spec.sink.path, state.owner, before).changes.check(before, after)
+        if state.tables[before.full_name].begun:  # else the destination does not have it yet
+            destination.table(state.owner, before).check(before, after)
 
     tables: dict[str, TableChange] = {}
     for name in names:

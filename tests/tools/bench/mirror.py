@@ -23,10 +23,10 @@ from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.destination_table import DeltaDestinationTable
-from engine.destination.delta.lake_table import KINDS
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import KINDS, Content, Step
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -69,8 +69,8 @@ class Steady:
     def __post_init__(self) -> None:
         self.chance, self.now = np.random.default_rng(1), datetime(2026, 1, 1, tzinfo=UTC)
         self.pair = TablePair(self.folder / "lake", Owner("l"), self.table, on_read=self.mode == "merge_on_read")
-        self.delta = DeltaDestinationTable(self.pair)
-        self.maintenance = PairMaintenance(self.pair)
+        self.delta = DeltaDestinationTable(Sink(path=self.folder / "lake"), self.pair)
+        self.maintenance = PairMaintenance(self.pair, self.folder / "notes.json")
         self.pair.mirror.index = KeyIndex(self.folder / "keys")
         self.pair.create(expected=False)
         self.sizes: dict[Path, int] = {}
@@ -132,7 +132,7 @@ class Steady:
         self.delta.append("changes", self.epoch, files)
         self._grown()
         began = time.monotonic()
-        self.delta.merge(self.epoch, files)
+        self.delta.apply(Content([Step(changes=files)], merge=self.epoch))
         self.merged_s.append(time.monotonic() - began)
         self.written_bytes += self._grown()
 
@@ -169,12 +169,12 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
     steady = Steady(folder, _table(options.key), options.rows, options.mode, options.interval)
     steady.copy()
     while steady.maintenance.optimize():  # once, after a snapshot
-        steady.maintenance.vacuum(folder / "first.json", set(), timedelta())
+        steady.maintenance.vacuum(set(), timedelta())
     steady.settle()
     table_bytes = sum(size for path, size in steady.sizes.items() if path.suffix == ".parquet")
     sink = Sink(path=folder / "lake", files_retention="2s")
     with_journal = Journal(folder / "journal.jsonl", "bench")
-    maintenance = Maintenance(sink, with_journal, folder / "notes", dict)
+    maintenance = Maintenance(sink, with_journal, dict)
     target = Target(
         steady.delta, steady.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
     )
@@ -185,7 +185,7 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
         maintenance.committed("d.t", merged=False)
         steady.maintain(maintenance, {"d.t": target})
     took_s, merged = time.monotonic() - began, np.array(steady.merged_s)
-    sizes = steady.maintenance.sizes(folder / "notes" / "none.json")
+    sizes = steady.maintenance.sizes()
     with_journal.close()
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     figures = {

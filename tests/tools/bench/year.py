@@ -35,8 +35,9 @@ from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.destination.delta.orphans import delete_unpublished
+from engine.destination.destination_protocol import Destination
 from engine.destination.publisher import Publisher
+from engine.destination.registry import destination_of
 from engine.journal import Journal
 from engine.journal.events import EpochCommitted, LagMeasured, RunStarted, RunState
 from engine.ledger.state import following
@@ -130,7 +131,7 @@ class Year:
         plan = Plan("d.t", ROWS, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", ROWS, 1, "10", "10")
         planned = {t.full_name: {"planned": {"table": t.as_dict(), "plan": plan.as_dict()}} for t in self.all}
         record: Any = {**begin, "from": at, "to": at, "next_seq": 0, "tables": planned}
-        record["term"] = self._possession().first_term("L")
+        record["term"] = Possession(self._destination(), "first").first_term("L")
         self.ledger.commit(record)
         self.start()
         split = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
@@ -158,13 +159,13 @@ class Year:
         )
         self.journal.write(RunState(state="running"))
         assert self.ledger.state is not None
-        self.possession = self._possession()
+        self.destination = self._destination()
+        self.possession = Possession(self.destination, f"run {self.runs}")
         if self.runs == 1:
             self.possession.take_first(self.ledger)
         else:
             self.possession.take(self.ledger, (), everything=False)
-        notes, guard = self.directory.maintenance, self.possession.guard
-        self.publisher = Publisher(self.sink, self.ledger, self.journal, notes, guard)
+        self.publisher = Publisher(self.sink, self.destination, self.ledger, self.journal)
         maintenance = self.publisher._maintenance
         run_one = maintenance.run_one
 
@@ -174,20 +175,19 @@ class Year:
             return ran
 
         maintenance.run_one = counted  # type: ignore[method-assign]
-        self.publisher.open_tables(self.ledger.state, self.possession.known)
-        named, spared = self.publisher.published(), self.publisher.unchanged
-        delete_unpublished(named, self.ledger.state, spared, self.sink.path, self.directory.ledger)
+        self.publisher.open_tables(self.ledger.state)
+        self.publisher.delete_orphans()
         self.publisher.recover()
         return Took.now() - began
+
+    def _destination(self) -> Destination:
+        return destination_of(self.sink, self.directory.maintenance, self.directory.known_tables)
 
     def end(self) -> None:
         """End a run in order."""
         self.publisher.finish()
-        self.possession.release(self.publisher.remember())
+        self.destination.release(self.publisher.complete())
         self.journal.close()
-
-    def _possession(self) -> Possession:
-        return Possession(self.sink.path, f"run {self.runs}", self.directory.known_tables)
 
     def epoch(self) -> None:
         """Commit and submit an epoch."""

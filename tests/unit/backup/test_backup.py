@@ -8,6 +8,7 @@ import pytest
 
 from engine.backup.backup import restore, write_backup
 from engine.base.errors import DestinationError, SpecError
+from engine.destination.delta.delta_destination import DeltaDestination
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.run.lifecycle.possession import Possession
@@ -37,7 +38,9 @@ def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
     state = Ledger(directory.ledger).state
     assert state is not None
     assert (state.epoch, state.term) == (3, 1), "an epoch more, which holds the term of the restore"
-    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), [], everything=False)
+    Possession(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
+        Ledger(directory.ledger), [], everything=False
+    )
     world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
     world.epoch(changes=world.changes(OLD, [("-D", 2, 2)]))
     publish_story(world, tmp_path, [], since=5)
@@ -106,7 +109,9 @@ def test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says(tmp_path: Pat
     (other,) = {"t", "t__changes"} - {lost}
     (tmp_path / "lake/d" / other).rename(tmp_path / other)
     restore(spec, directory, tmp_path / "b.zip")
-    Possession(spec.sink.path, "next").take(Ledger(directory.ledger), ["d.t"], everything=False)
+    Possession(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
+        Ledger(directory.ledger), ["d.t"], everything=False
+    )
     world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)

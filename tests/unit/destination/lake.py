@@ -1,7 +1,7 @@
 """A table's mirror and change log, written directly, beside a dictionary of the rows that the mirror must have."""
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,8 +20,10 @@ from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import Content, Step
+from engine.journal.events import SinkApplied
 from engine.ledger.state import Owner
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at
 
 INT = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
@@ -31,7 +33,12 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False) -> DeltaDestinationTable:
     """The two Delta tables of a captured table."""
-    return DeltaDestinationTable(TablePair(root, owner, table, on_read=on_read))
+    return DeltaDestinationTable(Sink(path=root), TablePair(root, owner, table, on_read=on_read))
+
+
+def merge(delta: DeltaDestinationTable, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
+    """Merge changes into a mirror, which then has everything through an epoch."""
+    return delta.apply(Content([Step(changes=files)], merge=epoch))
 
 
 @dataclass
@@ -56,8 +63,13 @@ class Lake:
     def reopen(self) -> None:
         """Open the tables as another process would, and continue with those."""
         self.pair = self.opened()
-        self.delta = DeltaDestinationTable(self.pair)
-        self.maintenance = PairMaintenance(self.pair)
+        self.delta = DeltaDestinationTable(Sink(path=self.folder), self.pair)
+        self.maintenance = PairMaintenance(self.pair, self.notes)
+
+    @property
+    def notes(self) -> Path:
+        """The file for what the vacuum notes."""
+        return self.folder / "notes.json"
 
     def opened(self) -> TablePair:
         """The tables as another process would open them."""
@@ -112,7 +124,11 @@ class Lake:
 
     def merge(self, files: list[DataFile]) -> None:
         """Merge appended changes."""
-        self.delta.merge(self.epoch, files)
+        merge(self.delta, self.epoch, files)
+
+    def empty(self, epoch: int, *, merged: bool = False) -> None:
+        """Replace the mirror's rows by none. merged: whether it has the changes of the epoch, too."""
+        self.delta.apply(Content([], chunks=epoch, merge=epoch if merged else None, replaces=True))
 
     def random_changes(self, chance: random.Random, count: int, keys: list[Any]) -> list[tuple[Any, int | None]]:
         """Changes of keys among `keys`; a fifth are deletions."""

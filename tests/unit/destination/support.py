@@ -13,6 +13,7 @@ from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
+from engine.destination.delta.delta_destination import DeltaDestination
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
@@ -38,6 +39,11 @@ sink = { path = "lake" }
 Rows = Sequence[tuple[Any, ...]]
 
 
+def lake_destination(folder: Path, known_tables: Path | None = None) -> DeltaDestination:
+    """The destination of the pipeline in a folder, as a process opens it."""
+    return DeltaDestination(Sink(path=folder / "lake"), folder / "maintenance", known_tables)
+
+
 class World:
     """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
@@ -50,6 +56,10 @@ class World:
 
     def sink(self, merge_interval_s: float) -> Sink:
         return Sink(path=self._folder / "lake", mirror=self._mode, merge_interval_s=merge_interval_s)
+
+    def destination(self) -> DeltaDestination:
+        """Its destination, as a process opens it."""
+        return DeltaDestination(self.sink(0.0), self.notes)
 
     def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
         schema = arrow_schema(table)
@@ -112,7 +122,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(publisher, "_merge_all", lambda: None)
                     publisher.finish()
-            publisher = Publisher(world.sink(1000.0), ledger, journal, world.notes)
+            publisher = Publisher(world.sink(1000.0), world.destination(), ledger, journal)
             assert ledger.state is not None
             publisher.open_tables(ledger.state)
             publisher.recover()

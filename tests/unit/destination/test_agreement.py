@@ -11,7 +11,7 @@ from engine.destination.fence import Fence, Term
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.possession import Possession
-from tests.unit.destination.support import World, log, mirror, publish_story, story
+from tests.unit.destination.support import World, lake_destination, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
 
@@ -30,7 +30,7 @@ def take(
     folder: Path, name: str, *, asked: frozenset[str] = NAMES, everything: bool = False
 ) -> tuple[Possession, int | None]:
     """Another run takes over the pipeline."""
-    possession = Possession(folder / "lake", name)
+    possession = Possession(lake_destination(folder), name)
     return possession, possession.take(Ledger(folder / "ledger"), asked, everything=everything)
 
 
@@ -38,14 +38,14 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
     """By runs that ended properly and by killed ones: each has its own term."""
     run(tmp_path)
     first, _ = take(tmp_path, "a")
-    first.release()
+    first.destination.release()
     second, _ = take(tmp_path, "b")
-    assert second.guard() == 2
+    assert second.destination.guard() == 2
     third, _ = take(tmp_path, "c")
-    assert third.guard() == 3
+    assert third.destination.guard() == 3
     for overtaken in (first, second):
         with pytest.raises(PipelineHeldError, match="taken over by run c"):
-            overtaken.guard()
+            overtaken.destination.guard()
     state = Ledger(tmp_path / "ledger").state
     assert state is not None
     assert state.terms == ((1, "a"), (2, "b"), (3, "c"))
@@ -78,7 +78,7 @@ def test_a_copy_whose_original_went_on_is_refused(tmp_path: Path) -> None:
     take(tmp_path, "original")
     ledger = Ledger(tmp_path / "copy" / "ledger")
     with pytest.raises(MismatchError, match=r"run original on .* has written to d\.t"):
-        Possession(tmp_path / "lake", "copy").take(ledger, NAMES, everything=False)
+        Possession(lake_destination(tmp_path), "copy").take(ledger, NAMES, everything=False)
 
 
 def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
@@ -86,10 +86,10 @@ def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
     run(tmp_path)
     original, _ = take(tmp_path, "original")
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy" / "ledger")
-    copy = Possession(tmp_path / "lake", "copy")
+    copy = Possession(lake_destination(tmp_path), "copy")
     copy.take(Ledger(tmp_path / "copy" / "ledger"), NAMES, everything=False)
     with pytest.raises(PipelineHeldError, match="taken over by run copy"):
-        original.guard()
+        original.destination.guard()
     with pytest.raises(MismatchError):
         take(tmp_path, "original again")
 

@@ -73,24 +73,24 @@ def test_a_vacuum_looks_again_when_a_retention_is_over(
 ) -> None:
     """Also when a folder has changed; at once if the ledger needs a file that the table does not name."""
     monkeypatch.setattr(steps, "are_settled", lambda _: True)
-    notes, week = tmp_path / "notes.json", timedelta(days=7)
+    week = timedelta(days=7)
     (stray := lake.pair.mirror.folder / "merge-0-stray.parquet").write_bytes(b"x")
     put = clock_after(monkeypatch, timedelta())
     for spared, opens in (({stray.name}, True), (set[str](), True), (set[str](), False)):
         loads.clear()
-        assert lake.maintenance.vacuum(notes, spared, week) is None
+        assert lake.maintenance.vacuum(spared, week) is None
         assert bool(loads) == opens
     put(timedelta(days=6))
-    assert lake.maintenance.vacuum(notes, set(), week) is None
+    assert lake.maintenance.vacuum(set(), week) is None
     assert loads == []
     (other := lake.pair.changes.folder / "merge-1-stray.parquet").write_bytes(b"x")
-    assert lake.maintenance.vacuum(notes, set(), week) is None
+    assert lake.maintenance.vacuum(set(), week) is None
     assert loads, "a file was added"
     put(timedelta(days=7, minutes=1))
-    assert lake.maintenance.vacuum(notes, set(), week) is not None
+    assert lake.maintenance.vacuum(set(), week) is not None
     assert not stray.exists()
     assert other.exists()
     put(timedelta(days=14))
-    assert lake.maintenance.vacuum(notes, set(), week) is not None
+    assert lake.maintenance.vacuum(set(), week) is not None
     assert not other.exists()
     lake.check()

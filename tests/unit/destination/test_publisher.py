@@ -14,8 +14,8 @@ from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile
 from engine.decode.schema import Column
 from engine.destination.delta import folder_removal
-from engine.destination.delta.merge.merge_schedule import MergeSchedule
 from engine.destination.delta.table_pair import TablePair
+from engine.destination.merge_schedule import MergeSchedule
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
@@ -23,7 +23,6 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan
 from engine.run.lifecycle.final_checks import require_published
 from engine.run.tables.membership import drop_removed
-from engine.spec.settings import parse
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at as delta_rows_at
 from tests.unit.destination.lake import delta_table
@@ -33,7 +32,6 @@ from tests.unit.destination.support import (
     OTHER,
     PLAN,
     RANKED,
-    SPEC,
     WHOLE_SPLIT,
     WIDER,
     W,
@@ -147,7 +145,7 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
     tmp_path: Path, killed: Sequence[int], broken_off: bool, mode: Mirror
 ) -> None:
     """No row of its first life remains; an interrupted deletion is completed, and journalled once."""
-    world, spec = World(tmp_path, mode), parse(SPEC, tmp_path / "shop.toml")
+    world = World(tmp_path, mode)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     world.epoch(
         split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1)])], changes=world.changes(OLD, [("+I", 2, 2)]), copied=True
@@ -159,10 +157,10 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(folder_removal, "_delete", _killed)
             with pytest.raises(OSError, match="killed"):
-                drop_removed(spec, Ledger(tmp_path / "ledger"), "r")
+                drop_removed(world.destination(), Ledger(tmp_path / "ledger"), "r")
         assert not folders[0].exists()
-    drop_removed(spec, Ledger(tmp_path / "ledger"), "r")
-    drop_removed(spec, ledger := Ledger(tmp_path / "ledger"), "r")
+    drop_removed(world.destination(), Ledger(tmp_path / "ledger"), "r")
+    drop_removed(world.destination(), ledger := Ledger(tmp_path / "ledger"), "r")
     assert ledger.state is not None
     assert (ledger.state.epoch, ledger.state.removed["d.t"].removed) == (3, {"by": "c1", "drop": True, "dropped": True})
     assert list((tmp_path / "lake" / "d").iterdir()) == []
@@ -201,7 +199,7 @@ def published_story(folder: Path, mode: Mirror, merge_interval_s: float) -> tupl
     """The story up to epoch 2, submitted to a running publisher."""
     story(world := World(folder, mode))
     ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
-    publisher = Publisher(world.sink(merge_interval_s), ledger, journal, world.notes)
+    publisher = Publisher(world.sink(merge_interval_s), world.destination(), ledger, journal)
     ledger.commit(world.records[0])
     assert ledger.state is not None
     publisher.open_tables(ledger.state)
@@ -240,7 +238,7 @@ def test_epochs_of_tables_without_a_key_are_settled(tmp_path: Path) -> None:
     for _ in range(3):
         world.epoch(changes=world.changes(bare, [("+I", 1, 1)]))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
-    publisher = Publisher(world.sink(0.0), ledger, journal, world.notes)
+    publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
     ledger.commit(world.records[0])
     assert ledger.state is not None
     publisher.open_tables(ledger.state)
@@ -340,9 +338,9 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     other = DeltaTable(str(delta.pair.changes.folder))
     other.optimize.compact()
     other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-    delta.check_recent()
+    assert not delta.inspect()
     assert not delta.pair.lost()
-    assert not delta.drop_lost()
+    assert not delta.pair.changes.drop_lost()
 
 
 Found = TypeVar("Found")
@@ -385,7 +383,7 @@ def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     story(world := World(tmp_path, mode))
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     ledger.commit(world.records[0])
-    publisher = Publisher(world.sink(0.0), ledger, journal, world.notes)
+    publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
     assert ledger.state is not None
     publisher.open_tables(ledger.state)
     for record in world.records[1:]:

@@ -8,8 +8,9 @@ import pytest
 
 from engine.decode.schema import Column, Table
 from engine.destination import table_progress
-from engine.destination.agreement import Look, compare
+from engine.destination.agreement import compare
 from engine.destination.delta.destination_table import DeltaDestinationTable
+from engine.destination.destination_protocol import Content, Look
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -43,9 +44,8 @@ class Run:
             self._start()
 
     def _start(self) -> None:
-        self.publisher = Publisher(
-            self._world.sink(1000.0), self.ledger, Journal(self._folder / "j.jsonl", "r"), self._world.notes
-        )
+        journal = Journal(self._folder / "j.jsonl", "r")
+        self.publisher = Publisher(self._world.sink(1000.0), self._world.destination(), self.ledger, journal)
         assert self.ledger.state is not None
         self.publisher.open_tables(self.ledger.state)
         self.publisher._apply_kept()
@@ -113,7 +113,7 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     run = Run(tmp_path, world)
 
     def due(one: Target, _sink: Sink) -> bool:
-        return one.delta.table.name != "t" or (run.ledger.state is not None and run.ledger.state.epoch < KEPT)
+        return one.destination.table.name != "t" or (run.ledger.state is not None and run.ledger.state.epoch < KEPT)
 
     monkeypatch.setattr(Target, "merge_due", due)
     for record in world.records[:-1]:
@@ -124,7 +124,7 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     run = Run(tmp_path, world)
     assert run.publisher is not None
     table_progress = run.publisher._targets["d.u"]
-    assert (table_progress.delta.table, table_progress.resnapshot) == (last, None)
+    assert (table_progress.destination.table, table_progress.resnapshot) == (last, None)
     run.take(world.records[-1])
     run.publisher._merge_all()
     assert not run.publisher.failed
@@ -146,9 +146,9 @@ def test_a_reduced_epoch_is_not_taken_for_one_of_another_table(tmp_path: Path) -
     found = {name: dict(table.applied) for name, table in state.tables.items()}
     looks = {name: Look(dict.fromkeys(applied, 0)) for name, applied in found.items()}
     records: list[Any] = [{**record, "epoch": n} for n, record in enumerate(world.records)]
-    assert not compare(tmp_path / "lake", state, None, records, looks).tables
+    assert not compare(world.destination(), state, None, records, looks).tables
     records[KEPT] = {**records[KEPT], "only": ["d.t"]}
-    assert set(compare(tmp_path / "lake", state, None, records, looks).tables) == {"d.u"}
+    assert set(compare(world.destination(), state, None, records, looks).tables) == {"d.u"}
 
 
 def test_the_age_of_a_mirror_that_is_resnapshotted_is_known(tmp_path: Path) -> None:
@@ -174,13 +174,14 @@ def test_merges_stay_bounded_when_a_copy_ends(tmp_path: Path, monkeypatch: pytes
     for n in range(6):
         world.epoch(changes=world.changes(OLD, [("+I", 10 + 3 * n + i, 1) for i in range(3)]))
     world.epoch(chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
-    real = DeltaDestinationTable.merge
+    real = DeltaDestinationTable.apply
 
-    def merge(delta: Any, through: int, files: list[Any]) -> Any:
-        merged.append(len(files))
-        return real(delta, through, files)
+    def apply(stored: DeltaDestinationTable, content: Content) -> Any:
+        if content.chunks is None:
+            merged.append(sum(len(step.changes) for step in content.steps))
+        return real(stored, content)
 
-    monkeypatch.setattr(DeltaDestinationTable, "merge", merge)
+    monkeypatch.setattr(DeltaDestinationTable, "apply", apply)
     run = Run(tmp_path, world)
     for record in world.records:
         run.take(record)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.destination import maintenance_schedule
+from engine.destination import maintenance_schedule, merge_schedule
 from engine.destination.delta.maintenance import optimize
-from engine.destination.delta.merge import merge_schedule, mirror_files
-from engine.destination.delta.merge.merge_schedule import MergeSchedule
+from engine.destination.delta.merge import mirror_files
+from engine.destination.merge_schedule import MergeSchedule
 from engine.plan import merge_costs
 from engine.plan.merge_costs import DAY_S, MergeCost, merge_cost, seconds
 from engine.source.change_rates import ChangeRate

@@ -23,7 +23,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +37,8 @@ from deltalake.exceptions import DeltaError
 
 from engine.base import clock
 from engine.base.durable import link, sync_file, sync_folder
-from engine.base.errors import DestinationError, MissingFilesError
-from engine.capture.files import DataFile
+from engine.base.errors import DestinationError
+from engine.capture.files import DataFile, check_files, missing_files
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import (
     LEGACY_WRITER,
@@ -203,7 +203,7 @@ class DeltaLog:
 
         Raises MissingFilesError when a file to be added is missing or incomplete.
         """
-        check_files(self.folder, actions.add)
+        check_vectors(self.folder, actions.add)
         version = self.version + 1
         if version > 0:  # the previous commit may be another tool's, unsynced
             with suppress(FileNotFoundError):
@@ -394,28 +394,15 @@ def _stored_files(added: pa.Table, folder: Path, vectors: Mapping[str, Descripto
         yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
-def check_files(folder: Path, files: Sequence[DataFile]) -> None:
-    """Raises MissingFilesError when a file is missing or does not have its recorded size."""
-    missing, vectors = [], dict[str, None]()
-    for file in files:
-        try:
-            size = os.stat(f"{folder}/{file.name}").st_size  # noqa: PTH116 - a merge has hundreds of files
-        except FileNotFoundError:
-            missing.append(file.name)
-        else:
-            if size != file.bytes:
-                missing.append(f"{file.name} ({size} of {file.bytes} bytes)")
-        vector = vector_of(file)
-        if vector is not None and vector.file is not None:
-            vectors[vector.file] = None  # a merge writes all of its vectors to one file
-    missing += [name for name in vectors if not (folder / name).exists()]
-    if missing:
-        raise MissingFilesError(
-            f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
-            detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The table's rows "
-            "are right; missing files are never added to it.",
-            hint="Do not let cleaners delete files younger than a day.",
-        )
+def check_vectors(folder: Path, files: Iterable[DataFile]) -> None:
+    """Raises MissingFilesError when a file or its deletion vector is missing or damaged."""
+    files = list(files)
+    check_files(folder, files)
+    named = dict.fromkeys(vector.file for file in files if (vector := vector_of(file)) is not None and vector.file)
+    if missing := [
+        name for name in named if not (folder / name).exists()
+    ]:  # a merge writes all of its vectors to one file
+        raise missing_files(folder, missing)
 
 
 def _checkpoint_files(log: Path, version: int) -> list[Path]:

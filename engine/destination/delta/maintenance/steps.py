@@ -14,7 +14,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -36,12 +35,11 @@ from engine.destination.delta.merge.newest_images import opened
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
+from engine.destination.destination_protocol import MaintenanceStep
 from engine.journal.events import TableMaintained
 
 _NEVER = 1 << 62
 _CommitStamp = tuple[int, int, int]
-Step = Literal["optimize", "compact", "expire", "vacuum"]
-STEPS: tuple[Step, ...] = ("optimize", "compact", "expire", "vacuum")
 
 
 @dataclass(frozen=True)
@@ -75,14 +73,15 @@ class _Done:
 
 
 class PairMaintenance:
-    """Maintains the Delta tables of one captured table.
+    """Maintains the Delta tables of one captured table. notes: the file of `destination.delta.maintenance.vacuum`.
 
     A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change rarely, and the
     next look shall not open their logs again.
     """
 
-    def __init__(self, pair: TablePair) -> None:
+    def __init__(self, pair: TablePair, notes: Path) -> None:
         self._pair = pair
+        self._notes = notes
         self._compacted: _CommitStamp | None = None
         """The version of the change log in which nothing can be compacted until another period is closed."""
         self._last_change = datetime.fromtimestamp(0, UTC)
@@ -191,8 +190,8 @@ class PairMaintenance:
 
         return self._maintained("expire", done.removed, (), began) if lake.commit(actions) else None
 
-    def vacuum(self, notes: Path, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
-        """Delete files beyond the retention; None if there are none. notes: the file of `destination.delta.maintenance.vacuum`."""
+    def vacuum(self, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
+        """Delete files beyond the retention; None if there are none."""
         began = time.monotonic()
         self._pair.guard()
         stamps = [_stamps(lake) for lake in self._pair.lakes]
@@ -204,7 +203,7 @@ class PairMaintenance:
         mirror = self._pair.mirror
         if mirror.index is not None:
             mirror.index.keep_only(named.get(mirror.folder, ()))
-        found = Vacuum(notes).run(named, spared, retention)
+        found = Vacuum(self._notes).run(named, spared, retention)
         if not found.files:
             if all(are_settled(folders) for folders, _ in stamps):
                 self._vacuumed = stamps, found.due
@@ -217,12 +216,12 @@ class PairMaintenance:
             duration_s=round(time.monotonic() - began, 6),
         )
 
-    def sizes(self, notes: Path) -> Sizes:
+    def sizes(self) -> Sizes:
         """What the table has in the destination."""
         lake = self._pair.mirror.lake
         mirror = lake.files() if self.table.key else []
         changes = self._pair.changes.lake.files()
-        old = Vacuum(notes).run(self._named(), (), timedelta(), dry_run=True)
+        old = Vacuum(self._notes).run(self._named(), (), timedelta(), dry_run=True)
         return Sizes(
             len(mirror),
             sum(file.bytes for file in mirror),
@@ -234,9 +233,9 @@ class PairMaintenance:
             bool(self.table.key) and is_on_read(lake.load()),
         )
 
-    def due(self, before: datetime | None) -> list[Step]:
+    def due(self, before: datetime | None) -> list[MaintenanceStep]:
         """The steps that have something to do, apart from the vacuum."""
-        found: list[Step] = []
+        found: list[MaintenanceStep] = []
         mirror = self._pair.mirror
         if self.table.key and self._next_rewrite(mirror.files_at(mirror.lake.load(), self.table)):
             found.append("optimize")
@@ -257,7 +256,7 @@ class PairMaintenance:
         return named
 
     def _maintained(
-        self, step: Step, removed: Sequence[DataFile], added: Sequence[DataFile], began_s: float
+        self, step: MaintenanceStep, removed: Sequence[DataFile], added: Sequence[DataFile], began_s: float
     ) -> TableMaintained:
         return TableMaintained(
             table=self.table.full_name,

@@ -20,7 +20,7 @@ from engine.destination.delta.log.delta_log import files_of
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at
-from tests.unit.destination.lake import Lake, delta_table
+from tests.unit.destination.lake import Lake, delta_table, merge
 
 TABLE = Table(
     "shop", "orders", (Column("a", "int"), Column("b", "bigint", unsigned=True), Column("v", "int")), ("a", "b")
@@ -71,7 +71,7 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) ->
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)
-    delta.merge(1, files)
+    merge(delta, 1, files)
     (key,) = rows_at(delta.pair.mirror.folder)["k"].to_pylist()
     assert str(key) == "-0.0"
 
@@ -110,13 +110,12 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
         assert delta.append("changes", epoch, files) is not None
         assert delta.append("changes", epoch, files) is None
         if epoch % 2 == 0:
-            assert delta.merge(epoch, waiting) is not None
+            assert merge(delta, epoch, waiting) is not None
             assert mirror(delta) == sorted((a, b, v) for (a, b), v in source.items())
             assert delta.pair.applied("merge") == epoch
             waiting = []
     assert (delta.pair.applied("chunks"), delta.pair.applied("changes")) == (0, 6)
     assert delta.append("chunks", 7, []) is None
-    assert delta.merge(7, []) is None
 
 
 def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror) -> None:
@@ -163,8 +162,8 @@ def test_a_destination_of_another_ledger_is_refused(delta: DeltaDestinationTable
 def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaDestinationTable) -> None:
     """A merge of an epoch older than the mirror's does nothing."""
     later, earlier = change_file(delta, [("+I", 1, 1, 12, 12)]), change_file(delta, [("+I", 1, 1, 10, 10)])
-    assert delta.merge(12, later) is not None
-    assert delta.merge(10, earlier) is None
+    assert merge(delta, 12, later) is not None
+    assert merge(delta, 10, earlier) is None
     assert mirror(delta) == [(1, 1, 12)]
     assert delta.pair.applied("merge") == 12
 
@@ -189,7 +188,7 @@ def test_a_merge_of_any_size_is_one_version(
     ]
     changes += [("-D", 9, 9, 9, 99), ("-U", 21, 21, 0, 100), ("+U", 30, 30, 0, 101)]
     before = DeltaTable(str(delta.pair.mirror.folder)).version()
-    assert delta.merge(3, change_file(delta, changes)) is not None
+    assert merge(delta, 3, change_file(delta, changes)) is not None
     assert DeltaTable(str(delta.pair.mirror.folder)).version() == before + 1
     kept = [(n, n, n) for n in range(5, 9)] + [(20, 20, 0), (22, 22, 0), (30, 30, 0)]
     assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + kept
@@ -205,7 +204,7 @@ def test_files_without_a_changed_key_stay(delta: DeltaDestinationTable) -> None:
     delta.append("chunks", 1, [])
     kept = delta.pair.file_names()
     for n in range(5):
-        delta.merge(2 + n, change_file(delta, [("-U", 5, 1, n, 2 * n), ("+U", 5, 1, n + 1, 2 * n + 1)]))
+        merge(delta, 2 + n, change_file(delta, [("-U", 5, 1, n, 2 * n), ("+U", 5, 1, n + 1, 2 * n + 1)]))
     assert kept <= delta.pair.file_names()
     assert len(delta.pair.file_names()) == 2
     assert mirror(delta) == [(1, 1, 10), (5, 1, 5), (9, 1, 90)]
@@ -215,17 +214,17 @@ def test_a_row_that_comes_and_goes_beyond_the_end_is_merged(delta: DeltaDestinat
     """Every newest image deletes a key that the mirror lacks: only the transaction identifier is committed."""
     delta.append("chunks", 1, chunk_file(delta, [(n, 1, 0) for n in range(100)]))
     files = change_file(delta, [("+I", 101, 1, 0, 1), ("-D", 101, 1, 0, 2)])
-    assert delta.merge(2, files) is not None
+    assert merge(delta, 2, files) is not None
     assert delta.pair.applied("merge") == 2
     assert len(mirror(delta)) == 100
-    assert delta.merge(2, files) is None
+    assert merge(delta, 2, files) is None
 
 
 def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaDestinationTable) -> None:
     """Whatever damaged the mirror: all rows of the key are replaced by one."""
     delta.append("chunks", 1, chunk_file(delta, [(1, 1, 10), (2, 1, 20)]))
     delta.append("chunks", 2, chunk_file(delta, [(1, 1, 11)]))
-    delta.merge(3, change_file(delta, [("-U", 1, 1, 10, 1), ("+U", 1, 1, 12, 2)]))
+    merge(delta, 3, change_file(delta, [("-U", 1, 1, 10, 1), ("+U", 1, 1, 12, 2)]))
     assert mirror(delta) == [(1, 1, 12), (2, 1, 20)]
 
 
@@ -252,14 +251,14 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mod
         named = [{**rows[a], "_tm_kind": kind, "_tm_seq": seq} for kind, a, seq in changes]
         writer.write(pa.Table.from_pylist(named, schema=log))
         files = writer.close()
-    assert delta.merge(2, files) is not None
+    assert merge(delta, 2, files) is not None
     left = rows_at(delta.pair.mirror.folder).sort_by("a").select("asb").to_pylist()
     assert left == [{k: row[k] for k in "asb"} for row in rows if row["a"] not in (5, 6, 7, 8, 9, 12)]
 
 
 def test_an_empty_mirror_takes_deletions(delta: DeltaDestinationTable) -> None:
     """There is nothing to delete and nothing to add."""
-    assert delta.merge(1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
+    assert merge(delta, 1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
     assert (mirror(delta), delta.pair.applied("merge")) == ([], 1)
 
 
@@ -275,7 +274,7 @@ def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)
-    delta.merge(1, files)
+    merge(delta, 1, files)
     assert sorted(rows_at(delta.pair.mirror.folder)["k"].to_pylist()) == [-(2**63), 2**53 + 1]
 
 

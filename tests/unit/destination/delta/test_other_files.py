@@ -25,7 +25,7 @@ from engine.destination.delta.read.mirror import Mirror as Reader
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
 from tests.support.delta import rows_at
-from tests.unit.destination.lake import delta_table
+from tests.unit.destination.lake import delta_table, merge
 
 COLUMNS = (
     Column("k", "varchar", charset="utf8mb4", length=40, nullable=False),
@@ -130,7 +130,7 @@ def _delete(delta: DeltaDestinationTable, key: str) -> None:
     log = log_schema(arrow_schema(TABLE))
     with FileWriter(delta.pair.changes.folder, "changes", log, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([{"k": key, "_tm_kind": "-D", "_tm_seq": 1}], schema=log))
-        assert delta.merge(2, writer.close()) is not None
+        assert merge(delta, 2, writer.close()) is not None
 
 
 def test_an_update_by_deltalake_is_read(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_writer_that_is_always_first_is_found_and_stopped(tmp_path: Path, monk
         world.epoch(changes=world.changes(OLD, [("+I", 7, 7)]))
         ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "other.jsonl", "r")
         ledger.commit(world.records[3])
-        publisher = Publisher(world.sink(0.0), ledger, journal, world.notes)
+        publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
         assert ledger.state is not None
         publisher.open_tables(ledger.state)
         publisher.recover()

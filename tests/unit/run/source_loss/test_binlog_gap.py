@@ -64,7 +64,7 @@ def made(folder: Path) -> Any:
     """A run that does not begin."""
     run: Any = object.__new__(runner._Run)
     run._away, run._through = SimpleNamespace(binlog_off=None), lambda step: step()
-    run._journal, run._possession = Journal(folder / "j", "r"), SimpleNamespace(guard=lambda: None)
+    run._journal, run._destination = Journal(folder / "j", "r"), SimpleNamespace(guard=lambda: None)
     run._control = SimpleNamespace(wait=lambda _: None)
     return run
 

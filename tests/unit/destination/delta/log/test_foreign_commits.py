@@ -69,7 +69,7 @@ def test_what_tidemark_commits_does_not_count(tmp_path: Path, mode: str) -> None
     lake.maintenance.optimize()
     assert not foreign(lake)
     assert not any(one.replaces for one in commits_after(lake.pair.mirror.folder, -1))
-    lake.delta.replace(lake.epoch + 1, [])
+    lake.empty(lake.epoch + 1)
     (*_, last) = commits_after(lake.pair.mirror.folder, -1)
     assert (last.foreign, last.replaces) == (False, True)
     assert next(commits_up_to(lake.pair.mirror.folder, last.version)) == last

@@ -17,7 +17,7 @@ from engine.journal import Journal
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.possession import Possession
-from tests.unit.destination.support import OLD, World, log, mirror, publish_story, story
+from tests.unit.destination.support import OLD, World, lake_destination, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
 
@@ -57,17 +57,18 @@ class Runs:
         """Take the pipeline, open its tables, and end."""
         self.count += 1
         ledger = Ledger(self.folder / "ledger")
-        possession = Possession(self.folder / "lake", f"run {self.count}", self.known)
+        destination = lake_destination(self.folder, self.known)
+        possession = Possession(destination, f"run {self.count}")
         possession.take(ledger, NAMES, everything=False)
         journal = Journal(self.folder / "j.jsonl", "r")
-        publisher = Publisher(self.world.sink(1000.0), ledger, journal, self.world.notes, possession.guard)
+        publisher = Publisher(self.world.sink(1000.0), destination, ledger, journal)
         assert ledger.state is not None
-        publisher.open_tables(ledger.state, possession.known)
+        publisher.open_tables(ledger.state)
         publisher.recover()
         publisher.finish()
         time.sleep(0.02)
         if in_order:
-            possession.release(publisher.remember())
+            destination.release(publisher.complete())
         journal.close()
         return publisher
 

@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from engine.destination.delta.maintenance.steps import STEPS, PairMaintenance
+from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.destination_protocol import STEPS
 from engine.spec.sink_settings import Mirror
 from tests.unit.destination.lake import Lake
 
@@ -77,7 +78,7 @@ def _prepared(folder: Path, mode: Mirror) -> Lake:
     if mode == "copy_on_write":  # its merges leave nothing small
         for begin in range(1000, 1800, 100):
             lake.copy(dict.fromkeys(range(begin, begin + 100), 1))
-    lake.maintenance.vacuum(folder / "notes.json", set(), timedelta(days=9))
+    lake.maintenance.vacuum(set(), timedelta(days=9))
     return lake
 
 
@@ -88,7 +89,7 @@ def _run(step: str, maintenance: PairMaintenance, lake: Lake) -> object:
         return maintenance.compact(lake.now + timedelta(days=40))
     if step == "expire":
         return maintenance.expire(lake.now - timedelta(hours=5))
-    return maintenance.vacuum(lake.folder / "notes.json", set(), timedelta())
+    return maintenance.vacuum(set(), timedelta())
 
 
 @pytest.mark.parametrize(("step", "mode"), CASES)
@@ -102,7 +103,9 @@ def test_every_step_is_killed(tmp_path: Path, mode: Mirror, step: str) -> None:
         lake = replace(first, folder=folder, rows=dict(first.rows), log=list(first.log))
         with killed_before(number) as count:
             try:
-                assert _run(step, PairMaintenance(lake.opened()), lake) is not None, "the step had nothing to do"
+                assert _run(step, PairMaintenance(lake.opened(), lake.notes), lake) is not None, (
+                    "the step had nothing to do"
+                )
             except Killed:
                 pass
             else:
@@ -126,7 +129,7 @@ def _continues(lake: Lake, step: str) -> None:
     if step != "expire":
         lake.check()
     for _ in range(2):
-        lake.maintenance.vacuum(lake.folder / "notes.json", set(), timedelta())
+        lake.maintenance.vacuum(set(), timedelta())
     named = lake.maintenance._named()
     for folder, names in named.items():
         there = {str(path.relative_to(folder)) for path in [*folder.glob("*.parquet"), *folder.glob("_dv/*.bin")]}

@@ -13,12 +13,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from engine.base import clock
-from engine.destination.delta.lake_table import KINDS
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.delta.maintenance.optimize import next_rewrite
-from engine.destination.delta.maintenance.steps import PairMaintenance, Step
+from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge import newest_images
+from engine.destination.destination_protocol import KINDS, MaintenanceStep
 from engine.destination.maintenance_schedule import Maintenance, Request
 from engine.destination.table_progress import Target
 from engine.spec.sink_settings import Mirror, Sink
@@ -163,7 +163,7 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     tmp_path: Path, mode: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins when a file is first found unnamed, and survives a restart; vectors go too; needed files stay."""
-    lake, notes = Lake(tmp_path, mode), tmp_path / "notes.json"
+    lake = Lake(tmp_path, mode)
     lake.copy(dict.fromkeys(range(100), 0))
     lake.change([(1, 1)])
     old = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
@@ -172,11 +172,11 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     spared.write_bytes(b"x")
     young = lake.pair.mirror.folder / "chunk-1-uncommitted.parquet"
     young.write_bytes(b"x")
-    assert lake.maintenance.vacuum(notes, {spared.name}, timedelta(days=7)) is None, "nothing was noted before"
+    assert lake.maintenance.vacuum({spared.name}, timedelta(days=7)) is None, "nothing was noted before"
     week = clock_after(monkeypatch, timedelta(days=6))
-    assert PairMaintenance(lake.opened()).vacuum(notes, {spared.name}, timedelta(days=7)) is None
+    assert PairMaintenance(lake.opened(), lake.notes).vacuum({spared.name}, timedelta(days=7)) is None
     week(timedelta(days=7, minutes=1))
-    done = PairMaintenance(lake.opened()).vacuum(notes, {spared.name}, timedelta(days=7))
+    done = PairMaintenance(lake.opened(), lake.notes).vacuum({spared.name}, timedelta(days=7))
     assert done is not None
     named = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
     assert spared in named
@@ -186,8 +186,8 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     lake.check()
     later = lake.pair.mirror.folder / "changes-2-uncommitted.parquet"
     later.write_bytes(b"x")
-    lake.maintenance.vacuum(notes, {spared.name}, NO_TIME)
-    lake.maintenance.vacuum(notes, {spared.name}, NO_TIME)
+    lake.maintenance.vacuum({spared.name}, NO_TIME)
+    lake.maintenance.vacuum({spared.name}, NO_TIME)
     assert later.exists(), "a reader may have written it a moment ago"
 
 
@@ -208,7 +208,7 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     lake, events, chance = Lake(tmp_path, mode), Events(), random.Random(6)
     lake.copy(dict.fromkeys(range(1000), 0))
     sink = Sink(path=tmp_path, files_retention="0s")
-    maintenance = Maintenance(sink, events, tmp_path / "notes", dict)  # type: ignore[arg-type]
+    maintenance = Maintenance(sink, events, dict)  # type: ignore[arg-type]
     targets = {
         "d.t": Target(
             lake.delta, lake.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
@@ -243,12 +243,12 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
 class Noted(Maintenance):
     """Notes which steps are looked at; none has anything to do."""
 
-    def _run(self, name: str, step: Step, _target: Target, _failed: list[str]) -> None:
+    def _run(self, name: str, step: MaintenanceStep, _target: Target, _failed: list[str]) -> None:
         self.looked.append((name, step))
 
-    def looks(self, targets: dict[str, Target]) -> list[tuple[str, Step]]:
+    def looks(self, targets: dict[str, Target]) -> list[tuple[str, MaintenanceStep]]:
         """Those that are due now."""
-        self.looked: list[tuple[str, Step]] = []
+        self.looked: list[tuple[str, MaintenanceStep]] = []
         while self.run_one(targets):
             pass
         return self.looked
@@ -266,7 +266,7 @@ def test_tables_without_changes_are_looked_at_once_a_day_and_tables_take_turns(
         name: Target(lake.delta, lake.maintenance, mutable_key=False, applied={}, written=lambda _: None)
         for name in names
     }
-    noted = Noted(Sink(path=tmp_path), Events(), tmp_path, dict)  # type: ignore[arg-type]
+    noted = Noted(Sink(path=tmp_path), Events(), dict)  # type: ignore[arg-type]
     assert noted.looks(targets) == []
     counts = dict.fromkeys(names, 0)
     for minute in range(1, 26 * 60):

@@ -136,7 +136,7 @@ def test_merges_use_the_index(tmp_path: Path, table: Any, monkeypatch: pytest.Mo
     lake.change(lake.random_changes(chance, 60, keys))
     lake.check()
     there = {path.stem for path in (tmp_path / "keys").iterdir()}
-    lake.maintenance.vacuum(tmp_path / "notes.json", set(), timedelta())
+    lake.maintenance.vacuum(set(), timedelta())
     left = {path.stem for path in (tmp_path / "keys").iterdir()}
     assert left < there
 

@@ -173,7 +173,7 @@ def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:
     lake.change([(1, None)])
     assert not DeltaTable(str(lake.pair.mirror.folder)).metadata().configuration.get("delta.enableDeletionVectors")
     files = lake.append([(2, 5)])
-    lake.delta.replace(lake.epoch, [], through=lake.epoch)
+    lake.empty(lake.epoch, merged=True)
     lake.rows = {}
     assert lake.mirror() == {}
     lake.copy(dict.fromkeys(range(50), 2))

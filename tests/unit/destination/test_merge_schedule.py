@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.destination.delta.merge.merge_schedule import MergeSchedule
+from engine.destination.merge_schedule import MergeSchedule
 from engine.spec.sink_settings import Sink
 
 MB = 1 << 20

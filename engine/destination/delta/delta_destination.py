@@ -1,0 +1,132 @@
+"""A folder of Delta tables: for each captured table a mirror and a change log, readable by any Delta reader."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from engine.base.errors import DestinationError, MissingFilesError
+from engine.capture.files import DataFile, check_files
+from engine.decode.schema import Table
+from engine.destination.delta.destination_table import DeltaDestinationTable, on_read
+from engine.destination.delta.layout import folders
+from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.maintenance.steps import PairMaintenance
+from engine.destination.delta.merge.key_index import KeyIndex
+from engine.destination.delta.orphans import delete_orphans
+from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import DestinationTable
+from engine.destination.fence import Fence, Term
+from engine.ledger.state import Owner
+from engine.plan.chunks import Plan
+from engine.spec.folder_names import folder_name
+from engine.spec.sink_settings import Sink
+
+
+class DeltaDestination:
+    """notes: the folder for what maintenance and merges know of the tables; it can be deleted.
+
+    known_tables: the file for what the next run may know of them (`destination.delta.log.known_tables`); None for users who do not
+    write, and open every table.
+    """
+
+    def __init__(self, sink: Sink, notes: Path, known_tables: Path | None = None) -> None:
+        self._sink = sink
+        self._notes = notes
+        self._known_tables = known_tables
+        self._known: KnownTables | None = None
+        self._fence: Fence | None = None
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._sink.path
+
+    def newest_term(self, ledger: str) -> Term | None:
+        """By the files in `_tidemark` (`destination.fence`)."""
+        return Fence(self.root, ledger).newest()
+
+    def take(self, ledger: str, term: Term) -> None:
+        """Create the term's file, which only one runner can."""
+        fence = Fence(self.root, ledger)
+        fence.take(term)
+        self._fence = fence
+
+    def guard(self) -> int:
+        """The number of this runner's term; 0 before it took one."""
+        return 0 if self._fence is None else self._fence.check()
+
+    def release(self, tables: Iterable[DestinationTable] = ()) -> None:
+        """Mark the term as ended; remember the tables as this run leaves them."""
+        if self._fence is None:
+            return
+        if self._known_tables is not None:
+            with suppress(OSError):  # then the next run opens all tables
+                KnownTables.write(self._known_tables, self._fence.held, dict(_remembered(tables)))
+        self._fence.release()
+
+    def recall(self, newest: Term | None) -> None:
+        """Read what the last run remembered, unless another one has written since."""
+        found = None if self._known_tables is None else KnownTables.read(self._known_tables, newest)
+        self._known = found or KnownTables()
+
+    def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
+        """The pair of Delta tables."""
+        reads = plan is not None and on_read(self._sink, table, plan)
+        pair = TablePair(self.root, owner, table, self.guard, on_read=reads)
+        pair.mirror.index = KeyIndex(self._notes_of(table) / "keys")
+        return DeltaDestinationTable(self._sink, pair, self._known)
+
+    def _notes_of(self, table: Table) -> Path:
+        return self._notes / folder_name(table.database) / folder_name(table.name)
+
+    def maintenance(self, table: DestinationTable) -> PairMaintenance:
+        """The steps of `destination.delta.maintenance`."""
+        assert isinstance(table, DeltaDestinationTable)
+        return PairMaintenance(table.pair, self._notes_of(table.table) / "unnamed.json")
+
+    def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
+        return (TablePair(self.root, owner, table, self.guard) for table in tables)
+
+    def seal(self, owner: Owner, tables: Iterable[Table]) -> None:
+        """Commit this runner's term to every Delta table, which takes the version that an earlier runner expects."""
+        for pair in self._pairs(owner, tables):
+            with suppress(DestinationError):  # it concerns this table alone, and is looked at again later
+                if not pair.fault():
+                    pair.repair()
+                    pair.seal()
+
+    def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
+        """By the statistics of the files."""
+        largest = 0
+        for pair in self._pairs(owner, tables):
+            with suppress(DestinationError):  # without its change log, a table has no numbers
+                largest = max(largest, pair.changes.largest_seq() if pair.changes.lake.there else 0)
+        return largest
+
+    def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+        """Which files are gone or damaged. Readers write them where the Delta tables have them."""
+        chunk_folder, changes_folder = folders(self.root, table)
+        try:
+            check_files(chunk_folder, chunks)
+            check_files(changes_folder, changes)
+        except MissingFilesError as error:
+            return error.message
+        return ""
+
+    def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
+        """Delete younger files that neither the ledger nor the Delta tables name."""
+        deleted = 0
+        for one in opened:
+            assert isinstance(one, DeltaDestinationTable)
+            own = one.pair.file_names().union(named)
+            for folder in (one.pair.mirror.folder, one.pair.changes.folder):
+                deleted += delete_orphans(folder, own, after_ns)
+        return deleted
+
+
+def _remembered(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for one in tables:
+        assert isinstance(one, DeltaDestinationTable)
+        with suppress(Exception):  # then the next run opens it
+            yield from one.pair.remember().items()

@@ -1,0 +1,241 @@
+"""The seam: what the publisher asks of a destination, whatever its kind. `engine.destination.registry` knows the kinds.
+
+A destination takes epochs, table by table, in order. It MUST keep these promises:
+
+    exactly once     `append` and `apply` store the epoch's number in the same commit as its rows, so that an epoch that is applied
+                     again, however often and after whatever kill, changes nothing
+    durable          what a method did survives a power cut when it returns: the ledger may then forget the epoch
+    whole            a reader never sees part of a commit. Once the first copy is complete, a mirror is the source between two
+                     transactions
+    fenced           a runner with an earlier term writes nothing more: its next call raises PipelineHeldError
+    local            an error of one table is raised by its own methods and stops that table alone. An OSError of a full disk is
+                     waited for by the caller; a DestinationError is not tried again
+
+A destination without mirrors has the change log alone: `has_mirror` is False, and `apply` is never called.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal, Protocol
+
+from engine.capture.files import DataFile
+from engine.decode.schema import Table
+from engine.destination.fence import Term
+from engine.journal.events import SinkApplied, TableMaintained
+from engine.ledger.state import Owner
+from engine.plan.chunks import Plan
+
+CHUNKS, CHANGES, MERGE = "chunks", "changes", "merge"
+KINDS = (CHUNKS, CHANGES, MERGE)
+"""The kinds of commits whose last epoch a destination stores, by table."""
+Guard = Callable[[], int]
+"""Returns this runner's term; raises PipelineHeldError when another runner has a later one."""
+MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
+STEPS: tuple[MaintenanceStep, ...] = ("optimize", "compact", "expire", "vacuum")
+
+
+def unguarded() -> int:
+    """The guard of read-only users."""
+    return 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """Files that a commit applies to a mirror: first the chunks, then the changes, each in epoch order."""
+
+    chunks: Sequence[DataFile] = ()
+    changes: Sequence[DataFile] = ()
+
+
+@dataclass(frozen=True)
+class Content:
+    """What one commit does to a mirror."""
+
+    steps: Sequence[Step]
+    chunks: int | None = None
+    """The epoch whose chunks the mirror has afterwards; None without chunks."""
+    merge: int | None = None
+    """The epoch whose changes the mirror has afterwards; None without changes."""
+    replaces: bool = False
+    """Whether the steps replace all rows."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """The state of one table in the destination."""
+
+    applied: Mapping[str, int] = field(default_factory=dict)
+    """The last applied epoch, by kind."""
+    terms: frozenset[int] = frozenset()
+    """The terms of the runners that made its newest commits."""
+    fault: str = ""
+    """Why it cannot be what the ledger has published; "" if it can."""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """How a table was opened."""
+
+    applied: Mapping[str, int]
+    """The last applied epoch, by kind."""
+    repaired: Sequence[str] = ()
+    """Commits that a power cut tore, and that were set aside."""
+    unchanged: bool = False
+    """Whether it is as the last run left it, so that it was not looked through."""
+    is_new: bool = False
+    """Whether its change log was gone, and begins again."""
+
+
+@dataclass(frozen=True)
+class CopyBegun:
+    """How a resnapshot began."""
+
+    generation: int
+    """The epoch with which the change log's generation began; -1 for the first one."""
+    kept: str = ""
+    """Where an earlier generation of the change log is kept, if one ended."""
+    missing: Sequence[str] = ()
+    """The files that the change log lacks from now on."""
+
+
+class DestinationTable(Protocol):
+    """One captured table in a destination."""
+
+    @property
+    def table(self) -> Table:
+        """The captured table as it is published."""
+
+    @table.setter
+    def table(self, table: Table) -> None: ...
+
+    @property
+    def has_mirror(self) -> bool:
+        """Whether the destination keeps the table's current rows; else it has every change alone."""
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it exists and belongs to the ledger. MAY raise DestinationError."""
+
+    @property
+    def needs_repair(self) -> bool:
+        """Whether it must be opened with `repair` before a new copy."""
+
+    def check_free(self) -> None:
+        """MUST raise SpecError when something is there already that rows of this table would be mixed with."""
+
+    def create(self) -> None:
+        """Create it for a table that joins, after `check_free`; what a killed runner began is deleted first."""
+
+    def open(self, *, expected: bool) -> Opened:
+        """Open it for writing; create it if it is not there.
+
+        expected: the ledger has published rows to it. MUST raise DestinationError when it is expected and gone, and SpecError when
+        it belongs to another ledger.
+        """
+
+    def repair(self, table: Table) -> Opened:
+        """Open it for a new copy with the columns of `table`, whatever is lost: what is missing is given up."""
+
+    def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
+        """Add the files of chunks or changes, through an epoch; None if they were added before."""
+
+    def apply(self, content: Content) -> SinkApplied | None:
+        """Apply chunks and changes to the mirror in one commit; None if it has them."""
+
+    def check(self, before: Table, after: Table) -> None:
+        """MUST raise IncompatibleColumnsError when it cannot evolve from the columns of `before` to those of `after`."""
+
+    def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
+        """Get the columns that the table has after an epoch. copying: a new copy follows, which alters the mirror."""
+
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
+        """Begin a resnapshot after this epoch. Readers keep the old copy until `apply` replaces it.
+
+        until: when the epoch was committed, UTC text.
+        """
+
+    def inspect(self) -> Sequence[str]:
+        """Look after what the last commits added. Returns what failed after them and concerns no row.
+
+        MUST raise MissingFilesError when rows that were applied are gone.
+        """
+
+    def look(self) -> Look:
+        """Its state. MUST write nothing."""
+
+    def drop(self) -> None:
+        """Delete it if it belongs to the ledger; also completes an interrupted deletion."""
+
+
+class TableMaintenance(Protocol):
+    """Maintains one table, in steps of bounded size that change no row. Each returns None if there is nothing to do."""
+
+    @property
+    def table(self) -> Table:
+        """The captured table as it is published."""
+
+    def optimize(self) -> TableMaintained | None:
+        """Rewrite what makes the mirror slow to read."""
+
+    def compact(self) -> TableMaintained | None:
+        """Merge small files of the change log."""
+
+    def expire(self, before: datetime) -> TableMaintained | None:
+        """Remove older changes from the change log, as far as the mirror has them."""
+
+    def vacuum(self, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
+        """Delete files that no version within the retention names. spared: files that the ledger still needs."""
+
+    def due(self, before: datetime | None) -> list[MaintenanceStep]:
+        """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
+
+
+class Destination(Protocol):
+    """A destination of one pipeline."""
+
+    @property
+    def root(self) -> Path:
+        """Where it is."""
+
+    def newest_term(self, ledger: str) -> Term | None:
+        """The newest term of a runner of this ledger; None if there is none."""
+
+    def take(self, ledger: str, term: Term) -> None:
+        """Take the destination for this runner. MUST raise PipelineHeldError when another one has this term or a later one."""
+
+    def guard(self) -> int:
+        """The number of this runner's term; 0 before it took one. Raises PipelineHeldError when another one has a later term."""
+
+    def release(self, tables: Iterable[DestinationTable] = ()) -> None:
+        """Mark this runner as ended in order: it writes nothing more. tables: those that the next run may find `unchanged`."""
+
+    def recall(self, newest: Term | None) -> None:
+        """Read what the run with the newest term left, so that `look` and `open` need not look through unchanged tables."""
+
+    def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DestinationTable:
+        """A captured table in the destination. plan: without effect if its mirror exists and is not replaced."""
+
+    def maintenance(self, table: DestinationTable) -> TableMaintenance | None:
+        """How a table of this destination is maintained; None if there is nothing to maintain."""
+
+    def seal(self, owner: Owner, tables: Iterable[Table]) -> None:
+        """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out."""
+
+    def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
+        """The largest `_tm_seq` in the change logs, as far as they can be read; 0 for none."""
+
+    def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+        """Why files of readers cannot be applied; "" if all are there."""
+
+    def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
+        """Delete files that readers of earlier runs wrote and never committed. Returns how many.
+
+        opened: tables that were opened. named: files in the ledger's epochs. after_ns: when the last epoch was committed; older
+        files stay. Call it while no reader runs.
+        """

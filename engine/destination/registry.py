@@ -1,0 +1,12 @@
+"""The kinds of destinations. This module alone knows them; all others know the protocol."""
+
+from pathlib import Path
+
+from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.destination_protocol import Destination
+from engine.spec.sink_settings import Sink
+
+
+def destination_of(sink: Sink, notes: Path, known_tables: Path | None = None) -> Destination:
+    """The destination that a spec names. notes, known_tables: for what may be forgotten (`DeltaDestination`)."""
+    return DeltaDestination(sink, notes, known_tables)
