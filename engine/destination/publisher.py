@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
 from engine.destination.destination_protocol import Destination
-from engine.destination.epoch_replay import Step, Targets
+from engine.destination.epoch_replay import EpochReplay
+from engine.destination.maintenance_schedule import Maintenance
+from engine.destination.published_tables import PublishedTables, Step
 from engine.journal import Journal
+from engine.journal.events import SinkApplied
 from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Sink
@@ -32,7 +35,7 @@ class _Marker:
     """Whether the thread ends here."""
 
 
-class Publisher(Targets):
+class Publisher:
     """Applies epochs. `submit` queues one; `finish` waits until all are applied and merged.
 
     The next call raises the thread's error.
@@ -46,7 +49,13 @@ class Publisher(Targets):
         journal: Journal,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
     ) -> None:
-        super().__init__(sink, destination, ledger, journal, through_full_disk)
+        self.destination = destination
+        self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
+        self._replay = EpochReplay(sink, self.tables, ledger, journal)
+        self.maintenance = Maintenance(sink, journal, ledger.file_names)
+        self._sink = sink
+        self._ledger = ledger
+        self._journal = journal
         self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
         self._copied: dict[str, int] = {}
@@ -66,42 +75,51 @@ class Publisher(Targets):
     @property
     def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
         """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
-        return self._facts
+        return self._replay.facts
 
     def recorded(self, through: int) -> None:
         """Record that the ledger has the facts up to this epoch, so that it may prune epochs up to there."""
-        self._recorded = through
+        self._replay.recorded = through
 
     def released(self, table: str) -> bool:
         """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
-        return table not in self._leaving and table not in self._targets
+        return table not in self.tables.leaving and table not in self.tables.targets
 
     def has_copy(self, table: str) -> bool:
         """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
-        return self._copied.get(table, -1) <= self._applied
+        return self._copied.get(table, -1) <= self._replay.applied
 
     def unrepaired(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that neither a stop nor a committed resnapshot takes care of, with the errors."""
         applied, failed = (
-            self._applied,
-            self.unpublished(),
+            self._replay.applied,
+            self.tables.unpublished(),
         )  # in this order: an epoch that was applied may have failed since
         return {name: error for name, error in failed.items() if self._resnapshotted.get(name, -1) <= applied}
 
+    def unmerged(self, table: str) -> list[str]:
+        """The committed files of a table's change log that its mirror may lack, in order."""
+        return self._replay.unmerged(table)
+
+    def _written(self, applied: SinkApplied | None) -> None:
+        if applied is not None:
+            self._journal.write(applied)
+            self.maintenance.committed(applied.table, merged=applied.kind == "merge")
+
     def recover(self) -> int:
         """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
-        checked = self._apply_kept()
+        checked = self._replay.apply_kept()
         self._thread.start()
         return checked
 
     def submit(self, record: EpochRecord) -> None:
         """Queue a committed epoch; blocks when the destination is far behind."""
         self.check()
-        self._leaving.update(name for name, part in record["tables"].items() if "removed" in part)
+        self.tables.leaving.update(name for name, part in record["tables"].items() if "removed" in part)
         for event, epochs in (("copied", self._copied), ("resnapshot", self._resnapshotted)):
             epochs.update({name: record["epoch"] for name, part in record["tables"].items() if event in part})
         if changed := next((name for name, part in record["tables"].items() if "changes" in part), None):
-            later = [one for one in self._submitted if one[1] > self._applied]
+            later = [one for one in self._submitted if one[1] > self._replay.applied]
             self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
         self._put(record)
 
@@ -112,19 +130,19 @@ class Publisher(Targets):
 
     def can_be_read(self, tables: Iterable[str], epoch: int) -> bool:
         """Whether the mirrors have all changes of this epoch, or will never get them; called by the coordinator's thread."""
-        if self._applied < epoch:
+        if self._replay.applied < epoch:
             return False
-        targets = [target for name in tables if (target := self._targets.get(name)) is not None]
+        targets = [target for name in tables if (target := self.tables.targets.get(name)) is not None]
         return all(target.error is not None or target.has_merged(epoch) for target in targets)
 
     def submit_after(self, epoch: int) -> None:
         """Queue all epochs that the ledger has after this one."""
-        for number in range(epoch + 1, self._state.epoch + 1):
+        for number in range(epoch + 1, self.tables.state.epoch + 1):
             self.submit(self._ledger.epoch(number))
 
     def oldest_mirror(self) -> tuple[float, str | None]:
-        """As in `Targets`. Changes that wait in the queue count too: the destination may not answer at all."""
-        now_s, applied, oldest = clock.monotonic_s(), self._applied, super().oldest_mirror()
+        """As in `PublishedTables`. Changes that wait in the queue count too: the destination may not answer at all."""
+        now_s, applied, oldest = clock.monotonic_s(), self._replay.applied, self.tables.oldest_mirror()
         queued = [(now_s - since_s, name) for since_s, epoch, name in self._submitted if epoch > applied]
         return max([oldest, *queued], key=lambda one: one[0])
 
@@ -166,7 +184,7 @@ class Publisher(Targets):
         try:
             while True:
                 appended = False
-                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._unsettled else 1.0
+                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._replay.is_unsettled else 1.0
                 try:
                     record = self._queue.get(timeout=0.0 if maintaining else wait_s)
                 except queue.Empty:
@@ -175,35 +193,36 @@ class Publisher(Targets):
                     records, marker = self._take_queued(record)
                     began_s, appended = clock.monotonic_s(), True
                     self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
-                    self._append(records)
+                    self._replay.append(records)
                     self._appended_s = clock.monotonic_s()
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
-                        self._merge_all()
+                        self._replay.merge_all()
                         marker.reached.set()
                         if marker.last:
                             return
                 self._merge_hurried()
                 # Right after an epoch, if one is near: else the mirror would be older by the time between two epochs.
-                if self._unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
-                    self._merge_all(due=True)
-                maintaining = self._maintain()  # then look for epochs before the next step, but do not wait for one
+                if self._replay.is_unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
+                    self._replay.merge_all(due=True)
+                # Then look for epochs before the next step, but do not wait for one.
+                maintaining = self.maintenance.run_one(self.tables.targets)
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
             self._error = error
 
     def _merge_hurried(self) -> None:
         """Merge the tables that were asked for and have the epoch."""
         with self._hurrying:
-            names = [name for name, epoch in self._hurried.items() if epoch <= self._applied]
+            names = [name for name, epoch in self._hurried.items() if epoch <= self._replay.applied]
             self._hurried = {name: epoch for name, epoch in self._hurried.items() if name not in names}
         for name in names:
-            if (target := self._targets.get(name)) is not None:
-                self._merge(name, target)
+            if (target := self.tables.targets.get(name)) is not None:
+                self.tables.merge(name, target)
 
     @property
     def _due_in_s(self) -> float:
         """Seconds until the next merge."""
-        return self._last_merge + self._sink.merge_interval_s - clock.monotonic_s()
+        return self._replay.last_merge_s + self._sink.merge_interval_s - clock.monotonic_s()
 
     def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
         """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""

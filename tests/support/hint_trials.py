@@ -270,8 +270,8 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_backup.py::test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says",),
     ),
     "destination/delta/log/rollback.py::_version": (1, OUTSIDE),
-    "destination/epoch_replay.py::Targets._inspect": (1, WAIT),
-    "destination/epoch_replay.py::_failed": (
+    "destination/published_tables.py::PublishedTables._inspect": (1, WAIT),
+    "destination/published_tables.py::_failed": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),

@@ -128,8 +128,9 @@ INNER: dict[str, dict[str, set[str]]] = {
         "agreement": {"destination_protocol", "fence"},
         "table_progress": {"destination_protocol", "merge_schedule"},
         "maintenance_schedule": {"destination_protocol", "table_progress"},
-        "epoch_replay": {"destination_protocol", "maintenance_schedule", "table_progress"},
-        "publisher": {"destination_protocol", "epoch_replay"},
+        "published_tables": {"destination_protocol", "table_progress"},
+        "epoch_replay": {"destination_protocol", "published_tables", "table_progress"},
+        "publisher": {"destination_protocol", "epoch_replay", "maintenance_schedule", "published_tables"},
     },
 }
 """A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""

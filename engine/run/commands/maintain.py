@@ -69,9 +69,9 @@ class Maintainer:
         """Hand over new requests, and answer completed ones."""
         requests = {command.identity: command for command in accepted(self._control, VERB)}
         for identity in requests.keys() - self._requested:
-            self._publisher.request_maintenance(Request(identity, requests[identity].tables))
+            self._publisher.maintenance.request(Request(identity, requests[identity].tables))
             self._requested.add(identity)
-        for identity, answer in self._publisher.maintained().items():
+        for identity, answer in self._publisher.maintenance.answers().items():
             self._requested.discard(identity)
             if identity in requests:
                 self._control.carried_out(requests[identity], asdict(answer))

@@ -200,7 +200,7 @@ class Coordinator:
         if until is None or behind or not (copied or self._only_parked()):
             return False
         self._publisher.settle()
-        return not self._publisher.unpublished()
+        return not self._publisher.tables.unpublished()
 
     @property
     def _resnapshot_due(self) -> bool:

@@ -275,7 +275,7 @@ class _Run:
             reached = self._coordinate(source, session, ledger, publisher)
             publisher.finish()
             self._finish_removals(ledger)
-            self._destination.release(publisher.complete())
+            self._destination.release(publisher.tables.complete())
             if self._until is not None and not reached:
                 raise TidemarkError(
                     f"The run was stopped before it was {self._until}.",
@@ -283,7 +283,7 @@ class _Run:
                     hint="Run it again: it continues from there.",
                 )
             assert ledger.state is not None
-            require_published(publisher.unpublished())
+            require_published(publisher.tables.unpublished())
             if self._until is not None:
                 self._gate.parking.require_none(ledger.state.tables)
             require_all_tables(ledger.state)
@@ -296,8 +296,8 @@ class _Run:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
         through = partial(self._retry_disk_full, "destination")
         publisher = Publisher(self._spec.sink, self._destination, ledger, self._journal, through)
-        publisher.open_tables(state)
-        publisher.delete_orphans()
+        publisher.tables.open_all(state)
+        publisher.tables.delete_orphans()
         publisher.recover()
         return publisher
 

@@ -64,7 +64,7 @@ class Alterations:
                 self.captured.plans[name],
                 known.copied,
                 known.names,
-                self.publisher.check_columns,
+                self.publisher.tables.check_columns,
                 known.projection,
                 known.stopped,
                 end,

@@ -166,7 +166,7 @@ class Year:
         else:
             self.possession.take(self.ledger, (), everything=False)
         self.publisher = Publisher(self.sink, self.destination, self.ledger, self.journal)
-        maintenance = self.publisher._maintenance
+        maintenance = self.publisher.maintenance
         run_one = maintenance.run_one
 
         def counted(targets: Any) -> bool:
@@ -175,8 +175,8 @@ class Year:
             return ran
 
         maintenance.run_one = counted  # type: ignore[method-assign]
-        self.publisher.open_tables(self.ledger.state)
-        self.publisher.delete_orphans()
+        self.publisher.tables.open_all(self.ledger.state)
+        self.publisher.tables.delete_orphans()
         self.publisher.recover()
         return Took.now() - began
 
@@ -186,7 +186,7 @@ class Year:
     def end(self) -> None:
         """End a run in order."""
         self.publisher.finish()
-        self.destination.release(self.publisher.complete())
+        self.destination.release(self.publisher.tables.complete())
         self.journal.close()
 
     def epoch(self) -> None:

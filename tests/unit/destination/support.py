@@ -124,7 +124,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
                     publisher.finish()
             publisher = Publisher(world.sink(1000.0), world.destination(), ledger, journal)
             assert ledger.state is not None
-            publisher.open_tables(ledger.state)
+            publisher.tables.open_all(ledger.state)
             publisher.recover()
         else:
             publisher.submit(record)

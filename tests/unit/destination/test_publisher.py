@@ -202,7 +202,7 @@ def published_story(folder: Path, mode: Mirror, merge_interval_s: float) -> tupl
     publisher = Publisher(world.sink(merge_interval_s), world.destination(), ledger, journal)
     ledger.commit(world.records[0])
     assert ledger.state is not None
-    publisher.open_tables(ledger.state)
+    publisher.tables.open_all(ledger.state)
     publisher.recover()
     for record in world.records[1:3]:
         ledger.commit(record)
@@ -241,7 +241,7 @@ def test_epochs_of_tables_without_a_key_are_settled(tmp_path: Path) -> None:
     publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
     ledger.commit(world.records[0])
     assert ledger.state is not None
-    publisher.open_tables(ledger.state)
+    publisher.tables.open_all(ledger.state)
     publisher.recover()
     for record in world.records[1:]:
         ledger.commit(record)
@@ -304,7 +304,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     """A run asks before it reports its end, as the last merge may fail. More epochs can be submitted afterwards."""
     world, ledger, journal, publisher = published_story(tmp_path, mode, 1000.0)
     publisher.settle()
-    assert not publisher.unpublished()
+    assert not publisher.tables.unpublished()
     assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
     (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
@@ -314,14 +314,14 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     assert publisher.unrepaired()
     assert publisher.unrepaired(), "again and again, until the ledger has what to do about it"
     with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
-        require_published(publisher.unpublished())
+        require_published(publisher.tables.unpublished())
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
         publisher.submit(record)
     publisher.settle()
-    require_published(publisher.unpublished())
+    require_published(publisher.tables.unpublished())
     publisher.finish()
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
@@ -385,7 +385,7 @@ def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     ledger.commit(world.records[0])
     publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
     assert ledger.state is not None
-    publisher.open_tables(ledger.state)
+    publisher.tables.open_all(ledger.state)
     for record in world.records[1:]:
         ledger.commit(record)
     publisher.recover()

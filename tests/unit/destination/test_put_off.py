@@ -47,8 +47,8 @@ class Run:
         journal = Journal(self._folder / "j.jsonl", "r")
         self.publisher = Publisher(self._world.sink(1000.0), self._world.destination(), self.ledger, journal)
         assert self.ledger.state is not None
-        self.publisher.open_tables(self.ledger.state)
-        self.publisher._apply_kept()
+        self.publisher.tables.open_all(self.ledger.state)
+        self.publisher._replay.apply_kept()
 
     def take(self, record: Any) -> None:
         """Commit and publish an epoch; the ledger records what the publisher has applied."""
@@ -60,8 +60,8 @@ class Run:
         full: Any = {**record, "applied": {name: dict(found) for name, found in facts.items()}}
         self.ledger.commit(full)
         self.publisher.recorded(through)
-        self.publisher._append([record])
-        self.publisher._merge_all(due=True)
+        self.publisher._replay.append([record])
+        self.publisher._replay.merge_all(due=True)
 
 
 def _story(world: World, kind: str) -> tuple[Table, tuple[Any, ...]]:
@@ -123,11 +123,11 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     assert list(kept[0]["tables"]) == kept[0]["only"] == ["d.t"]
     run = Run(tmp_path, world)
     assert run.publisher is not None
-    table_progress = run.publisher._targets["d.u"]
+    table_progress = run.publisher.tables.targets["d.u"]
     assert (table_progress.destination.table, table_progress.resnapshot) == (last, None)
     run.take(world.records[-1])
-    run.publisher._merge_all()
-    assert not run.publisher.failed
+    run.publisher._replay.merge_all()
+    assert not run.publisher.tables.failed
     rows = rows_at(tmp_path / "lake/d/u").drop_columns("_tm_seq").to_pylist()
     assert row in [tuple(found.values()) for found in rows]
     assert {found["id"] for found in rows} >= {7, 8}

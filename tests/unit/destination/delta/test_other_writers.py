@@ -37,11 +37,11 @@ def test_a_writer_that_is_always_first_is_found_and_stopped(tmp_path: Path, monk
         ledger.commit(world.records[3])
         publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
         assert ledger.state is not None
-        publisher.open_tables(ledger.state)
+        publisher.tables.open_all(ledger.state)
         publisher.recover()
         publisher.finish()
         journal.close()
-    (error,) = publisher.unpublished().values()
+    (error,) = publisher.tables.unpublished().values()
     assert "keeps committing" in error.message
     assert "DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the table" in error.hint
     assert TOOL in {one.get("engineInfo") for one in DeltaTable(str(tmp_path / "lake/d/t__changes")).history()}

@@ -1,0 +1,243 @@
+"""The tables that a destination has: opened, failed, or left.
+
+A failed destination affects only its table: the table fails here, the coordinator stops it (`unpublished`), and the others
+continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from engine.base import clock
+from engine.base.errors import (
+    DestinationError,
+    PipelineHeldError,
+    SpecError,
+    TableStoppedError,
+    TidemarkError,
+    is_unwritable,
+)
+from engine.capture.chunk.fast_forward import has_mutable_key
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import Table, table_from_dict
+from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, Opened
+from engine.destination.table_progress import Part, Target
+from engine.journal import Journal
+from engine.journal.events import ErrorReported, SinkApplied
+from engine.ledger.state import State
+from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan, plan_from_dict
+
+_TRIES, _RETRY_S = 3, 0.5
+Step = Callable[[], None]
+
+
+class PublishedTables:
+    """The tables of one destination. One thread at a time uses it, except where a docstring says otherwise.
+
+    written: called with the result of each commit. through_full_disk: runs a step, waiting while a disk is full.
+    """
+
+    def __init__(
+        self,
+        destination: Destination,
+        ledger: Ledger,
+        journal: Journal,
+        written: Callable[[SinkApplied | None], None],
+        through_full_disk: Callable[[Step], None],
+    ) -> None:
+        self.destination = destination
+        self.targets: dict[str, Target] = {}
+        self.leaving: set[str] = set()
+        """Tables whose removal is submitted, but not applied yet."""
+        self.unchanged: set[str] = set()
+        """The tables that are as the last run left them, so that they were not opened."""
+        self._ledger = ledger
+        self._journal = journal
+        self._written = written
+        self._through_full_disk = through_full_disk
+
+    def open_all(self, state: State) -> None:
+        """Open the tables; create those that are not there. Raises SpecError when one belongs to another ledger.
+
+        Also opens removed tables whose destination is kept: they may lack earlier commits.
+        """
+        for table in state.tables.values():
+            if not table.begun:
+                continue
+            # During a resnapshot, the mirror of a table that just got a key may not exist yet.
+            expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
+            shown = published_as(table_from_dict(table.table), table.projection)
+            self.open(shown, plan_from_dict(table.plan), expected)
+        for table in state.removed.values():
+            shown = published_as(table_from_dict(table.table), table.projection)
+            kept = table.removed and not table.removed["drop"]
+            with suppress(DestinationError):  # it no longer belongs to the pipeline
+                if kept and self._table(shown).is_there:
+                    self.open(shown, plan_from_dict(table.plan), expected=True)
+
+    def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:
+        return self.destination.table(self.state.owner, table, plan)
+
+    def unpublished(self) -> dict[str, TidemarkError]:
+        """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
+        tables = self.state.tables
+        errors = {
+            name: target.error
+            for name, target in list(self.targets.items())
+            if name in tables and not tables[name].stopped
+        }
+        return {name: error for name, error in errors.items() if error is not None}
+
+    def fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
+        if is_unwritable(error):
+            raise error  # not the table's fault
+        known = error if isinstance(error, TableStoppedError) else _failed(name, error)
+        self.targets[name].fail(known, lacking)
+
+    def _retry(self, action: Step) -> None:
+        """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
+        for attempt in range(_TRIES):
+            try:
+                self._through_full_disk(action)
+            except TidemarkError:
+                raise
+            except Exception as error:
+                if attempt == _TRIES - 1 or is_unwritable(error):
+                    raise
+                clock.sleep(_RETRY_S * 2**attempt)
+            else:
+                return
+
+    def check_columns(self, before: Table, after: Table) -> None:
+        """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
+        if target := self.targets.get(before.full_name):
+            if target.error is None:
+                target.destination.check(before, after)
+            return
+        found, known = self._table(after), self.state.tables.get(before.full_name)
+        if known is not None and known.begun:  # it joined, but its epoch is not applied yet
+            if found.is_there:
+                found.check(before, after)
+            return
+        try:
+            found.check_free()
+        except SpecError as error:
+            raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
+
+    @property
+    def state(self) -> State:
+        assert self._ledger.state is not None
+        return self._ledger.state
+
+    def open(self, table: Table, plan: Plan, expected: bool) -> None:
+        found = self._table(table, plan)
+        mutable_key = has_mutable_key(table, plan.key(table))
+        maintenance = self.destination.maintenance(found)
+        target = Target(found, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._written)
+        self.targets[table.full_name] = target
+        try:
+            opened = found.open(expected=expected)
+            if opened.unchanged:
+                self.unchanged.add(table.full_name)
+            self.take_opened(table.full_name, target, opened)
+        except PipelineHeldError:
+            raise
+        except Exception as error:
+            self.fail(table.full_name, error)  # whatever is wrong, the other tables continue
+            if isinstance(error, SpecError):
+                raise
+
+    def take_opened(self, name: str, target: Target, opened: Opened) -> None:
+        for commit in opened.repaired:
+            self._repaired(name, commit)
+        target.applied = dict(opened.applied)
+
+    def _repaired(self, table: str, name: str) -> None:
+        self._journal.write(
+            ErrorReported(
+                error="TornCommit",
+                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; it was set aside.",
+                detail="The publisher applies its actions again, as far as the ledger has them.",
+                hint="",
+            )
+        )
+
+    def complete(self) -> list[DestinationTable]:
+        """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""
+        healthy = (target for target in self.targets.values() if target.error is None and target.resnapshot is None)
+        return [target.destination for target in healthy]
+
+    def delete_orphans(self) -> int:
+        """Delete what readers of earlier runs left without a commit (`Destination.delete_orphans`). Returns the number of files.
+
+        Of tables that were opened: the content of a failed one is unknown, and an unchanged one got no file.
+        """
+        changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
+        lists = [
+            part["files"]
+            for t in changes
+            for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
+        ]
+        names = {file["name"] for files in lists for file in files}
+        opened = [
+            target.destination
+            for name, target in self.targets.items()
+            if target.error is None and name in self.state.tables and name not in self.unchanged
+        ]
+        committed_ns = self._ledger.committed_ns()
+        return 0 if committed_ns is None else self.destination.delete_orphans(opened, names, committed_ns)
+
+    @property
+    def failed(self) -> set[str]:
+        """The tables with a failed destination, which get no more writes."""
+        return {name for name, target in self.targets.items() if target.error is not None}
+
+    def oldest_mirror(self) -> tuple[float, str | None]:
+        """For how many seconds the oldest change that a mirror lacks has waited, and its table; called by any thread.
+
+        A mirror that takes nothing counts from its failure on, until its table has stopped or has a new copy.
+        """
+        tables = self.state.tables
+        waiting = [
+            (since_s, name)
+            for name, target in list(self.targets.items())
+            if (since_s := target.lacks_since_s) is not None and not (name in tables and tables[name].stopped)
+        ]
+        since_s, name = min(waiting, default=(None, None))
+        return (0.0 if since_s is None else clock.monotonic_s() - since_s), name
+
+    def _inspect(self, name: str, target: Target) -> None:
+        """Report once what failed after commits. It concerns no row."""
+        for error in target.destination.inspect():
+            self._journal.write(
+                ErrorReported(
+                    error="HousekeepingError",
+                    message=f"{name}: {error}",
+                    detail="The commits are complete, and no row is affected. Without checkpoints, the log grows and opens slowly.",
+                    hint="Check the destination's space and permissions. The next commits try again.",
+                )
+            )
+
+    def merge(self, name: str, target: Target) -> None:
+        self.run_step(name, target, lambda: self._inspect(name, target))
+        self.run_step(name, target, target.merge)
+
+    def run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+        """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
+        if target.error is not None:
+            return
+        try:
+            self._retry(step)
+        except PipelineHeldError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see the module's docstring
+            self.fail(name, error, parts)
+
+
+def _failed(name: str, error: Exception) -> DestinationError:
+    return DestinationError(
+        f"Publishing {name} failed: {type(error).__name__}: {error}",
+        detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",
+        hint=f"Check its folder in the destination (space, permissions, other writers). Then resnapshot it: "
+        f"tidemark redump SPEC --table {name}",
+    )
