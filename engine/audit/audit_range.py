@@ -20,7 +20,8 @@ from typing import Any
 from engine.base.errors import SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Column, Table, table_from_dict
-from engine.destination.delta.table_pair import TablePair
+from engine.destination.destination_protocol import CHANGES
+from engine.destination.registry import destination_of
 from engine.journal.parts import parts_in
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, TableState
@@ -261,8 +262,8 @@ def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
 
 def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:
     """The position through which the change log has everything, and why it is not the committed one."""
-    destination = TablePair(spec.sink.path, known.state.owner, published_as(table, state.projection))
-    applied = destination.applied("changes")
+    stored = destination_of(spec.sink).table(known.state.owner, published_as(table, state.projection))
+    applied = stored.applied(CHANGES)
     for record in known.records:
         if record["epoch"] > applied and record["tables"].get(name, {}).get("changes"):
             return position_from_dict(record["from"]), "later epochs are committed, but not in the change log yet"

@@ -26,10 +26,9 @@ from engine.base.durable import make_folders, rename, sync_folder, write_atomica
 from engine.base.errors import LedgerError, SpecError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
-from engine.destination.delta.pair_versions import PairVersions
-from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import Guard, unguarded
-from engine.destination.fence import Fence, Term
+from engine.destination.destination_protocol import Destination, TableVersions
+from engine.destination.fence import Term
+from engine.destination.registry import destination_of
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -60,9 +59,9 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     """Write a backup, even while the pipeline runs. Raises SpecError without a ledger or if the file cannot be written."""
     for _ in range(_TRIES):
         before = _state(directory)
-        found = _destinations(spec, before)
-        tables = {name: PairVersions(pair).newest() for name, pair in found.items()}
-        identities = {name: PairVersions(pair).identities() for name, pair in found.items()}
+        found = _versions(destination_of(spec.sink), before, whole=True)
+        tables = {name: one.newest() for name, one in found.items()}
+        identities = {name: one.identities() for name, one in found.items()}
         files = _ledger_files(directory)
         state = _state(directory)
         if state.ledger == before.ledger and _is_complete(files, tables, state):
@@ -83,12 +82,14 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     with held(directory), _opened(file) as archive:
         manifest = _manifest(archive, file, spec)
         aside = directory.ledger.with_name(f"ledger.before-{clock.utc_now():%Y%m%dT%H%M%S.%f}")
-        number = _next_term(spec, manifest)
+        destination = destination_of(spec.sink)
+        newest = destination.newest_term(manifest["ledger"])
+        number = max(newest.number if newest else 0, int(manifest["term"])) + 1
         if directory.ledger.exists():
             directory.ledger.rename(aside)
         try:
             _unpack(archive, directory)
-            state = _rolled_back(spec, directory, manifest, number)
+            state = _rolled_back(directory, destination, manifest, number)
         except BaseException:
             shutil.rmtree(directory.ledger, ignore_errors=True)
             if aside.exists():
@@ -99,27 +100,19 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
 
 
-def _next_term(spec: Spec, manifest: Mapping[str, Any]) -> int:
-    newest = Fence(spec.sink.path, manifest["ledger"]).newest()
-    return max(newest.number if newest else 0, int(manifest["term"])) + 1
-
-
-def _rolled_back(spec: Spec, directory: Directory, manifest: Mapping[str, Any], number: int) -> State:
+def _rolled_back(directory: Directory, destination: Destination, manifest: Mapping[str, Any], number: int) -> State:
     ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
     ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
-    assert ledger.state is not None
-    state, fence = ledger.state, Fence(spec.sink.path, ledger.state.ledger)
-    found = {name: tables for name, tables in _begun(spec, state, fence.check).items() if name in manifest["tables"]}
-    found = {name: tables for name, tables in found.items() if tables.any_is_there}
-    for name, tables in found.items():
-        # Backups of an earlier version do not have the identifiers.
-        PairVersions(tables).check_roll_back(manifest["tables"][name], manifest.get("identities", {}).get(name, {}))
-    fence.take(Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
-    for name, tables in found.items():
-        tables.repair()
-        PairVersions(tables).roll_back(manifest["tables"][name])
-        tables.seal()
-    fence.release()
+    state = ledger.state
+    assert state is not None
+    known, identities = manifest["tables"], manifest.get("identities", {})  # earlier versions did not have identifiers
+    found = {name: one for name, one in _versions(destination, state).items() if name in known and one.is_there}
+    for name, one in found.items():
+        one.check_roll_back(known[name], identities.get(name, {}))
+    destination.take(state.ledger, Term(number, run, socket.gethostname(), os.getpid(), clock.utc_text()))
+    for name, one in found.items():
+        one.roll_back(known[name])
+    destination.release()
     return state
 
 
@@ -171,19 +164,17 @@ def _state(directory: Directory) -> State:
     return state
 
 
-def _destinations(spec: Spec, state: State, guard: Guard = unguarded) -> dict[str, TablePair]:
-    """The tables that have data in the destination."""
-    return {name: tables for name, tables in _begun(spec, state, guard).items() if tables.there}
-
-
-def _begun(spec: Spec, state: State, guard: Guard) -> dict[str, TablePair]:
-    """The tables that must have a destination."""
-    shown = {
-        name: published_as(table_from_dict(known.table), known.projection)
-        for name, known in state.tables.items()
-        if known.begun
-    }
-    return {name: TablePair(spec.sink.path, state.owner, table, guard) for name, table in shown.items()}
+def _versions(destination: Destination, state: State, *, whole: bool = False) -> dict[str, TableVersions]:
+    """The versions of the tables that have begun. whole: only of those that are there as a whole."""
+    found = dict[str, TableVersions]()
+    for name, known in state.tables.items():
+        if not known.begun:
+            continue
+        table = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
+        versions = destination.versions(table)
+        if versions is not None and (table.is_there or not whole):
+            found[name] = versions
+    return found
 
 
 def _ledger_files(directory: Directory) -> dict[str, bytes]:

@@ -175,7 +175,7 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.status.status import status as status_of
     from engine.status.status_text import print_status
 
-    now = status_of(directory, spec.name, spec.verify, spec.sink.path, copies=spec.source.copies)
+    now = status_of(directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
     if as_json:
         print_json(now)
     else:

@@ -126,6 +126,9 @@ class DestinationTable(Protocol):
     def needs_repair(self) -> bool:
         """Whether it must be opened with `repair` before a new copy."""
 
+    def applied(self, kind: str) -> int:
+        """The last epoch of a kind whose rows readers see; -1 for none, or if it cannot be read. MUST NOT rely on the publisher."""
+
     def check_free(self) -> None:
         """MUST raise SpecError when something is there already that rows of this table would be mixed with."""
 
@@ -196,6 +199,36 @@ class TableMaintenance(Protocol):
         """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
 
 
+Versions = Mapping[str, tuple[int, Mapping[str, int]]]
+"""By a name of the destination's, a version of a table and the ledger's transaction identifiers in it."""
+
+
+class TableVersions(Protocol):
+    """The versions of one table, for backups: a destination that keeps earlier ones can be rolled back."""
+
+    @property
+    def is_there(self) -> bool:
+        """Whether something of the table is there to be rolled back."""
+
+    def newest(self) -> Versions:
+        """The newest version."""
+
+    def identities(self) -> Mapping[str, str]:
+        """Identifiers that a table gets when it is created: another one of the same name has others."""
+
+    def check_roll_back(self, versions: Versions, identities: Mapping[str, str]) -> None:
+        """Raises DestinationError when `roll_back` is not possible; changes nothing.
+
+        identities: those of the table that the versions are of; empty if they are not known.
+        """
+
+    def roll_back(self, versions: Versions) -> None:
+        """Roll the table back, transaction identifiers included (the inverse of `newest`); then seal it.
+
+        Raises DestinationError when a version or one of its files is missing; the table is then unchanged.
+        """
+
+
 class Destination(Protocol):
     """A destination of one pipeline."""
 
@@ -223,6 +256,9 @@ class Destination(Protocol):
 
     def maintenance(self, table: DestinationTable) -> TableMaintenance | None:
         """How a table of this destination is maintained; None if there is nothing to maintain."""
+
+    def versions(self, table: DestinationTable) -> TableVersions | None:
+        """The versions of a table of this destination; None if it keeps the newest one alone."""
 
     def seal(self, owner: Owner, tables: Iterable[Table]) -> None:
         """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out."""

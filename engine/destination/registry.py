@@ -7,6 +7,6 @@ from engine.destination.destination_protocol import Destination
 from engine.spec.sink_settings import Sink
 
 
-def destination_of(sink: Sink, notes: Path, known_tables: Path | None = None) -> Destination:
-    """The destination that a spec names. notes, known_tables: for what may be forgotten (`DeltaDestination`)."""
+def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> Destination:
+    """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
     return DeltaDestination(sink, notes, known_tables)

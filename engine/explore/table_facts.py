@@ -1,27 +1,33 @@
-"""What the ledger and the Delta logs say of the tables of a pipeline, for their verdicts: the same for `status` and the console."""
+"""What the ledger and the destination say of a pipeline's tables, for their verdicts: the same for `status` and the console."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from engine.base import clock
-from engine.destination.delta.unpublished import Lacking, lacking
+from engine.destination.registry import destination_of
+from engine.destination.unpublished import Lacking, lacking
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts, incomparable
 from engine.pipeline.verifications import read_mirror_logs, read_summaries
 from engine.spec.settings import Spec
+from engine.spec.sink_settings import Sink
 
 _LATE = timedelta(seconds=30)
 """Changes that a destination has lacked for longer are shown."""
 
 
-def lacking_now(ledger: Ledger, root: Path | None, now: datetime) -> dict[str, Lacking]:
-    """By table, what its destination has lacked for too long. root: of the destination; None if it is not known."""
-    if root is None or ledger.state is None:
+def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, Lacking]:
+    """By table, what its destination has lacked for too long. sink: None if it is not known."""
+    if sink is None or ledger.state is None:
         return {}
-    return lacking(root, ledger.state, list(ledger.kept_epochs()), clock.utc_text(now - _LATE))
+    return lacking(
+        destination_of(sink),
+        ledger.state,
+        list(ledger.kept_epochs()),
+        clock.utc_text(now - _LATE),
+    )
 
 
 def facts_of(
@@ -45,4 +51,4 @@ def facts_of(
 def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str, TableFacts]:
     """The facts of the captured tables, from the files alone. Raises LedgerError."""
     ledger = Ledger(directory.ledger)
-    return facts_of(directory, ledger.state, lacking_now(ledger, spec.sink.path, now), copies=spec.source.copies)
+    return facts_of(directory, ledger.state, lacking_now(ledger, spec.sink, now), copies=spec.source.copies)

@@ -16,7 +16,7 @@ from engine.alerting.silences import silence_of, silences
 from engine.base import clock, processes
 from engine.base.errors import NewerFormatError
 from engine.decode.images import KINDS
-from engine.destination.delta.unpublished import Lacking
+from engine.destination.unpublished import Lacking
 from engine.explore.table_facts import facts_of, lacking_now
 from engine.journal import entry_from
 from engine.journal.event_fields import without_redumps
@@ -31,7 +31,7 @@ from engine.pipeline.saved_lists import read_alerts, read_parked, read_standbys
 from engine.pipeline.table_verdict import State as VerdictState
 from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import LastAudit, read_audit
-from engine.spec.sink_settings import Merging
+from engine.spec.sink_settings import Merging, Sink
 from engine.spec.verify_settings import Verify
 from engine.watch.watch_status import as_status
 
@@ -187,19 +187,19 @@ def status(
     directory: Directory,
     name: str,
     verify: Verify = Verify(),  # noqa: B008 - immutable
-    root: Path | None = None,
+    sink: Sink | None = None,
     *,
     copies: bool = True,
 ) -> Status:
     """The status of a pipeline, from its files.
 
-    verify: how often its spec has it verified. root: of its destination. copies: whether it copies tables (`source.startup`).
+    verify: how often its spec has it verified. sink: its destination. copies: whether it copies tables (`source.startup`).
     """
     ledger = Ledger(directory.ledger)
     state = ledger.state
     runner = find_runner(directory)
     now = _now(runner)
-    lacks = lacking_now(ledger, root, now)
+    lacks = lacking_now(ledger, sink, now)
     facts = facts_of(directory, state, lacks, copies=copies)
     measured, lag = last_event(directory, LagMeasured) or (None, None)
     live = runner is not None and runner["alive"] and (measured or "") >= clock.utc_text(now - _FRESH)

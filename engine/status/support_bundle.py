@@ -91,7 +91,7 @@ def _parts(
 ) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "versions.json", _versions
     yield "spec.toml", lambda: scrubber.toml(spec_file.read_text(encoding="utf-8"))
-    now = partial(status, directory, spec.name, spec.verify, spec.sink.path, copies=spec.source.copies)
+    now = partial(status, directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
     yield "status.json", lambda: _json(now())
     yield "check.json", lambda: _json(_check(spec))
     for path in (directory.runner, directory.controls, directory.alerts):

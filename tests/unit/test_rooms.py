@@ -138,7 +138,6 @@ INNER: dict[str, dict[str, set[str]]] = {
 
 BEYOND_THE_SEAM = {
     "audit",
-    "backup",
     "capture",
     "explore",
     "run/monitors",

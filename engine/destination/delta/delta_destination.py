@@ -14,6 +14,7 @@ from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
+from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import DestinationTable
 from engine.destination.fence import Fence, Term
@@ -26,11 +27,10 @@ from engine.spec.sink_settings import Sink
 class DeltaDestination:
     """notes: the folder for what maintenance and merges know of the tables; it can be deleted.
 
-    known_tables: the file for what the next run may know of them (`destination.delta.log.known_tables`); None for users who do not
-    write, and open every table.
+    known_tables: the file for what the next run may know of them (`destination.delta.log.known_tables`). Both are None for readers.
     """
 
-    def __init__(self, sink: Sink, notes: Path, known_tables: Path | None = None) -> None:
+    def __init__(self, sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> None:
         self._sink = sink
         self._notes = notes
         self._known_tables = known_tables
@@ -74,16 +74,24 @@ class DeltaDestination:
         """The pair of Delta tables."""
         reads = plan is not None and on_read(self._sink, table, plan)
         pair = TablePair(self.root, owner, table, self.guard, on_read=reads)
-        pair.mirror.index = KeyIndex(self._notes_of(table) / "keys")
+        if (notes := self._notes_of(table)) is not None:
+            pair.mirror.index = KeyIndex(notes / "keys")
         return DeltaDestinationTable(self._sink, pair, self._known)
 
-    def _notes_of(self, table: Table) -> Path:
-        return self._notes / folder_name(table.database) / folder_name(table.name)
+    def _notes_of(self, table: Table) -> Path | None:
+        return self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
 
     def maintenance(self, table: DestinationTable) -> PairMaintenance:
         """The steps of `destination.delta.maintenance`."""
+        notes = self._notes_of(table.table)
         assert isinstance(table, DeltaDestinationTable)
-        return PairMaintenance(table.pair, self._notes_of(table.table) / "unnamed.json")
+        assert notes is not None, "readers maintain nothing"
+        return PairMaintenance(table.pair, notes / "unnamed.json")
+
+    def versions(self, table: DestinationTable) -> PairVersions:
+        """Those of the Delta logs."""
+        assert isinstance(table, DeltaDestinationTable)
+        return PairVersions(table.pair)
 
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
         return (TablePair(self.root, owner, table, self.guard) for table in tables)

@@ -4,6 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
 from engine.base.errors import DestinationError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
@@ -52,6 +55,15 @@ class DeltaDestinationTable:
     def needs_repair(self) -> bool:
         """Whether one of its Delta tables is gone or torn."""
         return not self.pair.exist or self.pair.is_torn
+
+    def applied(self, kind: str) -> int:
+        """By the identifiers in the newest version, read by itself; without the lineage's floor."""
+        lake = self.pair.lake_of(kind)
+        try:
+            found = DeltaTable(str(lake.folder)).transaction_version(lake.app(kind))
+        except (DeltaError, OSError):
+            return -1
+        return -1 if found is None else int(found)
 
     def check_free(self) -> None:
         """Raises SpecError when one of the Delta tables exists already."""

@@ -8,10 +8,7 @@ from engine.destination.delta.log.delta_actions import Actions
 from engine.destination.delta.log.delta_log import check_vectors
 from engine.destination.delta.log.rollback import check_is_same, check_is_there, rolled_back
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import KINDS
-
-Versions = Mapping[str, tuple[int, Mapping[str, int]]]
-"""By folder name, a version of each table and the ledger's transaction identifiers in it."""
+from engine.destination.destination_protocol import KINDS, Versions
 
 
 class PairVersions:
@@ -19,6 +16,11 @@ class PairVersions:
 
     def __init__(self, pair: TablePair) -> None:
         self._pair = pair
+
+    @property
+    def is_there(self) -> bool:
+        """Whether one of the Delta tables exists and belongs to the ledger."""
+        return self._pair.any_is_there
 
     def newest(self) -> dict[str, tuple[int, dict[str, int]]]:
         """The newest version of each table."""
@@ -45,12 +47,14 @@ class PairVersions:
                 check_vectors(lake.folder, found.add)
 
     def roll_back(self, versions: Versions) -> None:
-        """Roll both back to these versions, transaction identifiers included (the inverse of `newest`).
+        """Roll both back to these versions, transaction identifiers included (the inverse of `newest`), and seal them.
 
         Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
         """
+        self._pair.repair()
         for lake in self._pair.lakes:
             lake.commit(partial(_rolled_back, lake, *versions[lake.folder.name]))
+        self._pair.seal()
 
 
 def _rolled_back(lake: LakeTable, version: int, transactions: Mapping[str, int]) -> Actions | None:

@@ -406,7 +406,7 @@ class _Run:
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source, self._drift)),
             closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
-            closing(UnpublishedMonitor(root, self._directory, self._journal, helpers, self._spec.alerts)),
+            closing(UnpublishedMonitor(self._destination, self._directory, self._journal, helpers, self._spec.alerts)),
         ):
             return coordinator.run(self._until)
 

@@ -1,12 +1,12 @@
-"""Notices that a destination takes nothing, by the ledger and the Delta logs (`destination.delta.unpublished`)."""
+"""Notices that a destination takes nothing, by the ledger and the destination itself (`destination.unpublished`)."""
 
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from engine.base import clock
-from engine.destination.delta.unpublished import Lacking, lacking
+from engine.destination.destination_protocol import Destination
+from engine.destination.unpublished import Lacking, lacking
 from engine.journal import Journal
 from engine.journal.verification_events import MirrorBehind
 from engine.ledger.store import Ledger
@@ -19,10 +19,12 @@ INTERVAL_S = 15.0
 
 
 class UnpublishedMonitor:
-    """Looks until it is closed. root: of the destination. settings: the age of a change that the mirror of a table may lack."""
+    """Looks until it is closed. settings: the age of a change that the mirror of a table may lack."""
 
-    def __init__(self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, settings: Alerts) -> None:
-        self._root = root
+    def __init__(
+        self, destination: Destination, directory: Directory, journal: Journal, helpers: Helpers, settings: Alerts
+    ) -> None:
+        self._destination = destination
         self._directory = directory
         self._journal = journal
         self._helpers = helpers
@@ -53,7 +55,7 @@ class UnpublishedMonitor:
             return
         now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
         before = clock.utc_text(now - timedelta(seconds=shortest_s))
-        found = lacking(self._root, ledger.state, list(ledger.kept_epochs()), before)
+        found = lacking(self._destination, ledger.state, list(ledger.kept_epochs()), before)
         for event in news(self._shown, too_old(found, self._settings, now)):
             self._journal.write(event)
 

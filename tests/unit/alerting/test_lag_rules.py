@@ -6,7 +6,7 @@ import pytest
 
 from engine.alerting.alerts import Alerts
 from engine.base import clock
-from engine.destination.delta.unpublished import Lacking
+from engine.destination.unpublished import Lacking
 from engine.journal import Entry
 from engine.run.monitors.unpublished_monitor import too_old
 from engine.spec import alert_settings

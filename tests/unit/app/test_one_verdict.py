@@ -12,7 +12,7 @@ from rich.console import Console
 from app.common import data_light, home
 from app.common.view import verification
 from engine.base import clock
-from engine.destination.delta.unpublished import Lacking
+from engine.destination.unpublished import Lacking
 from engine.explore.table_facts import committed_facts, facts_of
 from engine.history import table_queries
 from engine.ledger.store import Ledger
@@ -68,7 +68,7 @@ def made(folder: Path, case: str) -> Directory:
 def in_status(where: Directory) -> str:
     """What `status` has in the column "verified"."""
     screen, spec = StringIO(), load(where.spec)
-    now = status(where, "shop", spec.verify, spec.sink.path)
+    now = status(where, "shop", spec.verify, spec.sink)
     print_status(Console(file=screen, width=400), now)
     heads, row = (line for line in screen.getvalue().splitlines() if line.startswith(("table", "d.t  ")))
     return row[heads.index("verified") :].strip()

@@ -120,7 +120,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
         if publisher is None or record["epoch"] in killed:
             if publisher is not None:
                 with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(publisher, "_merge_all", lambda: None)
+                    patch.setattr(publisher._replay, "merge_all", lambda: None)
                     publisher.finish()
             publisher = Publisher(world.sink(1000.0), world.destination(), ledger, journal)
             assert ledger.state is not None

@@ -1,20 +1,18 @@
-"""Which mirrors lack committed changes, by the ledger and the Delta logs alone.
+"""Which mirrors lack committed changes, by the ledger and what readers of the destination see.
 
 The publisher's memory is not asked: what it forgot, or what keeps it from writing, would go unnoticed with it.
 
 The ledger has the epochs that the destination is known to have, but learns them with the next commit. So a table that lacks an
-epoch by the ledger is looked up in its Delta logs. A table that is being copied lacks nothing that its mirror should have; its
+epoch by the ledger is looked up in the destination. A table that is being copied lacks nothing that its mirror should have; its
 change log may lack changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
-
-from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.capture.projection.table_projection import published_as
+from engine.decode.schema import table_from_dict
+from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Destination
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import Owner, State, TableState
 
@@ -29,10 +27,10 @@ class Lacking:
     """That epoch; None if a resnapshot is due."""
 
 
-def lacking(root: Path, state: State, kept: Sequence[EpochRecord], before: str) -> dict[str, Lacking]:
+def lacking(destination: Destination, state: State, kept: Sequence[EpochRecord], before: str) -> dict[str, Lacking]:
     """By table, what its destination has lacked since before a time. Tables that have stopped are left out.
 
-    root: of the destination. kept: the ledger's epochs, in order. before: UTC text.
+    kept: the ledger's epochs, in order. before: UTC text.
     """
     old = [record for record in kept if record["ts"] < before]
     found = {}
@@ -41,20 +39,21 @@ def lacking(root: Path, state: State, kept: Sequence[EpochRecord], before: str) 
             continue
         if table.due is not None and table.due["at"] < before:
             found[name] = Lacking(table.due["at"], None)
-        elif (first := _first(root, state.owner, name, table, old)) is not None:
+        elif (first := _first(destination, state.owner, name, table, old)) is not None:
             found[name] = Lacking(first["ts"], first["epoch"])
     return found
 
 
 def _first(
-    root: Path, owner: Owner, name: str, table: TableState, records: Sequence[EpochRecord]
+    destination: Destination, owner: Owner, name: str, table: TableState, records: Sequence[EpochRecord]
 ) -> EpochRecord | None:
     """The first epoch that the destination lacks; None if it has all."""
     for kind in _kinds(table):
         newer = _with(name, kind, records, max(table.applied.get(kind, -1), owner.floor))
         if next(newer, None) is None:
             continue
-        applied = _applied(root, owner, table, kind)
+        shown = published_as(table_from_dict(table.table), table.projection)
+        applied = destination.table(owner, shown).applied(kind)
         first = next(_with(name, kind, records, max(applied, owner.floor)), None)
         if first is not None:
             return first
@@ -63,8 +62,8 @@ def _first(
 
 def _kinds(table: TableState) -> tuple[str, ...]:
     if not table.table.get("key"):
-        return "changes", "chunks"
-    return ("changes", "merge", "chunks") if table.copied else ("changes",)
+        return CHANGES, CHUNKS
+    return (CHANGES, MERGE, CHUNKS) if table.copied else (CHANGES,)
 
 
 def _with(name: str, kind: str, records: Iterable[EpochRecord], after: int) -> Iterator[EpochRecord]:
@@ -75,18 +74,6 @@ def _with(name: str, kind: str, records: Iterable[EpochRecord], after: int) -> I
 
 
 def _has(part: TableChange, kind: str) -> bool:
-    if kind == "chunks":
+    if kind == CHUNKS:
         return any(chunk["files"] for chunk in part.get("chunks", []))
     return bool(part.get("changes", {}).get("files"))
-
-
-def _applied(root: Path, owner: Owner, table: TableState, kind: str) -> int:
-    """The last epoch of this kind in the Delta log; -1 if there is none or it cannot be read."""
-    database, name = table.table["database"], table.table["name"]
-    log = kind == "changes" or not table.table.get("key")
-    folder = (changes_folder if log else mirror_folder)(root, database, name)
-    try:
-        found = DeltaTable(str(folder)).transaction_version(owner.transaction(kind))
-    except (DeltaError, OSError):
-        return -1
-    return -1 if found is None else int(found)
