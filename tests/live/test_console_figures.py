@@ -341,7 +341,8 @@ def check_watermarks(screen: Screen, pipeline: Pipeline) -> None:
     own = {f"{read['table']} {read['chunk']}": read for read in reads(pipeline)}
     widths = sorted((offset(read["high"]) - offset(read["low"]) for read in own.values()), reverse=True)
     assert bars["x"] == widths[:20]
-    for name, low, width, text in zip(bars["y"], bars["base"], bars["x"], bars["text"], strict=True):
+    names = [f"{table} {chunk}" for *_, table, chunk in bars["customdata"]]
+    for name, low, width, text in zip(names, bars["base"], bars["x"], bars["text"], strict=True):
         assert (low, low + width) == (offset(own[name]["low"]), offset(own[name]["high"]))
         assert int(text.split()[0].replace(",", "")) == own[name]["backfill"]["changes"]
 

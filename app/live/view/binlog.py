@@ -35,7 +35,10 @@ def axis(places: Iterable[Place]) -> dict[str, int]:
 
 
 def figure(windows: Sequence[Window]) -> Figure:
-    """One bar per window, from the low to the high watermark, labelled with the number of changes that were merged."""
+    """One bar per window, from the low to the high watermark, labelled with the number of changes that were merged.
+
+    Each has a row of its own: a chunk that was read in several snapshots has several windows, whose labels would overlap.
+    """
     known = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
     starts = axis([low for _, low, _ in known] + [high for _, _, high in known])
     names = [f"{w.table} {w.chunk}" for w, _, _ in known]
@@ -44,7 +47,7 @@ def figure(windows: Sequence[Window]) -> Figure:
     bars: Figure = {
         "type": "bar",
         "orientation": "h",
-        "y": names,
+        "y": list(range(len(names))),
         "base": begins,
         "x": [end - begin for begin, end in zip(begins, ends, strict=True)],
         "marker": {"color": HEX["primary"], "line": {"width": 1, "color": HEX["primary"]}},
@@ -52,9 +55,16 @@ def figure(windows: Sequence[Window]) -> Figure:
         "textposition": "outside",
         "cliponaxis": False,
         "customdata": [[w.low, w.high, _gap(w), w.table, w.chunk] for w, _, _ in known],
-        "hovertemplate": "%{y}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>gap %{customdata[2]}, %{text}<extra></extra>",
+        "hovertemplate": "%{customdata[3]} %{customdata[4]}<br>low %{customdata[0]}<br>high %{customdata[1]}<br>"
+        "gap %{customdata[2]}, %{text}<extra></extra>",
     }
-    y_axis = {"autorange": "reversed", "automargin": True, "type": "category"}
+    y_axis: Figure = {
+        "range": [max(len(names), 1) - 0.5, -0.5],
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": names,
+        "automargin": True,
+    }
     return {
         "data": [bars],
         "layout": layout(

@@ -26,6 +26,15 @@ def test_a_window_over_two_files_is_in_order() -> None:
     assert figure([Window("d.t", 3, "?", "?", 0, 0)])["data"][0]["y"] == []
 
 
+def test_each_window_has_a_row() -> None:
+    """A chunk that was read twice has two, so their labels do not overlap."""
+    found = figure(
+        [Window("d.t", 0, "b.000001:8", "b.000001:50", 42, 2), Window("d.t", 0, "b.000001:9", "b.000001:9", 0, 0)]
+    )
+    assert found["data"][0]["y"] == [0, 1]
+    assert found["layout"]["yaxis"]["ticktext"] == ["d.t 0", "d.t 0"]
+
+
 def test_a_click_on_a_bar_names_its_chunk() -> None:
     """A click beside the bars names none."""
     (bars,) = figure([Window("d.t", 3, "b.000001:8", "b.000001:50", 42, 2)])["data"]
