@@ -162,7 +162,8 @@ def check_pace(pipeline: Pipeline) -> None:
             assert not known
             continue
         first = datetime.fromisoformat(min(read["started"] for read in own))
-        assert (after - first).total_seconds() < 30, "all of the table's chunks count"
+        if (after - first).total_seconds() >= 30:
+            continue  # on a slow machine: the rate is that of the last 30 s, so not all chunks count
         least = known / (after - first).total_seconds()
         most = (sum(read["rows"] for read in own) + CHUNK_ROWS) / (before - first).total_seconds()  # one is being read
         rate = float(shown.removesuffix("k")) * (1000 if shown.endswith("k") else 1)
