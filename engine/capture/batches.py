@@ -1,6 +1,7 @@
 """Reads Parquet files in batches of a bounded size, however wide the rows are."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -38,3 +39,22 @@ def widest_row(files: Iterable[pq.FileMetaData]) -> float:
     """The average bytes of a row in the row group with the widest rows."""
     groups = (file.row_group(n) for file in files for n in range(file.num_row_groups))
     return max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1.0)
+
+
+def batches_of(
+    path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
+) -> Iterator[pa.Table]:
+    """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
+
+    rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
+    """
+    # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        held = [name for name in schema.names if name in file.schema_arrow.names]
+        for _, batch in batches(file, held, groups, rows or 0):
+            found = {name: batch.column(name) for name in held}
+            arrays = [
+                found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
+                for field in schema
+            ]
+            yield pa.table(arrays, names=schema.names)

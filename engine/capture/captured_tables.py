@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from engine.capture.landing import Landing, MirrorReader
 from engine.capture.projection.projection_rules import projection_of
 from engine.capture.projection.table_projection import Projection
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.layout import changes_folder, mirror_folder
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.spec.settings import Spec
@@ -14,8 +14,9 @@ from engine.spec.settings import Spec
 class CapturedTables:
     """The captured tables by full name. Used by one thread."""
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: Spec, landing: Landing) -> None:
         self._spec = spec
+        self._landing = landing
         self.tables: dict[str, Table] = {}
         self.plans: dict[str, Plan] = {}
         self._projections: dict[str, tuple[Table, Projection]] = {}
@@ -45,14 +46,14 @@ class CapturedTables:
             self._projections[name] = known
         return known[1]
 
-    def mirror(self, name: str) -> Path:
-        """The folder of the mirror."""
-        return mirror_folder(self._spec.sink.path, self.tables[name].database, self.tables[name].name)
+    def reader(self, name: str) -> MirrorReader:
+        """Reads the table back from the destination."""
+        return self._landing.reader(self.tables[name])
 
     def changes(self, name: str) -> Path:
-        """The folder of the change log."""
-        return changes_folder(self._spec.sink.path, self.tables[name].database, self.tables[name].name)
+        """The folder of its files of changes."""
+        return self._landing.changes(self.tables[name])
 
     def chunks(self, name: str) -> Path:
-        """The folder of its chunk files; a table without a key has no mirror, so they go to the change log."""
-        return self.mirror(name) if self.tables[name].key else self.changes(name)
+        """The folder of its files of chunks."""
+        return self._landing.chunks(self.tables[name])

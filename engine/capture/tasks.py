@@ -137,7 +137,7 @@ class ChunkGroup:
         session.pacer.end = self.counts and self.counts.with_name(END)
         session.counter = RowCounter(self.counts, request.table.full_name, request.number)
         ghosts: list[DataFile] = []
-        if request.redump:
+        if request.reader is not None:
             result, ghosts = read_part(session, self.endpoint, self.first_server_id, request)
         else:
             read = read_chunk if request.table.key else read_keyless

@@ -318,7 +318,7 @@ def redump(
         return
     from engine.run.redump.preview import as_grid, preview
 
-    affected = preview(directory, spec.sink.path, arguments)
+    affected = preview(directory, spec.sink, arguments)
     if as_json:
         print_json({"arguments": arguments, "tables": [one.as_dict() for one in affected]})
         return

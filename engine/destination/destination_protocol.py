@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from engine.capture.files import DataFile
+from engine.capture.landing import Landing
 from engine.decode.schema import Table
 from engine.destination.fence import Term
 from engine.journal.events import SinkApplied, TableMaintained
@@ -199,6 +200,29 @@ class TableMaintenance(Protocol):
         """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
 
 
+@dataclass(frozen=True)
+class DifferenceRow:
+    """A row that differs."""
+
+    found_at: datetime
+    table: str
+    kind: str
+    """missing, extra, different or duplicate."""
+    key: str
+    """A JSON list of texts, in the order of the primary key."""
+    columns: list[str]
+    """The columns that differ, of a different row."""
+    cause: str
+    source: str | None
+    """The source's row as JSON; None if it has none."""
+    mirror: str | None
+    """The mirror's row as JSON."""
+    position: str
+    """Where both were compared: at this position or later."""
+    version: int
+    """The version of the mirror, as its comparison began."""
+
+
 Versions = Mapping[str, tuple[int, Mapping[str, int]]]
 """By a name of the destination's, a version of a table and the ledger's transaction identifiers in it."""
 
@@ -236,6 +260,10 @@ class Destination(Protocol):
     def root(self) -> Path:
         """Where it is."""
 
+    @property
+    def landing(self) -> Landing:
+        """Where readers put files for it, and how its tables are read back."""
+
     def newest_term(self, ledger: str) -> Term | None:
         """The newest term of a runner of this ledger; None if there is none."""
 
@@ -268,6 +296,13 @@ class Destination(Protocol):
 
     def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
         """Why files of readers cannot be applied; "" if all are there."""
+
+    @property
+    def unreadable(self) -> tuple[type[Exception], ...]:
+        """What a read of a mirror raises when it or its files are gone or damaged."""
+
+    def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
+        """Keep rows that a verification found to differ, for readers of the destination."""
 
     def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
         """Delete files that readers of earlier runs wrote and never committed. Returns how many.

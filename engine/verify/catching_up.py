@@ -6,10 +6,10 @@ nothing either. Only a mirror that has reached the compared position is `verifie
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from engine.base import clock
+from engine.capture.landing import MirrorReader
 from engine.ledger.state import TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
@@ -32,7 +32,7 @@ def why_behind(
     committed: Committed,
     directory: Directory,
     table: str,
-    folder: Path,
+    reader: MirrorReader,
     reached: Position,
     limit_s: float,
     ended: Callable[[], bool],
@@ -45,7 +45,7 @@ def why_behind(
     while True:
         if why := _why_never(committed.state(fresh=True).tables.get(table)):
             return why
-        if committed.mirror(table, folder).position.order >= reached.order:
+        if committed.mirror(table, reader).position.order >= reached.order:
             return ""
         if why := _why_not_now(find_runner(directory)):
             return why

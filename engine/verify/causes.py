@@ -11,17 +11,15 @@ Let S be the source's row, M the mirror's, and L the newest image of the key in 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from engine.capture.chunk.backfill import among
+from engine.capture.landing import Commit, MirrorReader, TableVersion
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import Table
-from engine.destination.delta.log.foreign_commits import Commit
-from engine.destination.delta.read.mirror import UNREADABLE, Mirror
 from engine.plan.named import identities
 from engine.verify.rows import plain
 from engine.verify.settling import one_of
@@ -50,14 +48,14 @@ def explained(
     differences: Sequence[Difference],
     table: Table,
     schema: pa.Schema,
-    mirror: Mirror,
-    changes: Path,
+    mirror: TableVersion,
+    reader: MirrorReader,
     keys: Sequence[Key],
 ) -> list[Difference]:
     """The differences with their causes. schema: of the published rows. keys: the differences' keys; all can name rows."""
     wanted = identities(table, keys)
-    images = _images(table, schema, changes, wanted)
-    changed, unread = _changed_by_others(table, schema, mirror, wanted)
+    images = _images(table, schema, reader, wanted)
+    changed, unread = _changed_by_others(table, schema, mirror, reader, wanted)
     found = []
     for one in differences:
         cause = _cause(one, images.get(one.key, []), changed.get(one.key))
@@ -94,9 +92,9 @@ def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) ->
     return found
 
 
-def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) -> dict[Key, list[_Image]]:
+def _images(table: Table, schema: pa.Schema, reader: MirrorReader, wanted: pa.Table) -> dict[Key, list[_Image]]:
     """The images of these keys in the change log, in order."""
-    log = Mirror.if_there(changes)
+    log = reader.log()
     if log is None or log.size()[1] > _MOST_LOG_BYTES:
         return {}
     columns = [*schema.names, "_tm_kind", "_tm_position", "_tm_seq"]
@@ -114,16 +112,17 @@ def _images(table: Table, schema: pa.Schema, changes: Path, wanted: pa.Table) ->
 
 
 def _changed_by_others(
-    table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table
+    table: Table, schema: pa.Schema, mirror: TableVersion, reader: MirrorReader, wanted: pa.Table
 ) -> tuple[dict[Key, Commit], Commit | None]:
     """By key, the newest commit of another program that changed its row; and the newest one that cannot be read any more."""
     found: dict[Key, Commit] = {}
     unread: Commit | None = None
+    failures: tuple[type[Exception], ...] = (*reader.unreadable, ValueError)  # ValueError: a version's log is gone
     for commit in mirror.foreign_commits(_MOST_COMMITS):
         sides = [side for n in (commit.version - 1, commit.version) if (side := mirror.at(n)) is not None]
         try:
             before, after = (dict(_rows(table, schema, side, wanted)) for side in sides)
-        except (*UNREADABLE, ValueError):  # ValueError: a version's log is gone
+        except failures:
             unread = unread or commit
             continue
         for key in before.keys() | after.keys():
@@ -132,7 +131,7 @@ def _changed_by_others(
     return found, unread
 
 
-def _rows(table: Table, schema: pa.Schema, mirror: Mirror, wanted: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
+def _rows(table: Table, schema: pa.Schema, mirror: TableVersion, wanted: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
     """The rows of these keys in a version, by key."""
     rows: dict[Key, list[Any]] = {}
     for batch in mirror.batches(schema.names, one_of(wanted)):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import LedgerError, SpecError
-from engine.destination.delta.read.mirror import Mirror
+from engine.capture.landing import MirrorReader, TableVersion
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, apply
 from engine.ledger.store import Ledger
@@ -27,7 +27,7 @@ _FRESH_S = 2.0
 class MirrorAt:
     """One version of a mirror; it has all changes of its table up to `position`, and maybe more."""
 
-    mirror: Mirror
+    mirror: TableVersion
     position: Position
     identity: str
     """The server that the position belongs to."""
@@ -85,11 +85,11 @@ class Committed:
         self._kept = {number: kept[number] for number in numbers if number in kept}
         return True
 
-    def mirror(self, table: str, folder: Path) -> MirrorAt:
+    def mirror(self, table: str, reader: MirrorReader) -> MirrorAt:
         """The newest version of a table's mirror. Raises Incomparable when it is none that can be compared."""
         for attempt in range(_TRIES):
             state = self.state(fresh=attempt > 0)
-            mirror = Mirror.if_there(folder)
+            mirror = reader.mirror()
             if mirror is None:
                 raise Incomparable("unverifiable", "it has no mirror")
             merged, copied = (
@@ -100,7 +100,7 @@ class Committed:
                 return self._at(table, state, mirror, merged, copied)
         raise Incomparable("lagging", "its mirror changes faster than the ledger can be read")
 
-    def _at(self, table: str, state: State, mirror: Mirror, merged: int, copied: int) -> MirrorAt:
+    def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None
         for record in self._kept.values():
             part = record["tables"].get(table, {})

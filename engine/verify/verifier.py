@@ -27,11 +27,12 @@ from engine.base.errors import (
 from engine.capture.binlog.known_gtids import known_gtids
 from engine.capture.captured_tables import CapturedTables
 from engine.capture.chunk.chunk_reader import ChunkRequest
+from engine.capture.landing import MirrorReader
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
-from engine.destination.delta.read.differences import DifferenceRow, append_differences
-from engine.destination.delta.read.mirror import UNREADABLE
+from engine.destination.destination_protocol import DifferenceRow
+from engine.destination.registry import destination_of
 from engine.journal.sentences import remedy
 from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
@@ -80,7 +81,8 @@ class Verifier:
         self._ended = ended
         self.committed = committed or Committed(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
-        self._captured = CapturedTables(spec)
+        self._destination = destination_of(spec.sink)
+        self._captured = CapturedTables(spec, self._destination.landing)
         self._session: ReaderSession | None = None
         self._identity = ""
 
@@ -113,7 +115,7 @@ class Verifier:
         known = self.committed.state().tables.get(result.table)
         if known is not None:
             recorder.record(result, known.generation, scope.keys, scope.chunks)
-        append_differences(self._spec.sink.path, [_row(one, result) for one in new])
+        self._destination.keep_differences([_row(one, result) for one in new])
 
     def ranges(self, name: str) -> Sequence[NumberedRange]:
         """The ranges in which a table is compared."""
@@ -130,7 +132,7 @@ class Verifier:
             return False
         self._captured.take(name, known)
         try:
-            lacks = self.committed.mirror(name, self._captured.mirror(name)).lacks
+            lacks = self.committed.mirror(name, self._captured.reader(name)).lacks
         except Incomparable:
             return False
         return lacks is None or lacks > epoch
@@ -169,7 +171,7 @@ class Verifier:
             why, again = _clause(error), False
         except (TableStoppedError, SpecError) as error:  # SpecError: the journals do not have the chunks any more
             verdict, why, again = "unverifiable", _clause(error), False
-        except UNREADABLE as error:  # a vacuum may have deleted the files that were read
+        except self._destination.unreadable as error:  # a vacuum may have deleted the files that were read
             if is_disk_full(error):
                 why, again = "the disk for temporary files is full", False
             else:
@@ -190,20 +192,20 @@ class Verifier:
                 "lagging", "its columns have changed on the source, and the pipeline has not followed yet"
             )
         projection = self._captured.projection(name)
-        folder, rate = self._captured.mirror(name), self._rate()
+        reader, rate = self._captured.reader(name), self._rate()
         request = ChunkRequest(
             table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), Path(self._folder.name),
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)
-        settling = Settling(source, lambda: self._mirror(name, folder, state.identity))
+        settling = Settling(source, lambda: self._mirror(name, reader, state.identity))
         check = TableCheck(source, settling, self._ended)
         if scope.keys:
             check.keys(scope.keys)
         else:
             ranges = ranges_of(scope, self._directory, known, table, plan)
             (check.counts if level == "counts" else check.ranges)(ranges)
-        behind = "" if check.found.total else self._why_behind(name, folder, check)
+        behind = "" if check.found.total else self._why_behind(name, reader, check)
         after = self.committed.state(fresh=True).tables.get(name)
         if after is None or (after.generation, after.table, after.stopped) != (
             known.generation,
@@ -213,17 +215,17 @@ class Verifier:
             raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
         return self._result(name, level, check, behind)
 
-    def _why_behind(self, name: str, folder: Path, check: TableCheck) -> str:
+    def _why_behind(self, name: str, reader: MirrorReader, check: TableCheck) -> str:
         """Why the mirror has not got the changes that were replayed for it; "" if it has, or lacked none."""
         if check.found.reached is None:
             return ""
         limit_s = patience_s(self._spec)
-        why = why_behind(self.committed, self._directory, name, folder, check.found.reached, limit_s, self._ended)
+        why = why_behind(self.committed, self._directory, name, reader, check.found.reached, limit_s, self._ended)
         return f"{why} of {check.found.lacking:,} keys" if why.endswith("last changes") else why
 
-    def _mirror(self, name: str, folder: Path, identity: str) -> MirrorAt:
+    def _mirror(self, name: str, reader: MirrorReader, identity: str) -> MirrorAt:
         """The newest version of a mirror. Positions of two servers cannot be compared."""
-        at = self.committed.mirror(name, folder)
+        at = self.committed.mirror(name, reader)
         if at.identity != identity:
             raise Incomparable("lagging", "the source became another server meanwhile")
         return at
@@ -249,8 +251,8 @@ class Verifier:
         if differences and keys is not None:
             schema = image_schema(self._captured.projection(name).published(table))
             named = list(dict.fromkeys(one.key for one in differences))
-            changes = self._captured.changes(name)
-            differences = explained(differences, table, schema, first.mirror, changes, named)
+            reader = self._captured.reader(name)
+            differences = explained(differences, table, schema, first.mirror, reader, named)
         return TableResult(
             table=name,
             verdict=verdict,  # type: ignore[arg-type]

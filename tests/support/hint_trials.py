@@ -208,7 +208,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_redump_parts.py::test_a_killed_runner_leaves_no_command_half_done",),
     ),
-    "destination/delta/read/mirror.py::read_or_raise": (
+    "capture/landing.py::read_or_raise": (
         1,
         ("test_redump_parts.py::test_a_killed_runner_leaves_no_command_half_done",),
     ),

@@ -25,6 +25,7 @@ from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import RowChanges
 from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
+from engine.capture.landing import MirrorReader
 from engine.capture.pacing import slice_rows
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reader_session import ReaderSession
@@ -63,12 +64,12 @@ class ChunkRequest:
     rows: int
     """Planned rows per chunk. The reader stops at twice as many."""
     folder: Path
-    """The folder of the mirror that gets the file; of the change log if the table has no key."""
+    """The folder that gets the file (`capture.landing`)."""
     max_memory: int
     projection: Projection = WHOLE_TABLE
     """Which columns and rows are published."""
-    redump: bool = False
-    """True for a redump (`capture.chunk.redump_part`)."""
+    reader: MirrorReader | None = None
+    """For a redump (`capture.chunk.redump_part`): reads the mirror back."""
     keys: tuple[Bound, ...] = ()
     """The identities of the rows, if the redump names rows."""
     rows_per_s: float = 0.0

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.base.errors import TidemarkError
-from engine.capture.batches import batches
+from engine.capture.batches import batches, batches_of
 from engine.capture.binlog.row_changes import dumped, log_schema
 from engine.capture.chunk.backfill import Reduced, Within, among, last_of_each, without
 from engine.capture.chunk.chunk_reader import (
@@ -45,6 +45,7 @@ from engine.capture.chunk.chunk_reader import (
 )
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.files import DataFile, FileWriter
+from engine.capture.landing import MirrorReader, read_or_raise
 from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
 from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
@@ -52,8 +53,6 @@ from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
 from engine.decode.schema import Table
-from engine.destination.delta.read.delta_rows import batches_of
-from engine.destination.delta.read.mirror import Mirror, read_or_raise
 from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
@@ -68,10 +67,11 @@ def read_part(
 ) -> tuple[ChunkResult, list[DataFile]]:
     """Read one part, and write its ghosts to a file. Raises as `read_chunk`, and DestinationError for an unreadable mirror."""
     result = (read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
-    request = replace(request, limits=result.limits)
+    request, reader = replace(request, limits=result.limits), request.reader
+    assert reader is not None
     with closing(ServerOrder(endpoint)) as order:
         within = _within(request, result.files, order)
-        ghosts = read_or_raise(request.folder, lambda: _ghosts(request, within, result.files))
+        ghosts = read_or_raise(reader, lambda: _ghosts(request, reader, within, result.files))
     return result, ghosts
 
 
@@ -136,12 +136,12 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(conformed(part, schema) for part in parts)])
 
 
-def _ghosts(request: ChunkRequest, within: Within, files: list[DataFile]) -> list[DataFile]:
+def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: list[DataFile]) -> list[DataFile]:
     """Write the mirror's rows of the part that were not read. Scans the keys first, and whole rows only if there are ghosts."""
     table = request.projection.published(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
-    mirror, condition = Mirror.if_there(request.folder), _condition(request)
+    mirror, condition = reader.mirror(), _condition(request)
     keys = [pa.schema([schema.field(name) for name in table.key]).empty_table()]
     for batch in mirror.batches(names, condition) if mirror else ():
         rows = without(conformed(batch, pa.schema([schema.field(name) for name in names])), read)

@@ -8,6 +8,7 @@ from typing import Any
 from engine.base.errors import DestinationError, MissingFilesError
 from engine.capture.files import DataFile, check_files
 from engine.decode.schema import Table
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.destination_table import DeltaDestinationTable, on_read
 from engine.destination.delta.layout import folders
 from engine.destination.delta.log.known_tables import KnownTables
@@ -15,8 +16,10 @@ from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.orphans import delete_orphans
 from engine.destination.delta.pair_versions import PairVersions
+from engine.destination.delta.read.differences import append_differences
+from engine.destination.delta.read.mirror import UNREADABLE
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import DestinationTable
+from engine.destination.destination_protocol import DestinationTable, DifferenceRow
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
@@ -41,6 +44,11 @@ class DeltaDestination:
     def root(self) -> Path:
         """The folder."""
         return self._sink.path
+
+    @property
+    def landing(self) -> DeltaLanding:
+        """In place."""
+        return DeltaLanding(self.root)
 
     def newest_term(self, ledger: str) -> Term | None:
         """By the files in `_tidemark` (`destination.fence`)."""
@@ -121,6 +129,15 @@ class DeltaDestination:
         except MissingFilesError as error:
             return error.message
         return ""
+
+    @property
+    def unreadable(self) -> tuple[type[Exception], ...]:
+        """Errors of the file system, of the Delta log and of Parquet files."""
+        return UNREADABLE
+
+    def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
+        """Append them to the Delta table `_tm_differences`."""
+        append_differences(self.root, rows)
 
     def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
         """Delete younger files that neither the ledger nor the Delta tables name."""

@@ -105,8 +105,8 @@ class EpochReader:
     def _fast_forward(self, finished: Finished, known: Position) -> FastForward:
         name, number, limits = finished.table, finished.report.chunk, finished.limits
         table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
-        projection, redump = self.captured.projection(name), finished.redump is not None
-        request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, redump, finished.keys)
+        projection = self.captured.projection(name)
+        request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, keys=finished.keys)
         places = KnownPlaces(self.known_places.near(finished.high))
         task = partial(FastForward, self.endpoint, self.first_server_id, self.mariadb, request)
         return task(finished.files, finished.high, known, places)

@@ -27,8 +27,7 @@ from engine.journal import Journal
 from engine.ledger.records import EpochRecord, ErrorRecord
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
-from engine.plan.coverage import Coverage, split_as_dict
-from engine.plan.keys import Bound
+from engine.plan.coverage import split_as_dict
 from engine.run.commands.control import Control
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch import (
@@ -50,7 +49,7 @@ from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.read_folder import ReadFolder
 from engine.run.snapshot.scheduler import snapshot_of
-from engine.run.snapshot.table_copy import Finished, TableCopy, planned
+from engine.run.snapshot.table_copy import Finished, planned, table_copy
 from engine.run.snapshot.throttle import Health, hold
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
 from engine.run.tables.alterations import Alterations, changed
@@ -94,7 +93,8 @@ class Coordinator:
         first = spec.first_server_id()
         self._connection = SourceConnection(source, first)
         self._mariadb = source.server.flavor == "mariadb"
-        self._captured = captured = CapturedTables(spec)
+        self._captured = captured = CapturedTables(spec, publisher.destination.landing)
+        self._table_copy = partial(table_copy, spec, captured)
         self._gtids = known_gtids(self._connection.now, source.endpoint, source.server, self.position, first)
         self._candidate = Candidate(self.position, 0.0)
         self._last_ts = 0
@@ -116,7 +116,8 @@ class Coordinator:
             self._table_copy,
             lambda name, redump: check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name]),
             publisher.has_copy,
-            captured.mirror,
+            captured.reader,
+            captured.chunks,
             publisher.unmerged,
             partial(merge_soon, publisher, ledger),
         )
@@ -135,13 +136,6 @@ class Coordinator:
         self._captured.take(name, table)
         if not table.stopped and not table.copied:
             self._snapshot.add(self._table_copy(name, table.coverage))
-
-    def _table_copy(
-        self, name: str, coverage: Coverage, redump: str | None = None, keys: tuple[Bound, ...] = ()
-    ) -> TableCopy:
-        table, plan = self._captured.tables[name], self._captured.plans[name]
-        rank, projection = self._spec.snapshot.rank(table.database, table.name), self._captured.projection(name)
-        return TableCopy(table, plan, self._captured.chunks(name), rank, coverage, projection, redump, keys)
 
     @property
     def state(self) -> State:

@@ -397,7 +397,7 @@ class _Run:
         def may_read() -> bool:
             return self._control.state == "running" and state().copied and not self._away.now
 
-        helpers, root, state = self._control.helpers, self._spec.sink.path, partial(committed, ledger)
+        helpers, state = self._control.helpers, partial(committed, ledger)
         verified = self._spec, self._directory, self._journal, helpers, may_read
         lag = source.endpoint, first, self._journal, coordinator.committed, *shared, source.turns
         with (
@@ -405,7 +405,7 @@ class _Run:
             closing(ContinuousVerifier(*verified, few_connections=source.turns.few)),
             closing(BackgroundAudit(self._spec, self._directory, self._journal, helpers, state, may_read)),
             closing(HiddenMonitor(source, self._journal, helpers, state, self._hidden, self._spec.source, self._drift)),
-            closing(MirrorMonitor(root, self._directory, self._journal, helpers, state)),
+            closing(MirrorMonitor(self._destination.landing, self._directory, self._journal, helpers, state)),
             closing(UnpublishedMonitor(self._destination, self._directory, self._journal, helpers, self._spec.alerts)),
         ):
             return coordinator.run(self._until)

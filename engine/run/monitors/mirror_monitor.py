@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from engine.base import clock
-from engine.destination.delta.layout import mirror_folder
-from engine.destination.delta.log.foreign_commits import Commit, commits_after
+from engine.capture.landing import Commit, Landing, MirrorReader
+from engine.decode.schema import table_from_dict
 from engine.journal import Entry, Journal
 from engine.journal.event_fields import ForeignCommit
 from engine.journal.events import SinkApplied, TableStateChanged
@@ -57,11 +56,11 @@ class Watched:
         self.unsaved = False
         self._seen = set[str]()
 
-    def look(self, table: str, folder: Path) -> Iterator[MirrorWritten]:
+    def look(self, table: str, reader: MirrorReader) -> Iterator[MirrorWritten]:
         """Read the new commits of a mirror. Yields an event if there are news."""
         read, known = self.logs["versions"].get(table, -1), self.logs["foreign"].get(table)
         count, newest, copied = known["commits"] if known else 0, deque[Commit](maxlen=_NAMED), False
-        for commit in commits_after(folder, read):
+        for commit in reader.commits_after(read):
             if commit.version <= read or commit.replaces:  # in a new folder, or resnapshotted
                 count, copied = 0, True
                 newest.clear()
@@ -97,12 +96,12 @@ class Watched:
 
 
 class MirrorMonitor:
-    """Looks until it is closed. root: of the destination. state: the committed state."""
+    """Looks until it is closed. landing: of the destination. state: the committed state."""
 
     def __init__(
-        self, root: Path, directory: Directory, journal: Journal, helpers: Helpers, state: Callable[[], State]
+        self, landing: Landing, directory: Directory, journal: Journal, helpers: Helpers, state: Callable[[], State]
     ) -> None:
-        self._root = root
+        self._landing = landing
         self._directory = directory
         self._state = state
         self._journal = journal
@@ -162,9 +161,9 @@ class MirrorMonitor:
         for name in dict.fromkeys((*_taken(self._merged), *_taken(self._turn, _AT_ONCE))):
             table = tables[name].table if name in tables else {}
             if table.get("key"):  # others have no mirror
-                folder = mirror_folder(self._root, table["database"], table["name"])
+                reader = self._landing.reader(table_from_dict(table))
                 try:
-                    self._report(self._watched.look(name, folder))
+                    self._report(self._watched.look(name, reader))
                     self._unread.discard(name)
                 except OSError as error:  # the other program may write files that this one may not read
                     failed = error

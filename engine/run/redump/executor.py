@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.base.errors import DestinationError, SpecError, TidemarkError
+from engine.capture.landing import MirrorReader
 from engine.capture.redump_requests import Redump
 from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
-from engine.destination.delta.read.mirror import defect_of
 from engine.journal import Journal
 from engine.journal.events import ChunkRedumped
 from engine.ledger.records import Description, EpochRecord
@@ -62,8 +62,8 @@ class RedumpExecutor:
     command is done when it has begun, and its answer says that.
 
     make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
-    snapshot. mirror: the folder of a table's mirror. unmerged: the change log files that a mirror may not have yet. merge: merges
-    tables at once, with all that is committed; returns whether they are merged.
+    snapshot. reader: reads a table's mirror back. chunks: the folder of its files of chunks. unmerged: the change log files that a
+    mirror may not have yet. merge: merges tables at once, with all that is committed; returns whether they are merged.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class RedumpExecutor:
         make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
-        mirror: Callable[[str], Path],
+        reader: Callable[[str], MirrorReader],
+        chunks: Callable[[str], Path],
         unmerged: Callable[[str], list[str]],
         merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
@@ -86,7 +87,8 @@ class RedumpExecutor:
         self._has_copy = has_copy
         self._unmerged = unmerged
         self._merge = merge
-        self._mirror = mirror
+        self._reader = reader
+        self._chunks = chunks
         self._works: dict[str, _Work] = {}
         self._active: dict[str, str] = {}
         self._logs: dict[str, list[str]] = {}
@@ -150,7 +152,7 @@ class RedumpExecutor:
             work.to_read.discard(name)
         for name in sorted(work.to_resnapshot | work.to_read - set(self._active)):
             read = captured[name][0].key and name in work.to_read and tables[name].copied and self._has_copy(name)
-            defect = defect_of(self._mirror(name)) if read else ""
+            defect = self._reader(name).defect() if read else ""
             decision = decide(work.redump, tables[name], *captured[name], defect)  # its state may have changed
             if decision.way == REFUSED:
                 raise _refused(name, decision.why, decision.hint)
@@ -189,7 +191,7 @@ class RedumpExecutor:
         for finished in due:
             self._read.remove(finished)
             for file in (*finished.files, *finished.ghosts):
-                (self._mirror(finished.table) / file.name).unlink(missing_ok=True)
+                (self._chunks(finished.table) / file.name).unlink(missing_ok=True)
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
             self._report(work, finished, report)

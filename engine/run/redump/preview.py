@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
 from operator import or_
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,12 +12,12 @@ from rich.table import Table as Grid
 from engine.base.errors import DestinationError
 from engine.base.text_grid import text_grid
 from engine.capture.chunk.backfill import among
+from engine.capture.landing import Landing, TableVersion
 from engine.capture.projection.table_projection import published_as
 from engine.capture.redump_requests import Redump, redump_from
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.delta.layout import mirror_folder
-from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
+from engine.destination.registry import destination_of
 from engine.ledger.state import TableState
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -26,6 +25,7 @@ from engine.plan.chunks import Plan, plan_from_dict, text
 from engine.plan.conditions import condition_of
 from engine.plan.named import identities
 from engine.run.redump.rules import Way, decide
+from engine.spec.sink_settings import Sink
 
 
 @dataclass(frozen=True)
@@ -49,26 +49,28 @@ class AffectedTable:
         return asdict(self)
 
 
-def preview(directory: Directory, sink: Path, arguments: Mapping[str, Any]) -> list[AffectedTable]:
+def preview(directory: Directory, sink: Sink, arguments: Mapping[str, Any]) -> list[AffectedTable]:
     """What a command with these arguments would read now, by table. Raises SpecError if it would be refused at once."""
     state = Ledger(directory.ledger).state
     tables = state.tables if state else {}
     redump = redump_from("", directory.inbox, arguments, tables, directory.journals)
-    return [_affected(name, redump, tables[name], sink) for name in redump.tables or tables]
+    landing = destination_of(sink).landing
+    return [_affected(name, redump, tables[name], landing) for name in redump.tables or tables]
 
 
-def _affected(name: str, redump: Redump, known: TableState, sink: Path) -> AffectedTable:
+def _affected(name: str, redump: Redump, known: TableState, landing: Landing) -> AffectedTable:
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
-    folder = mirror_folder(sink, table.database, table.name)
+    reader = landing.reader(table)
     # A mirror that no epoch was applied to may not be there yet.
-    defect = defect_of(folder) if table.key and known.copied and (known.applied or folder.exists()) else ""
+    defect = reader.defect() if table.key and known.copied and (known.applied or landing.chunks(table).exists()) else ""
     decision = decide(redump, known, table, plan, defect)
     way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
+    failures: tuple[type[Exception], ...] = (*reader.unreadable, DestinationError)
     try:
-        mirror = Mirror.if_there(folder)
+        mirror = reader.mirror()
         of_rows, of_bytes = mirror.size() if mirror else (0, 0)
-    except (*UNREADABLE, DestinationError):
+    except failures:
         return AffectedTable(name, way, why, 0, 0, None, ranges, len(redump.keys))
     if mirror is None:
         return AffectedTable(name, way, why, 0, 0, None if defect else 0, ranges, len(redump.keys))
@@ -78,7 +80,7 @@ def _affected(name: str, redump: Redump, known: TableState, sink: Path) -> Affec
     return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 
-def _rows(redump: Redump, mirror: Mirror, table: Table, plan: Plan) -> int | None:
+def _rows(redump: Redump, mirror: TableVersion, table: Table, plan: Plan) -> int | None:
     if redump.keys:
         wanted = identities(table, redump.keys)
         schema = pa.schema([image_schema(table).field(name) for name in table.key])

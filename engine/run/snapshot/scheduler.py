@@ -255,7 +255,7 @@ class Snapshot:
             copy.folder,
             self._max_memory,
             copy.projection,
-            copy.redump is not None,
+            None if copy.redump is None else copy.reader,
             copy.keys_of(chunk.number),
             lease.rate(copy.row_bytes),
         )

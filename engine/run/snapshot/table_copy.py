@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.base import clock
+from engine.capture.captured_tables import CapturedTables
 from engine.capture.files import DataFile
+from engine.capture.landing import MirrorReader
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
 from engine.capture.reports import ChunkReport
 from engine.decode.schema import Table
@@ -17,6 +19,7 @@ from engine.plan.chunks import Plan, Range, text
 from engine.plan.coverage import Chunk, Coverage, Split
 from engine.plan.keys import Bound, ChunkKey
 from engine.source.positions import Position
+from engine.spec.settings import Spec
 
 KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8
@@ -68,6 +71,8 @@ class TableCopy:
     """The command that redumps these ranges of a published table, or its `keys`."""
     keys: tuple[Bound, ...] = ()
     """Redumped keys, `KEYS_A_CHUNK` per chunk."""
+    reader: MirrorReader | None = None
+    """Reads the mirror back, for a redump."""
     waiting: deque[Chunk] = field(default_factory=deque)
     uncommitted: dict[int, Chunk] = field(default_factory=dict)
     """The chunks split off or shortened since the last commit, by number."""
@@ -310,3 +315,17 @@ class Finished:
     def ghosts(self) -> tuple[DataFile, ...]:
         """For a redump: the files with the mirror rows that the chunk does not have."""
         return self.report.ghosts
+
+
+def table_copy(
+    spec: Spec,
+    captured: CapturedTables,
+    name: str,
+    coverage: Coverage,
+    redump: str | None = None,
+    keys: tuple[Bound, ...] = (),
+) -> TableCopy:
+    """A copy of a captured table; or, for a command that redumps them, of some of its rows."""
+    table, plan, reader = captured.tables[name], captured.plans[name], captured.reader(name)
+    rank, projection = spec.snapshot.rank(table.database, table.name), captured.projection(name)
+    return TableCopy(table, plan, captured.chunks(name), rank, coverage, projection, redump, keys, reader)

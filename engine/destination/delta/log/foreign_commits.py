@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from engine.capture.landing import Commit
 from engine.destination.delta.log.log_files import commit_file, commit_version, log_of
 
 _OURS = "Tidemark/"
@@ -23,25 +24,6 @@ _LATEST_MS = 253_402_300_800_000
 _LONGEST_TEXT = 200
 _MOST_OLD = 100
 """The most commits that are read of a log that was not read before."""
-
-
-@dataclass(frozen=True)
-class Commit:
-    """A commit."""
-
-    version: int
-    operation: str
-    """In Delta's terms: WRITE, DELETE, …"""
-    author: str
-    """The user, if the commit names one; else the program."""
-    at_s: float
-    """Seconds since 1970, as the commit says; else the time of its file."""
-    foreign: bool
-    """Whether another program changed rows with it."""
-    replaces: bool
-    """Whether Tidemark replaced all rows with it."""
-    torn: bool = False
-    """Whether its last line is not whole: it is being written, or a power cut tore it."""
 
 
 def read_commit(folder: Path, version: int) -> Commit | None:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from engine.capture.batches import widest_row
-from engine.destination.delta.read.delta_rows import batches_of, rows_of
+from engine.capture.batches import batches_of, widest_row
+from engine.destination.delta.read.delta_rows import rows_of
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20

@@ -21,11 +21,10 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from engine.capture.batches import BATCH_BYTES, batches, widest_row
+from engine.capture.batches import BATCH_BYTES, batches_of, widest_row
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector
 from engine.destination.delta.log.vector_log import VectorLog, has_vectors
 
@@ -152,25 +151,6 @@ def _matching_groups(whole: "ParquetFileFragment", condition: pc.Expression | No
 def is_own(name: str) -> bool:
     """Whether Tidemark has written a data file, judged by its name."""
     return _OWN.fullmatch(name.rpartition("/")[2]) is not None
-
-
-def batches_of(
-    path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
-) -> Iterator[pa.Table]:
-    """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
-
-    rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
-    """
-    # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
-        held = [name for name in schema.names if name in file.schema_arrow.names]
-        for _, batch in batches(file, held, groups, rows or 0):
-            found = {name: batch.column(name) for name in held}
-            arrays = [
-                found[field.name].cast(field.type) if field.name in found else pa.nulls(batch.num_rows, field.type)
-                for field in schema
-            ]
-            yield pa.table(arrays, names=schema.names)
 
 
 def rows_of(delta: DeltaTable, folder: Path) -> Rows:

@@ -5,13 +5,14 @@ Rows are as published: masked columns are masked here too. The table keeps what 
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
+
+from engine.destination.destination_protocol import DifferenceRow
 
 FOLDER = "_tm_differences"
 MOST_FILES = 64
@@ -30,29 +31,6 @@ _SCHEMA = pa.schema(
         ("version", pa.int64()),
     ]
 )
-
-
-@dataclass(frozen=True)
-class DifferenceRow:
-    """A row that differs."""
-
-    found_at: datetime
-    table: str
-    kind: str
-    """missing, extra, different or duplicate."""
-    key: str
-    """A JSON list of texts, in the order of the primary key."""
-    columns: list[str]
-    """The columns that differ, of a different row."""
-    cause: str
-    source: str | None
-    """The source's row as JSON; None if it has none."""
-    mirror: str | None
-    """The mirror's row as JSON."""
-    position: str
-    """Where both were compared: at this position or later."""
-    version: int
-    """The version of the mirror, as its comparison began."""
 
 
 def append_differences(root: Path, rows: Sequence[DifferenceRow]) -> None:

@@ -1,10 +1,10 @@
 """Reads the rows of a mirror."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -12,16 +12,14 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from engine.base.errors import DestinationError, is_disk_full
+from engine.base.errors import DestinationError
+from engine.capture.landing import Commit
 from engine.destination.delta.log.deletion_vectors import read_vector
-from engine.destination.delta.log.foreign_commits import Commit, commits_up_to
+from engine.destination.delta.log.foreign_commits import commits_up_to
 from engine.destination.delta.read.delta_rows import rows_of
 
 UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 """What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of older versions."""
-_READS = 3
-"""Reads of a mirror before it counts as unreadable: a vacuum may have deleted the files of a version meanwhile."""
-T = TypeVar("T")
 
 
 def defect_of(folder: Path) -> str:
@@ -45,24 +43,6 @@ def defect_of(folder: Path) -> str:
     except (DeltaError, pa.ArrowException) as error:
         return str(error).strip().partition("\n")[0]
     return ""
-
-
-def read_or_raise(folder: Path, read: Callable[[], T]) -> T:
-    """What a read of the mirror's newest version returns. Raises DestinationError if the mirror stays unreadable."""
-    for attempt in range(_READS):
-        try:
-            return read()
-        except UNREADABLE as error:
-            if is_disk_full(error):
-                raise
-            if attempt + 1 == _READS:
-                raise DestinationError(
-                    f"The mirror in {folder} cannot be read: {str(error).strip().partition(chr(10))[0]}",
-                    detail="Readers of the mirror fail too.",
-                    hint="Make sure that its disk is mounted and its folder can be read. If files are gone or damaged, redump the "
-                    "whole table: that resnapshots it.",
-                ) from error
-    raise AssertionError
 
 
 class Mirror:

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from engine.capture.landing import MirrorReader
+from engine.destination.delta import delta_landing
+from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.log.foreign_commits import commits_after
 from engine.journal import Journal
 from engine.journal.events import SinkApplied, TableStateChanged
@@ -40,9 +43,14 @@ def watched() -> Watched:
     return Watched({"versions": {}, "foreign": {}})
 
 
+def reader_of(lake: Lake) -> MirrorReader:
+    """Reads the mirror back."""
+    return DeltaLanding(lake.folder).reader(lake.table)
+
+
 def news(watched: Watched, lake: Lake) -> News:
     """The events of a look: the number of commits, the new versions, and what cleared it."""
-    found = list(watched.look("d.t", lake.pair.mirror.folder))
+    found = list(watched.look("d.t", reader_of(lake)))
     return [(one.commits, [commit["version"] for commit in one.newest], one.cleared_by) for one in found]
 
 
@@ -104,7 +112,7 @@ def test_a_mirror_in_a_new_folder_is_another_one(lake: Lake) -> None:
 def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> None:
     """An earlier one does not."""
     looks, version = watched(), written(lake, 1)
-    list(looks.look("d.t", lake.pair.mirror.folder))
+    list(looks.look("d.t", reader_of(lake)))
     assert list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}})) == list(looks.proved({})) == []
     (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
     assert (event.table, event.commits, event.cleared_by) == ("d.t", 0, "verification")
@@ -137,7 +145,9 @@ class World:
         self.directory, self.lake = Directory(folder / "shop"), lake
         self.journal = Journal(self.directory.journal("r"), "r")
         state = State(0, "l", "", {}, 0, {"d.t": TableState(INT.as_dict(), {})})
-        self.monitor = MirrorMonitor(lake.folder, self.directory, self.journal, Helpers(self.journal), lambda: state)
+        self.monitor = MirrorMonitor(
+            DeltaLanding(lake.folder), self.directory, self.journal, Helpers(self.journal), lambda: state
+        )
 
     def close(self) -> None:
         """End the monitor."""
@@ -223,7 +233,7 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
             raise PermissionError(13, "Permission denied", str(folder))
         return commits_after(folder, version)
 
-    monkeypatch.setattr(mirror_monitor, "commits_after", after)
+    monkeypatch.setattr(delta_landing, "commits_after", after)
     monkeypatch.setattr(helpers, "CALM_S", 0.2)
     written(lake, 1)
     with closing(World(tmp_path, lake)) as world:
@@ -249,7 +259,9 @@ def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monk
         tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
     journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
     state = State(0, "l", "", {}, 0, tables)
-    with closing(MirrorMonitor(lake.folder, Directory(tmp_path / "shop"), journal, Helpers(journal), lambda: state)):
+    with closing(
+        MirrorMonitor(DeltaLanding(lake.folder), Directory(tmp_path / "shop"), journal, Helpers(journal), lambda: state)
+    ):
         wait(lambda: saves and saves[-1] == 50)
     assert len(saves) < 5
 

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from engine.destination.delta.log.foreign_commits import Commit, commits_after, commits_up_to, read_commit
+from engine.capture.landing import Commit
+from engine.destination.delta.log.foreign_commits import commits_after, commits_up_to, read_commit
 from engine.destination.delta.read.mirror import Mirror
 from tests.unit.destination.lake import Lake
 

@@ -8,7 +8,9 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.base.errors import DestinationError
-from engine.destination.delta.read.mirror import Mirror, defect_of, read_or_raise
+from engine.capture.landing import read_or_raise
+from engine.destination.delta.delta_landing import DeltaReader
+from engine.destination.delta.read.mirror import Mirror, defect_of
 
 
 def _data_file(folder: Path) -> Path:
@@ -63,7 +65,7 @@ def test_damage_within_a_file_is_an_error_of_the_destination(tmp_path: Path) -> 
     good = path.read_bytes()
     path.write_bytes(bytes(len(good)))
     assert defect_of(folder) == ""
-    tries = []
+    reader, tries = DeltaReader(folder, folder), []
 
     def read() -> int:
         tries.append(1)
@@ -72,6 +74,6 @@ def test_damage_within_a_file_is_an_error_of_the_destination(tmp_path: Path) -> 
         return sum(batch.num_rows for batch in Mirror(folder).batches(["id"]))
 
     with pytest.raises(DestinationError, match="cannot be read") as failed:
-        read_or_raise(folder, read)
+        read_or_raise(reader, read)
     assert "redump the whole table" in failed.value.hint
-    assert read_or_raise(folder, read) == 3
+    assert read_or_raise(reader, read) == 3

@@ -1,0 +1,65 @@
+"""Where readers put files for a Delta destination, in place, and how its tables are read back."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.capture.landing import Commit
+from engine.decode.schema import Table
+from engine.destination.delta.layout import changes_folder, folders, mirror_folder
+from engine.destination.delta.log.foreign_commits import commits_after
+from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
+
+
+@dataclass(frozen=True)
+class DeltaReader:
+    """Reads the mirror and the change log in two folders."""
+
+    mirror_folder: Path
+    changes_folder: Path
+
+    @property
+    def place(self) -> str:
+        """The mirror's folder."""
+        return str(self.mirror_folder)
+
+    @property
+    def unreadable(self) -> tuple[type[Exception], ...]:
+        """Errors of the file system, of the Delta log and of Parquet files."""
+        return UNREADABLE
+
+    def mirror(self) -> Mirror | None:
+        """The newest version of the mirror."""
+        return Mirror.if_there(self.mirror_folder)
+
+    def log(self) -> Mirror | None:
+        """The newest version of the change log."""
+        return Mirror.if_there(self.changes_folder)
+
+    def defect(self) -> str:
+        """By the log and the sizes of files, without reading them."""
+        return defect_of(self.mirror_folder)
+
+    def commits_after(self, version: int) -> Iterator[Commit]:
+        """By the Delta log (`destination.delta.log.foreign_commits`)."""
+        return commits_after(self.mirror_folder, version)
+
+
+@dataclass(frozen=True)
+class DeltaLanding:
+    """The folders of the Delta tables: a commit adds the files where they are, so nothing is copied twice."""
+
+    root: Path
+
+    def chunks(self, table: Table) -> Path:
+        """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
+        return folders(self.root, table)[0]
+
+    def changes(self, table: Table) -> Path:
+        """The change log's folder."""
+        return folders(self.root, table)[1]
+
+    def reader(self, table: Table) -> DeltaReader:
+        """Both folders."""
+        database, name = table.database, table.name
+        return DeltaReader(mirror_folder(self.root, database, name), changes_folder(self.root, database, name))
