@@ -21,7 +21,8 @@ _ASSETS = Path(__file__).parent.parent / "assets"
 watching.begin()
 selection.keep_address()
 st.set_page_config(page_title="Tidemark", page_icon=str(_ASSETS / "icon.svg"), layout="wide")
-# Streamlit fades stale elements during a rerun. Here that is every two seconds, and the page shows how old its numbers are.
+# Streamlit fades stale elements during a rerun. Here that is every two seconds, and the page shows how old its numbers
+# are.
 st.html(
     "<style>[data-stale=true] {opacity: 1 !important; transition: none !important}"
     # On a wide screen the header stands beside the navigation; a login needs more room.

@@ -7,9 +7,10 @@ The login is Streamlit's own, configured in `secrets.toml`: `[auth]` with the pr
     viewers = ["*@example.com"]         # may not see rows or send commands
     claim = "email"                     # the claim of the login that these lists name
 
-In a container, the console listens on all of the container's addresses and cannot tell to whom the port is published. Without a
-login, it therefore shows nothing there either, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 allows everyone who can connect to
-read rows and stop pipelines. Nor does it show what viewers may see, since names, statements and chunk bounds are data too.
+In a container, the console listens on all of the container's addresses and cannot tell to whom the port is published.
+Without a login, it therefore shows nothing there either, unless TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR=1 allows
+everyone who can connect to read rows and stop pipelines. Nor does it show what viewers may see, since names, statements
+and chunk bounds are data too.
 """
 
 import os

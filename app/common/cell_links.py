@@ -1,4 +1,6 @@
-"""Enter opens the link of a table's cell (`columns.page`, `columns.event`, `columns.verify`). Streamlit opens it for a mouse only.
+"""Enter opens the link of a table's cell (`columns.page`, `columns.event`, `columns.verify`).
+
+Streamlit opens it for a mouse only.
 
 The cells are a picture. For screen readers, the table has elements too, which hold the address and have the focus.
 """

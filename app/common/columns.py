@@ -33,8 +33,8 @@ def figures(*names: str) -> dict[str, ColumnConfig]:
 def fitted(rows: Sequence[Mapping[str, object]], *names: str) -> dict[str, ColumnConfig]:
     """Such columns, each as wide as its longest text.
 
-    A table that refreshes keeps the widths of its first rows: a text that grows is then cut at its left, and 1 h 42 min is read as
-    42 min.
+    A table that refreshes keeps the widths of its first rows: a text that grows is then cut at its left, and 1 h 42 min
+    is read as 42 min.
     """
     return {name: figure(width=fitting([name, *(str(row.get(name, "")) for row in rows)])) for name in names}
 

@@ -56,7 +56,10 @@ def answers_shown() -> dict[str, datetime]:
 
 
 def clicks(name: str) -> int:
-    """How many clicks on a pipeline's buttons were handled in this browser. The number is part of the key of the next button."""
+    """How many clicks on a pipeline's buttons were handled in this browser.
+
+    The number is part of the key of the next button.
+    """
     handled: dict[str, int] = st.session_state.setdefault(_CLICKS, {})
     return handled.setdefault(name, 0)
 
@@ -64,8 +67,8 @@ def clicks(name: str) -> int:
 def first_time(name: str, click: int) -> bool:
     """Whether this click is new. Marks it as handled.
 
-    The browser sends a click with a short delay. An autorefresh in the meantime carries the click too, and Streamlit then calls the
-    callback for each of them: one click paused a pipeline three times.
+    The browser sends a click with a short delay. An autorefresh in the meantime carries the click too, and Streamlit
+    then calls the callback for each of them: one click paused a pipeline three times.
     """
     if clicks(name) != click:
         return False
@@ -226,10 +229,12 @@ def ask(
     key: str,
     arguments: Mapping[str, Any] | None = None,
 ) -> None:
-    """A button that sends a command when it was confirmed, with a reason. label, confirm: of the button, and of its confirmation.
+    """A button that sends a command when it was confirmed, with a reason.
 
-    It opens in the browser only, and the confirmation is a callback, so neither is lost in a rerun, which happens whenever the
-    runner's state changes.
+    label, confirm: of the button, and of its confirmation.
+
+    It opens in the browser only, and the confirmation is a callback, so neither is lost in a rerun, which happens
+    whenever the runner's state changes.
     """
     click = clicks(where.root.name)
     with st.popover(label, icon=icon, key=key):

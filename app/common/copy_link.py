@@ -78,7 +78,9 @@ _RUNS = "runs of the script"
 
 
 def complete(page: str) -> None:
-    """Add the values that nobody has chosen to the address: it must keep its meaning if a default changes. Call it last.
+    """Add the values that nobody has chosen to the address: it must keep its meaning if a default changes.
+
+    Call it last.
 
     page: its path.
     """

@@ -1,8 +1,8 @@
 """*Load the demo*: a private server with a busy shop, and the pipeline `demo` that copies it.
 
-`tests/tools/demo_pipeline.py` does it, in a process of its own: it starts and removes everything, and ends with the console. Only a
-checkout of the repository has it. Its files are in `.demo` in the folder of pipelines: the process holds a lock on `lock`, so all
-consoles know of it; `log` has the steps; `end` asks it to end.
+`tests/tools/demo_pipeline.py` does it, in a process of its own: it starts and removes everything, and ends with the
+console. Only a checkout of the repository has it. Its files are in `.demo` in the folder of pipelines: the process
+holds a lock on `lock`, so all consoles know of it; `log` has the steps; `end` asks it to end.
 """
 
 import fcntl

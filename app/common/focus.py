@@ -1,7 +1,8 @@
 """Keyboard focus for popovers. Streamlit leaves the focus on the button, and a popover comes last in the tab order.
 
-Once the focus has left a popover, Tab does not lead back. So no field of a popover is disabled while another one is filled in. One
-element serves all popovers of a page: with one for each, a list of 50 pipelines took twice as long to draw.
+Once the focus has left a popover, Tab does not lead back. So no field of a popover is disabled while another one is
+filled in. One element serves all popovers of a page: with one for each, a list of 50 pipelines took twice as long to
+draw.
 """
 
 import streamlit as st

@@ -1,7 +1,7 @@
 """Background jobs: the page shows their progress, the user may leave the page, and results are kept.
 
-Each run of a page asks for a result by its key. The first one starts the job in a thread. While it runs, the page shows a line that
-counts the seconds; when the result is there, the page runs again. All browsers share the results.
+Each run of a page asks for a result by its key. The first one starts the job in a thread. While it runs, the page shows
+a line that counts the seconds; when the result is there, the page runs again. All browsers share the results.
 """
 
 import time

@@ -14,5 +14,8 @@ def _known() -> dict[str, str]:
 
 
 def of(*words: str, also: str = "") -> str:
-    """A tooltip (`help=`) with the meanings of these words. also: a sentence before them. KeyError: the glossary lacks one."""
+    """A tooltip (`help=`) with the meanings of these words.
+
+    also: a sentence before them. KeyError: the glossary lacks one.
+    """
     return glossary.tooltip(_known(), words, also) if _known() else also

@@ -1,8 +1,8 @@
 """Fields whose values belong to a table of a pipeline, such as numbers of chunks: the values of one must never reach another.
 
-Streamlit's browser side sends the values of all fields with each run of a page, also with an autorefresh that was due before the
-browser had received new ones. A field that keeps its key takes the old value, after its table was changed. So a field gets another
-key whenever the page sets its value: old values then arrive under a key that no field has.
+Streamlit's browser side sends the values of all fields with each run of a page, also with an autorefresh that was due
+before the browser had received new ones. A field that keeps its key takes the old value, after its table was changed.
+So a field gets another key whenever the page sets its value: old values then arrive under a key that no field has.
 
 The address has each value, under the name of the field.
 """
@@ -44,7 +44,10 @@ def put(name: str, owner: Owner, text: str) -> None:
 
 
 def settle(name: str, owner: Owner) -> str:
-    """The value of a field for this table: empty if it belonged to another. Call it in each run, also if the field is not drawn."""
+    """The value of a field for this table: empty if it belonged to another.
+
+    Call it in each run, also if the field is not drawn.
+    """
     found = _value(name)
     if found is not None and found.table is None and found.pipeline == owner[0]:
         _set(name, replace(found, table=owner[1]))

@@ -1,7 +1,9 @@
-"""The pipeline and the table of a page. Both are always in the URL, even if there is only one: an address keeps its meaning.
+"""The pipeline and the table of a page.
 
-An address that names no pipeline, or one that does not exist, opens none: an operator must never be led to another pipeline, whose
-tables may have the same names. Who comes from another page of the same tab keeps the pipeline.
+Both are always in the URL, even if there is only one: an address keeps its meaning.
+
+An address that names no pipeline, or one that does not exist, opens none: an operator must never be led to another
+pipeline, whose tables may have the same names. Who comes from another page of the same tab keeps the pipeline.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,10 +25,10 @@ _PAGE, _OPENED, _NOTED = "page of the last run", "page was just opened", "values
 def keep_address() -> None:
     """Give a page the pipeline and the table of the link that led to it. Call it before anything else in each run.
 
-    Streamlit 1.67 drops a link's parameter if the page before has a field of that name, and empties the URL: its browser side
-    sends that page's parameters and then the link's, its server side takes both for that page's
-    (`QueryParams.populate_from_query_string`). The session may still have the values of that page, which the fields of this one do
-    not take.
+    Streamlit 1.67 drops a link's parameter if the page before has a field of that name, and empties the URL: its
+    browser side sends that page's parameters and then the link's, its server side takes both for that page's
+    (`QueryParams.populate_from_query_string`). The session may still have the values of that page, which the fields of
+    this one do not take.
     """
     run, state = get_script_run_ctx(), st.session_state
     state[_NOTED] = {}
@@ -39,8 +41,8 @@ def keep_address() -> None:
     asked = parse_qs(run.query_string)
     for name in (_PIPELINE, _TABLE):
         before, values = state.pop(name, None), asked.get(name, [])
-        # One value may be that of the page before, which stays behind: its table is not the one to redump. *Back* and *Forward*
-        # send the address alone.
+        # One value may be that of the page before, which stays behind: its table is not the one to redump. *Back* and
+        # *Forward* send the address alone.
         sent = len(values) > 1 or values[:1] != [before] or run.is_history_navigation
         if name not in st.query_params and values and sent:
             st.query_params[name] = values[-1]
@@ -66,7 +68,10 @@ def opened() -> bool:
 
 
 def note(key: str, value: object = None) -> None:
-    """Keep a value in the URL (`copy_link.complete`). value: by default that of the field with this key, at the end of the run."""
+    """Keep a value in the URL (`copy_link.complete`).
+
+    value: by default that of the field with this key, at the end of the run.
+    """
     st.session_state.setdefault(_NOTED, {})[key] = value
     _keep(key)
 
@@ -135,7 +140,9 @@ def table(names: Sequence[str], *, usual: str | None) -> str | None:
 def named(
     label: str, key: str, everything: str, names: Sequence[str], *, width: int | Literal["stretch"] = "stretch"
 ) -> str | None:
-    """A filter by name; None means everything. If the URL has a name that does not exist, the page says so until one is chosen.
+    """A filter by name; None means everything.
+
+    If the URL has a name that does not exist, the page says so until one is chosen.
 
     everything: the choice that stands for all names.
     """
@@ -158,10 +165,13 @@ def forget(key: str) -> None:
 
 
 def default(key: str, value: Any) -> None:
-    """Set the value of a field that is bound to the URL, unless the session or the URL has one. Call it before the field.
+    """Set the value of a field that is bound to the URL, unless the session or the URL has one.
 
-    Not as the field's own default: Streamlit keeps a value equal to it out of the URL, also one that was chosen. `note` adds a
-    value that nobody has chosen, which Streamlit keeps out too: a link must keep its meaning if the default changes.
+    Call it before the field.
+
+    Not as the field's own default: Streamlit keeps a value equal to it out of the URL, also one that was chosen. `note`
+    adds a value that nobody has chosen, which Streamlit keeps out too: a link must keep its meaning if the default
+    changes.
     """
     note(key)
     if key not in st.session_state and key not in st.query_params:
@@ -169,7 +179,10 @@ def default(key: str, value: Any) -> None:
 
 
 def unbound(key: str, names: Sequence[str]) -> str | None:
-    """Set the value of a field that cannot be bound to the URL, by default the first name. Returns an unknown value of the URL."""
+    """Set the value of a field that cannot be bound to the URL, by default the first name.
+
+    Returns an unknown value of the URL.
+    """
     state = st.session_state
     if key not in state:
         asked = st.query_params.get(key)
@@ -192,7 +205,10 @@ def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def whole_number(key: str) -> str | None:
-    """Remove a value of the URL that is not a whole number, which Streamlit would round. Returns the value of the URL as opened."""
+    """Remove a value of the URL that is not a whole number, which Streamlit would round.
+
+    Returns the value of the URL as opened.
+    """
     asked = st.query_params.get(key) if opened() else None
     if asked and not asked.isdecimal():
         st.query_params.pop(key)
@@ -260,8 +276,8 @@ def _unknown() -> dict[str, str]:
 def reset_form(empty: Mapping[str, str | None], owned: Sequence[str], names: Sequence[str]) -> None:
     """Empty a form that changes data, unless its values were entered, or are in the URL, for the selected pipeline.
 
-    Call it before anything is drawn. empty: the values of the empty fields. owned: fields of `app.common.owned`, which lose the
-    values of a URL that names no pipeline. names: all pipelines.
+    Call it before anything is drawn. empty: the values of the empty fields. owned: fields of `app.common.owned`, which
+    lose the values of a URL that names no pipeline. names: all pipelines.
     """
     state, query = st.session_state, st.query_params
     selected = state.get(_PIPELINE) or query.get(_PIPELINE)

@@ -1,4 +1,7 @@
-"""The source queries of the new pipeline's steps. Each function runs in a job's thread and opens and closes its own connection."""
+"""The source queries of the new pipeline's steps.
+
+Each function runs in a job's thread and opens and closes its own connection.
+"""
 
 import hashlib
 import json

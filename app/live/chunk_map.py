@@ -44,8 +44,8 @@ def chunk_map(
 ) -> None:
     """The map. scale: of a heat map. of: the table; another one has no brushed tiles.
 
-    on_pick: called with the first and the last chunk of a tile that was clicked, or selected with Enter, which ends the brush; and
-    with the serial of that. on_brush: None if no tiles can be brushed.
+    on_pick: called with the first and the last chunk of a tile that was clicked, or selected with Enter, which ends the
+    brush; and with the serial of that. on_brush: None if no tiles can be brushed.
     """
 
     def picked() -> None:

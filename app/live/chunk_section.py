@@ -31,7 +31,8 @@ def show(name: str) -> None:
         # Fields that are bound to widgets on this page cannot be in the URL; the form takes them from the session.
         query = {field: st.session_state[places.REDUMP_REQUEST][field] for field in ("part", "chunks")}
         st.switch_page(places.REDUMP, query_params=query)
-    # By rows, not by chunks: the numbers of chunks change while tables are split, and the first table would change with them.
+    # By rows, not by chunks: the numbers of chunks change while tables are split, and the first table would change with
+    # them.
     by_size = sorted(home.ask(table_queries.plans, name), key=lambda plan: (-(plan.approx_rows or 0), plan.table))
     planned = {plan.table: plan for plan in by_size}
     if not planned:
@@ -117,8 +118,8 @@ def _brushed(name: str, table: str) -> str:
 def _redump(name: str, table: str, chunks: str) -> None:
     """Make the next run of the page switch to the redump form, with these chunks.
 
-    A link does not work: the page of a chunk that was just picked is still running, and would overwrite the URL of the link. Nor
-    does the return value of a button, which is lost in the rerun that the pick causes.
+    A link does not work: the page of a chunk that was just picked is still running, and would overwrite the URL of the
+    link. Nor does the return value of a button, which is lost in the rerun that the pick causes.
     """
     st.session_state[places.REDUMP_REQUEST] = {"pipeline": name, "part": "Chunks", "table": table, "chunks": chunks}
 

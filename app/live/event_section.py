@@ -72,7 +72,10 @@ def _others(name: str, found: event_queries.Event) -> list[event_queries.Event]:
 
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)
 def _older(name: str, names: tuple[str, ...], text: str, until: datetime | None) -> list[event_queries.Event]:
-    """The events whose data contain a text. Kept, because a scan of a long history is slow; the newest events are asked too."""
+    """The events whose data contain a text.
+
+    Kept, because a scan of a long history is slow; the newest events are asked too.
+    """
     return event_queries.events(home.fresh(), name, names, text=text, until=until, limit=_EVENTS)
 
 

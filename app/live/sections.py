@@ -1,4 +1,7 @@
-"""The sections of the live page. In each, the controls are outside of the autorefreshed part, and the numbers inside."""
+"""The sections of the live page.
+
+In each, the controls are outside of the autorefreshed part, and the numbers inside.
+"""
 
 from datetime import datetime, timedelta
 

@@ -139,7 +139,10 @@ def _events(name: str, lines: Sequence[tuple[datetime, str, str, Moment]], *, wh
 
 
 def _clicks() -> int:
-    """How many clicks were handled. It is a part of the figure's key, because an autorefresh may bring the same click again."""
+    """How many clicks were handled.
+
+    It is a part of the figure's key, because an autorefresh may bring the same click again.
+    """
     found: int = st.session_state.setdefault(_CLICKS, 0)
     return found
 

@@ -35,7 +35,10 @@ def _runners(names: tuple[str, ...]) -> Mapping[str, Directory]:
 
 @autorefresh(1.0)
 def _choices(names: tuple[str, ...], click: int) -> None:
-    """What would happen now, and a button for each possibility. After a click, the whole page runs again, with an empty form."""
+    """What would happen now, and a button for each possibility.
+
+    After a click, the whole page runs again, with an empty form.
+    """
     if controls.clicks(_CLICKS) != click:
         st.rerun()
     found = bulk_acts.acts({name: home.glance(where) for name, where in _runners(names).items()})

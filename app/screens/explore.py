@@ -192,7 +192,10 @@ def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life
 def _read_of(
     name: str, published: "Table", key: tuple[str, ...], before: datetime | None
 ) -> chunk_queries.RowRead | None:
-    """The read of the row's chunk. The index alone can find it if the table is split by its key, and the key is a number."""
+    """The read of the row's chunk.
+
+    The index alone can find it if the table is split by its key, and the key is a number.
+    """
     plan = next(iter(table_queries.plans(home.fresh(), name, published.full_name)), None)
     if plan is None or plan.distribution_factor is None or [plan.chunk_key] != list(published.key):
         return None
@@ -266,7 +269,10 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
 
 
 def _chosen_time(of: tuple[str, str], usual: datetime) -> datetime:
-    """The time chosen for this table. The instant stays the same in another time zone. Raises ValueError as `zone.read`."""
+    """The time chosen for this table.
+
+    The instant stays the same in another time zone. Raises ValueError as `zone.read`.
+    """
     key, asked = str((_AT, *of)), st.query_params.get("at") if selection.opened() else None
     if asked:
         try:

@@ -47,7 +47,10 @@ OPERATOR_SECTIONS = ("Pace", "Tables")
 
 @autorefresh(1.0)
 def top(where: Directory, drawn: tuple[str, bool]) -> None:
-    """The health strip, alerts and notices. If the state changes, the whole page runs again, because its buttons depend on it."""
+    """The health strip, alerts and notices.
+
+    If the state changes, the whole page runs again, because its buttons depend on it.
+    """
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     runner = home.runner(where)
     if runner.drawn != drawn:

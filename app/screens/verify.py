@@ -154,7 +154,10 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
 
 @autorefresh()
 def _outcome(where: Directory, answered: list[dict[str, Any]], ended: str) -> None:
-    """What the verification from this page found, as long as no newer result replaces it. answered: of `verify --json`."""
+    """What the verification from this page found, as long as no newer result replaces it.
+
+    answered: of `verify --json`.
+    """
     known = data_light.tables_of(where, clock.utc_now())
     for colour, text in verification.outcome(answered, ended, known):
         st.markdown(f":{colour}[{words.escape(text)}]")

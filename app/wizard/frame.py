@@ -21,7 +21,8 @@ STYLES = {
 }
 
 FOOT = "foot container"
-"""The session key of the container of `foot`. The container keeps its position while the number of elements in a step changes."""
+"""The session key of the container of `foot`. The container keeps its position while the number of elements in a step
+changes."""
 
 
 def taken() -> list[str]:
@@ -30,7 +31,10 @@ def taken() -> list[str]:
 
 
 def error(problem: TidemarkError, draft: Draft | None = None) -> None:
-    """Show an error of the engine, with the labels of fields instead of settings. draft: with which the source was asked."""
+    """Show an error of the engine, with the labels of fields instead of settings.
+
+    draft: with which the source was asked.
+    """
     sent = draft is None or draft.sends_password
     messages.three_parts(problem.message, problem.detail, for_wizard(problem.hint, sent=sent))
 
@@ -85,7 +89,10 @@ def found_before(finding: Found | None, otherwise: str) -> None:
 
 
 def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
-    """The buttons to the previous and the next step, and when the draft was saved. why: what is missing for the next step."""
+    """The buttons to the previous and the next step, and when the draft was saved.
+
+    why: what is missing for the next step.
+    """
     number = STEPS.index(step)
     with (
         st.session_state[FOOT],
@@ -126,12 +133,15 @@ def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
 
 
 def synced(base: str, value: Any, keep: Callable[[str], None]) -> str:
-    """The key of a widget whose default is `value`. The key changes, which makes a new widget, if the draft was changed elsewhere.
+    """The key of a widget whose default is `value`.
 
-    keep: saves the value of the widget with a given key; it is also the widget's callback. Streamlit drops a callback if a run of
-    the page is interrupted before it reaches the widget (two fields filled quickly, on a slow machine), so a value that was entered
-    but not saved is saved here. The value is passed as the default rather than through the session state, which is sent to the
-    browser only once: a widget that appears later (in a closed expander) would send its own default as a change.
+    The key changes, which makes a new widget, if the draft was changed elsewhere.
+
+    keep: saves the value of the widget with a given key; it is also the widget's callback. Streamlit drops a callback
+    if a run of the page is interrupted before it reaches the widget (two fields filled quickly, on a slow machine), so
+    a value that was entered but not saved is saved here. The value is passed as the default rather than through the
+    session state, which is sent to the browser only once: a widget that appears later (in a closed expander) would send
+    its own default as a change.
     """
     version = st.session_state.get(f"{base} version", 0)
     key = f"{base} {version}"

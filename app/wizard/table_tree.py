@@ -1,4 +1,7 @@
-"""The table picker as a component. Search, folding and focus stay in the browser; each click is reported to Python once."""
+"""The table picker as a component.
+
+Search, folding and focus stay in the browser; each click is reported to Python once.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

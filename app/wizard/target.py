@@ -125,7 +125,10 @@ def _keep_start(identity: str, key: str, text_key: str) -> None:
 
 
 def examined(draft: Draft, spec: Spec) -> Draft:
-    """The draft with a finding about the folder on this machine. Workers of a remote Spark must see it under the same path."""
+    """The draft with a finding about the folder on this machine.
+
+    Workers of a remote Spark must see it under the same path.
+    """
     path = spec.sink.path
     if fault := write_fault(path):
         return frame.note(draft, "Destination", "fail", f"{fault.rstrip('.')}. It cannot be written.")
@@ -322,7 +325,10 @@ def _trial(draft: Draft) -> Draft:
 
 
 def tried(spec: str) -> dict[str, Any]:
-    """Test Spark in a separate process, so that neither a JVM nor a client stays in the console. Raises TidemarkError."""
+    """Test Spark in a separate process, so that neither a JVM nor a client stays in the console.
+
+    Raises TidemarkError.
+    """
     with tempfile.TemporaryDirectory(prefix="tidemark-trial-") as folder:
         file = Path(folder) / "pipeline.toml"
         file.write_text(spec, encoding="utf-8")

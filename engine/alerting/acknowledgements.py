@@ -2,10 +2,10 @@
 
     <directory>/acknowledged/<occurrence>.json    who, when, and a note
 
-An acknowledgement is a file, not a command in the inbox: only a runner answers commands, and the alerts of a lost runner need an
-operator most. The file's name is a digest of one occurrence of an alert: its kind, its table, when its cause began, and the value
-at which it was raised. So an alert that clears and comes back is not acknowledged any more, and neither is a run that fails with
-another exit code. A repetition of the alert keeps the acknowledgement.
+An acknowledgement is a file, not a command in the inbox: only a runner answers commands, and the alerts of a lost
+runner need an operator most. The file's name is a digest of one occurrence of an alert: its kind, its table, when its
+cause began, and the value at which it was raised. So an alert that clears and comes back is not acknowledged any more,
+and neither is a run that fails with another exit code. A repetition of the alert keeps the acknowledgement.
 """
 
 import hashlib
@@ -50,7 +50,9 @@ def occurrence(alert: Mapping[str, Any]) -> str:
 
 
 def acknowledge(directory: Directory, alert: Mapping[str, Any], *, actor: str = "", note: str = "") -> Acknowledgement:
-    """Acknowledge an alert, with or without a runner; who comes second changes nothing. actor: default is this process's user.
+    """Acknowledge an alert, with or without a runner; who comes second changes nothing.
+
+    actor: default is this process's user.
 
     Raises OSError, and NewerFormatError if a newer version has acknowledged it.
     """

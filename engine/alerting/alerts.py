@@ -3,13 +3,14 @@
 Timestamps in events are for people to read. Decisions use monotonic seconds, so that no clock change affects them.
 The list of alerts is in `alerting/__init__.py`.
 
-An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive a run
-(`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a failing run raises one
-alert.
+An alert is raised once, repeated every `repeat_s` while active, and cleared by its name: kind and table. Alerts outlive
+a run (`directory.alerts`). So yesterday's stopped table is not news today, and a service that keeps restarting a
+failing run raises one alert.
 
-While a silence covers an alert (`alerting.silences`), it is raised and cleared as ever, but *held*: no route gets it, and it is not
-repeated. If it still stands when the silence ends, it is announced then, as it is then; so is one that has changed meanwhile. The
-end of an alert that routes know is always sent. Without a runner, the watchdog announces it (`watch.own_alerts`).
+While a silence covers an alert (`alerting.silences`), it is raised and cleared as ever, but *held*: no route gets it,
+and it is not repeated. If it still stands when the silence ends, it is announced then, as it is then; so is one that
+has changed meanwhile. The end of an alert that routes know is always sent. Without a runner, the watchdog announces it
+(`watch.own_alerts`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -145,7 +146,9 @@ class Alerts:
         yield from self._clear_helper_failed("All helper threads work again.")
 
     def begin_routes(self, names: Iterable[str], at: str) -> list[Notice]:
-        """Take the routes of this run. Those of them that an earlier run found unreachable count as that until they work.
+        """Take the routes of this run.
+
+        Those of them that an earlier run found unreachable count as that until they work.
 
         names: as in `ErrorReported.helper`.
         """
@@ -432,7 +435,10 @@ class Alerts:
         return not self._silenced(alert)
 
     def _silent_s(self, alert: Alert, at: str) -> float:
-        """Seconds since the last announcement. An earlier run's is known by the wall clock only; a future one counts as now."""
+        """Seconds since the last announcement.
+
+        An earlier run's is known by the wall clock only; a future one counts as now.
+        """
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]

@@ -1,8 +1,9 @@
 """Which thresholds of the lag are in force, by the tables that are captured. Pure.
 
-The lag is the pipeline's: one position is committed for all tables. A rule of `alerts.tables` says how much of it is too much for
-some tables. Each table follows the last rule that matches it and has a `lag_s`, or else the pipeline's own threshold. So one alert
-is raised per rule, however many tables it has, and a threshold that no captured table follows is not in force.
+The lag is the pipeline's: one position is committed for all tables. A rule of `alerts.tables` says how much of it is
+too much for some tables. Each table follows the last rule that matches it and has a `lag_s`, or else the pipeline's own
+threshold. So one alert is raised per rule, however many tables it has, and a threshold that no captured table follows
+is not in force.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """Announces alerts: in the journal, in a file that outlives the run, through the spec's routes, and as JSON on stderr if asked to.
 
-It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for a file of a
-few hundred bytes when an alert is raised or cleared. Routes have threads of their own (`engine.alerting.notify`).
+It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for
+a file of a few hundred bytes when an alert is raised or cleared. Routes have threads of their own
+(`engine.alerting.notify`).
 """
 
 import json
@@ -43,7 +44,8 @@ class Notifier:
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._routes: Routes | None = None
         self._stderr = stderr
-        # The watchdog's record forgets them with the next run: one that is killed while it starts must leave them to a later one.
+        # The watchdog's record forgets them with the next run: one that is killed while it starts must leave them to a
+        # later one.
         self._alerts.unsaved = any(kind in WATCHDOGS for kind, _ in self._alerts.standing)
         self._save_changes()
         journal.listeners.append(self.hear)
@@ -55,8 +57,8 @@ class Notifier:
     def connect(self) -> None:
         """Use the routes from now on.
 
-        Routes that an earlier run found unreachable get that alert again: whether they work now is shown by nothing else. So do
-        routes whose secret is missing, which delays no other route and no run.
+        Routes that an earlier run found unreachable get that alert again: whether they work now is shown by nothing
+        else. So do routes whose secret is missing, which delays no other route and no run.
         """
         names = [f"{_ROUTE}{name}" for name in self._spec.alerts.all_routes()]
         with self._lock:

@@ -2,9 +2,10 @@
 
     <directory>/silences/<id>.json    who, why, since when and until when, which alerts
 
-A silence is a file, like an acknowledgement: it works without a runner, lasts across restarts, and ends by itself. It hides
-nothing: alerts stand in the journal, in `status`, in the output and in the console as ever. An alert that still stands when its
-silence ends is sent then (`alerting.alerts`). A silence that is damaged, or that a newer version wrote, silences nothing.
+A silence is a file, like an acknowledgement: it works without a runner, lasts across restarts, and ends by itself. It
+hides nothing: alerts stand in the journal, in `status`, in the output and in the console as ever. An alert that still
+stands when its silence ends is sent then (`alerting.alerts`). A silence that is damaged, or that a newer version wrote,
+silences nothing.
 """
 
 import fnmatch
@@ -69,7 +70,10 @@ class Silence:
 def add_silence(
     directory: Directory, period: str, reason: str, *, kind: str = "", table: str = "", actor: str = ""
 ) -> Silence:
-    """Silence alerts for a period such as `2h`, from now on. actor: default is this process's user. Raises SpecError, OSError."""
+    """Silence alerts for a period such as `2h`, from now on.
+
+    actor: default is this process's user. Raises SpecError, OSError.
+    """
     if not reason.strip():
         raise _refused("A silence needs a reason", "Say why: others see it beside each alert.")
     now = clock.utc_now()
@@ -111,7 +115,10 @@ def silences(directory: Directory) -> list[Silence]:
 
 
 def silence_of(directory: Directory, alert: Mapping[str, Any]) -> Silence | None:
-    """The silence that covers an alert now, the one that lasts longest; None if there is none. alert: with `kind` and `table`."""
+    """The silence that covers an alert now, the one that lasts longest; None if there is none.
+
+    alert: with `kind` and `table`.
+    """
     now = clock.utc_text()
     return next((one for one in reversed(silences(directory)) if one.covers(alert, now)), None)
 

@@ -1,7 +1,7 @@
 """The audit: change logs compared with the binlog, as another decoder reads it, image for image.
 
-The decoder is the package mysql-replication. It shares no code with `engine.decode`, is used by many, and is slow: it decodes
-row by row. What it decodes wrongly is not compared, and counted (`audit_limits`).
+The decoder is the package mysql-replication. It shares no code with `engine.decode`, is used by many, and is slow: it
+decodes row by row. What it decodes wrongly is not compared, and counted (`audit_limits`).
 
     audit_range      the stretch of the binlog for each table
     audit_sample     a random part of it
@@ -11,9 +11,9 @@ row by row. What it decodes wrongly is not compared, and counted (`audit_limits`
     audit_table      one table: collects images, and compares them in batches
     audit_result     what comes out
 
-One pass over the binlog serves GROUP tables, or SAMPLE_GROUP of a random part; rows of others are skipped undecoded. A table's
-images are collected in batches, and compared with those of its change log up to the same position. So memory is bounded, however
-long the stretch and however many the tables. Nothing is locked, and nothing is written to the source.
+One pass over the binlog serves GROUP tables, or SAMPLE_GROUP of a random part; rows of others are skipped undecoded. A
+table's images are collected in batches, and compared with those of its change log up to the same position. So memory is
+bounded, however long the stretch and however many the tables. Nothing is locked, and nothing is written to the source.
 """
 
 from bisect import insort
@@ -42,7 +42,8 @@ from engine.spec.spec_names import spec_on
 GROUP = 32
 """Tables that are compared in one pass over the binlog: each holds a batch of images, and may hold a file open."""
 SAMPLE_GROUP = 128
-"""The same for a random part. Tables with images just short of a batch take the most: about 0.4 KiB an image, 200 MiB in all."""
+"""The same for a random part. Tables with images just short of a batch take the most: about 0.4 KiB an image, 200 MiB
+in all."""
 
 
 def audit(
@@ -100,7 +101,10 @@ def _asked(binlog: Binlog, text: str | None, option: str) -> Position | None:
 
 
 def _next_between(binlog: Binlog, borders: list[Position], position: Position) -> Position:
-    """The first position at or after another that lies between two transactions. The result becomes one of the borders."""
+    """The first position at or after another that lies between two transactions.
+
+    The result becomes one of the borders.
+    """
     found = binlog.next_between(position, border(borders, position))
     insort(borders, found, key=lambda one: one.order)
     return found

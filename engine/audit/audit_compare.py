@@ -1,7 +1,7 @@
 """Compares a table's images of the binlog with those of its change log, in order. Pure.
 
-Both sides are batches that end at the same position. Usually they are equal, which is found column by column. If not, the images
-are compared event by event: all images of one row event have the same position.
+Both sides are batches that end at the same position. Usually they are equal, which is found column by column. If not,
+the images are compared event by event: all images of one row event have the same position.
 
     missing     the binlog has the image, the change log has not
     extra       the change log has the image, the binlog has not

@@ -1,7 +1,7 @@
 """What the package mysql-replication (1.0.17) decodes wrongly or not at all, each with its proof.
 
-Such values are not compared; the audit counts them. `tests/live/test_audit_limits.py` shows each proof on a real server: if the
-package is fixed, that test fails, and the entry can be deleted.
+Such values are not compared; the audit counts them. `tests/live/test_audit_limits.py` shows each proof on a real
+server: if the package is fixed, that test fails, and the entry can be deleted.
 """
 
 from dataclasses import dataclass

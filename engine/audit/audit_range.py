@@ -1,11 +1,12 @@
 """Which stretch of the binlog is audited, for each table, and why not more.
 
-By the rule of emission, a table's change log has every change after the position at which its copy was complete. So a stretch
-begins at the end of the epoch that completed the copy, altered the table or came from another server, whichever is the latest. If
-the ledger no longer has that epoch, the journal may; if neither has it, the stretch begins with the oldest epoch that is known.
+By the rule of emission, a table's change log has every change after the position at which its copy was complete. So a
+stretch begins at the end of the epoch that completed the copy, altered the table or came from another server, whichever
+is the latest. If the ledger no longer has that epoch, the journal may; if neither has it, the stretch begins with the
+oldest epoch that is known.
 
-It ends at the committed position. If the change log lacks a committed epoch that has changes for it, the stretch ends before that
-epoch. The ledger is read before the change log, so a pipeline may run meanwhile.
+It ends at the committed position. If the change log lacks a committed epoch that has changes for it, the stretch ends
+before that epoch. The ledger is read before the change log, so a pipeline may run meanwhile.
 """
 
 import json
@@ -50,7 +51,8 @@ class Stretch:
     start: Position
     end: Position
     seq: int = 0
-    """Changes of the stretch have at least this `_tm_seq`; earlier ones may be those of another server. 0 if unknown."""
+    """Changes of the stretch have at least this `_tm_seq`; earlier ones may be those of another server. 0
+    if unknown."""
     notes: tuple[str, ...] = ()
     """Why it begins or ends there, and which columns are left out."""
 
@@ -142,11 +144,11 @@ def _journal(folder: Path) -> Iterator[dict[str, Any]]:
 def streaming_since(events: Iterable[Mapping[str, Any]]) -> dict[str, Since]:
     """By table, since when it has been streaming unaltered on the same server, from the events of a journal.
 
-    It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that began
-    before the journal does not count, unless a run said that it streams.
+    It is where the first epoch begins that was committed after the table began to stream, or was altered. A table that
+    began before the journal does not count, unless a run said that it streams.
 
-    A power cut or a kill may have lost lines, among them a failover's: then an epoch does not begin where the last one ended, and
-    nothing before its end counts.
+    A power cut or a kill may have lost lines, among them a failover's: then an epoch does not begin where the last one
+    ended, and nothing before its end counts.
     """
     since: dict[str, Since] = {}
     waiting: dict[str, Position | None] = {}  # for the next epoch; where the table was altered, None if that is unknown

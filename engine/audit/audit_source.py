@@ -1,12 +1,12 @@
 """The source's transactions as mysql-replication decodes them, row by row.
 
-The package reads the binlog over a connection of ours, which looks at each event's header first (`Frames`). Events of tables that
-are not audited never reach the package. Nor do events that it cannot decode: their positions are noted with the reason
-(`audit_limits`), and images at these positions are not compared.
+The package reads the binlog over a connection of ours, which looks at each event's header first (`Frames`). Events of
+tables that are not audited never reach the package. Nor do events that it cannot decode: their positions are noted with
+the reason (`audit_limits`), and images at these positions are not compared.
 
-Which rows count is decided here, apart from `capture.binlog.transaction_outcomes`: rows count when their transaction ends with a
-commit; those after a savepoint that is rolled back do not; those of an XA transaction count at its commit. A transaction of more
-than `MOST_BYTES` is passed on before its end. If it is rolled back then, its tables are `unsure`.
+Which rows count is decided here, apart from `capture.binlog.transaction_outcomes`: rows count when their transaction
+ends with a commit; those after a savepoint that is rolled back do not; those of an XA transaction count at its commit.
+A transaction of more than `MOST_BYTES` is passed on before its end. If it is rolled back then, its tables are `unsure`.
 """
 
 import re
@@ -200,8 +200,8 @@ class LoggedRows:
 
     A dump cannot begin after 4 GiB of a file: it then begins with the file, and rows before `start` are yielded too.
 
-    tables: with their columns, which name those of a log without names (`binlog_row_metadata=MINIMAL`). `frames`: what cannot be
-    decoded, as far as the log was read. `unsure`: tables whose rows cannot be trusted, with the reason.
+    tables: with their columns, which name those of a log without names (`binlog_row_metadata=MINIMAL`). `frames`: what
+    cannot be decoded, as far as the log was read. `unsure`: tables whose rows cannot be trusted, with the reason.
     """
 
     def __init__(
@@ -221,7 +221,10 @@ class LoggedRows:
         self._prepared: dict[tuple[str, str, int], list[Rows]] = {}
 
     def __iter__(self) -> Iterator[list[Rows]]:
-        """Yield the rows of each transaction that counts; of a large one, in parts. Positions only grow from part to part."""
+        """Yield the rows of each transaction that counts; of a large one, in parts.
+
+        Positions only grow from part to part.
+        """
         end = packed(*self._end.order)
         with closing(self._reader()) as reader:
             while self.frames.order < end:

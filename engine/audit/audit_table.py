@@ -43,7 +43,10 @@ class _Values:
         self._held.clear()
 
     def take(self, numbers: Sequence[int], later: Sequence[int]) -> pa.Table:
-        """The rows with these numbers, one at least, ascending. later: the numbers up to the last read that are taken later."""
+        """The rows with these numbers, one at least, ascending.
+
+        later: the numbers up to the last read that are taken later.
+        """
         wanted, waiting, found, kept = (
             pa.array(numbers),
             pa.array(later, pa.int64()),
@@ -69,7 +72,8 @@ class _Values:
 class _Published:
     """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read.
 
-    Images that come too late are looked for far ahead: by their positions, while their values are read when they are taken.
+    Images that come too late are looked for far ahead: by their positions, while their values are read when they are
+    taken.
     """
 
     def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:

@@ -1,8 +1,8 @@
 """One form for the values of a column as mysql-replication returns them and as the change log has them.
 
-These rules are written for the audit and share no code with `engine.decode`. Numbers stay numbers, times of all kinds become whole
-days or microseconds, binaries bytes, and texts Python's strings. Texts of character sets other than UTF-8, ASCII and latin1 are
-converted by the server.
+These rules are written for the audit and share no code with `engine.decode`. Numbers stay numbers, times of all kinds
+become whole days or microseconds, binaries bytes, and texts Python's strings. Texts of character sets other than UTF-8,
+ASCII and latin1 are converted by the server.
 
 A value that the package decodes wrongly becomes `UNSURE`, which equals everything (`audit_limits`).
 """
@@ -46,7 +46,8 @@ def _cp1252(byte: int) -> str:
 
 
 _LATIN1 = {byte: _cp1252(byte) for byte in range(0x80, 0xA0)}
-"""MySQL's latin1 is cp1252, whose five undefined bytes stay what they are (MySQL manual, "West European Character Sets")."""
+"""MySQL's latin1 is cp1252, whose five undefined bytes stay what they are (MySQL manual, "West European Character
+Sets")."""
 
 
 class Unsure:
@@ -101,7 +102,8 @@ def theirs(
 ) -> list[Any]:
     """The values of a column from the package, in the common form.
 
-    nones: by column, why the package returns None, for each row. limits: gets the number of values that are UNSURE, by limit.
+    nones: by column, why the package returns None, for each row. limits: gets the number of values that are UNSURE, by
+    limit.
     """
     kind = column.type
     if kind in TEXTS or kind in BYTES:

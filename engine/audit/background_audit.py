@@ -1,14 +1,15 @@
 """Audits in the background: once per `verify.audit`, the runner audits a random part of the change logs (`audit_sample`).
 
-The audit is a process of its own, of low priority: its decoder is slow Python, and would take the runner's time. It is the command
-`audit --sample`. It ends with the runner, or by itself if the runner was killed; a paused pipeline ends it, and so does one that
-copies tables or waits for its source. An audit that was ended, or lost its source, is made again when the pipeline runs, after a
-rest that grows from one minute to ten. One that failed is reported as a failing helper until another one succeeds, and made again
-after ten minutes. So is one that loses its source over and over while the pipeline has it.
+The audit is a process of its own, of low priority: its decoder is slow Python, and would take the runner's time. It is
+the command `audit --sample`. It ends with the runner, or by itself if the runner was killed; a paused pipeline ends it,
+and so does one that copies tables or waits for its source. An audit that was ended, or lost its source, is made again
+when the pipeline runs, after a rest that grows from one minute to ten. One that failed is reported as a failing helper
+until another one succeeds, and made again after ten minutes. So is one that loses its source over and over while the
+pipeline has it.
 
-A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or nothing can be
-proved any more: the server has purged it, another server has taken over, or the table was resnapshotted (perhaps because the server
-was reset, and its binlog is another one) or is not captured any more.
+A part in which a table differed is audited again before the next one is chosen, until nothing differs in it, or nothing
+can be proved any more: the server has purged it, another server has taken over, or the table was resnapshotted (perhaps
+because the server was reset, and its binlog is another one) or is not captured any more.
 """
 
 import json
@@ -55,7 +56,10 @@ _HELPER = "audit"
 
 
 class BackgroundAudit:
-    """Audits until it is closed. state: the committed state. may_read: whether the pipeline leaves the source to it now."""
+    """Audits until it is closed.
+
+    state: the committed state. may_read: whether the pipeline leaves the source to it now.
+    """
 
     def __init__(
         self,
@@ -117,7 +121,10 @@ class BackgroundAudit:
         return float(min(_REST_S * 2 ** min(self._unfinished - 1, 10), _RETRY_S))
 
     def _audit(self) -> bool:
-        """Audit once. False if it must be ended before. Raises TidemarkError if it fails, OSError if it cannot be started."""
+        """Audit once.
+
+        False if it must be ended before. Raises TidemarkError if it fails, OSError if it cannot be started.
+        """
         state, differing = self._state(), self._audit_again(read_audit(self._directory))
         result = None if differing is None else self._result("--sample")
         if differing is None or result is None:
@@ -161,7 +168,10 @@ class BackgroundAudit:
         return left
 
     def _provable(self, last: LastAudit) -> dict[str, Sequence[str]]:
-        """The parts that differed and are still in the binlog, of tables that were not resnapshotted. Raises TidemarkError."""
+        """The parts that differed and are still in the binlog, of tables that were not resnapshotted.
+
+        Raises TidemarkError.
+        """
         state = self._state()
         if last["server"] not in ("", state.identity):
             return {}
@@ -175,7 +185,10 @@ class BackgroundAudit:
         }
 
     def _result(self, *arguments: str) -> dict[str, Any] | None:
-        """What an audit prints; None if it must be ended before. Raises its error, or OSError if it cannot be started."""
+        """What an audit prints; None if it must be ended before.
+
+        Raises its error, or OSError if it cannot be started.
+        """
         with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
             command = [*_NICE, sys.executable, "-m", "engine", "audit", str(self._directory.spec), "--json", *arguments]
             folder = Path(engine.__file__).resolve().parent.parent

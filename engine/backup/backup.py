@@ -1,13 +1,13 @@
 """Backups of a pipeline: its ledger, and the versions of its Delta tables at that time.
 
-A ledger and a destination are restored together or not at all (`destination.agreement`). A backup contains the ledger's files and
-each Delta table's identifier, version and transactions. It contains no rows: the destination keeps those until someone vacuums
-them. `restore` puts the ledger back and rolls every table back to its version. The pipeline then continues from the backup's
-position, if the source still has it.
+A ledger and a destination are restored together or not at all (`destination.agreement`). A backup contains the ledger's
+files and each Delta table's identifier, version and transactions. It contains no rows: the destination keeps those
+until someone vacuums them. `restore` puts the ledger back and rolls every table back to its version. The pipeline then
+continues from the backup's position, if the source still has it.
 
-Order. A backup may be made while the pipeline runs: it reads the tables' versions first, then the ledger. So the ledger is never
-older than the tables, and has every epoch that they lack; that is checked before the file is written. A restore first takes the
-pipeline's lock and a new term, so that no other runner writes meanwhile.
+Order. A backup may be made while the pipeline runs: it reads the tables' versions first, then the ledger. So the ledger
+is never older than the tables, and has every epoch that they lack; that is checked before the file is written. A
+restore first takes the pipeline's lock and a new term, so that no other runner writes meanwhile.
 """
 
 import json
@@ -56,7 +56,10 @@ class Backup:
 
 
 def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
-    """Write a backup, even while the pipeline runs. Raises SpecError without a ledger or if the file cannot be written."""
+    """Write a backup, even while the pipeline runs.
+
+    Raises SpecError without a ledger or if the file cannot be written.
+    """
     for _ in range(_TRIES):
         before = _state(directory)
         found = _versions(destination_of(spec.sink), before, whole=True)
@@ -76,8 +79,8 @@ def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
 def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     """Restore the ledger from a backup and roll the destination back to it; the old ledger is set aside.
 
-    Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives, DestinationError when a
-    table cannot be rolled back. After a partial failure, run the restore again.
+    Raises SpecError for a file that is no backup of this pipeline, PipelineHeldError while a runner lives,
+    DestinationError when a table cannot be rolled back. After a partial failure, run the restore again.
     """
     with held(directory), _opened(file) as archive:
         manifest = _manifest(archive, file, spec)

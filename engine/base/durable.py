@@ -2,8 +2,8 @@
 
 A file's content is on disk after syncing the file, its name after syncing its folder.
 
-A network file system may carry a request out, lose the answer and repeat the request: a link then fails because the name exists,
-and a rename because the old name is gone. So after such an error we look whose the name is.
+A network file system may carry a request out, lose the answer and repeat the request: a link then fails because the
+name exists, and a rename because the old name is gone. So after such an error we look whose the name is.
 """
 
 import errno
@@ -84,7 +84,10 @@ def discarding(discard: Callable[[], object]) -> Iterator[None]:
 
 
 def is_same(source: Path, target: Path) -> bool:
-    """Whether two names are of one file, or of equal ones: not every file system keeps inode numbers. Raises OSError."""
+    """Whether two names are of one file, or of equal ones: not every file system keeps inode numbers.
+
+    Raises OSError.
+    """
     return source.samefile(target) or source.read_bytes() == target.read_bytes()
 
 
@@ -124,8 +127,8 @@ def write_atomically(path: Path, text: str) -> None:
 def overwrite(path: Path, text: str) -> None:
     """Overwrite a file's content in place, within the space that it has: for a disk on which nothing new can be created.
 
-    Blanks fill the rest, which JSON permits. A reader may briefly see half of it (`read_runner` retries). Raises OSError if the
-    file does not exist or has no room.
+    Blanks fill the rest, which JSON permits. A reader may briefly see half of it (`read_runner` retries). Raises
+    OSError if the file does not exist or has no room.
     """
     data = text.encode()
     with path.open("r+b", buffering=0) as file:

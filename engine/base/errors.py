@@ -1,7 +1,7 @@
 """Every error that Tidemark raises on purpose.
 
-Each one has three parts: what happened (`message`), what that means for the data (`detail`) and what to do (`hint`). Secrets are
-removed on creation. The tree, with the command line's exit codes (docs/command-line.md):
+Each one has three parts: what happened (`message`), what that means for the data (`detail`) and what to do (`hint`).
+Secrets are removed on creation. The tree, with the command line's exit codes (docs/command-line.md):
 
     TidemarkError                     1
     ├── SpecError                     2   the spec or the arguments are wrong
@@ -94,9 +94,9 @@ def _says(
 ) -> bool:
     """Whether an error, or one of its causes, has one of these numbers, such a text, or this class.
 
-    Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an unsuppressed
-    `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count: they may be about the
-    server's disk.
+    Checks `errno`, and the text of errors without one (deltalake, Arrow, Spark). Causes are `__cause__` and an
+    unsuppressed `__context__`, as in a traceback. The texts of our own errors and of the MySQL driver do not count:
+    they may be about the server's disk.
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -337,7 +337,10 @@ _WAYS_BACK = ("tidemark redump", "tidemark remove-table", "is copied and streame
 
 
 def stop_of(error: TidemarkError, table: str) -> Failure:
-    """The error that stops a table, for the ledger. Its hint ends with how the table continues, if it does not say so itself."""
+    """The error that stops a table, for the ledger.
+
+    Its hint ends with how the table continues, if it does not say so itself.
+    """
     hint = error.hint.replace("--table …", f"--table {table}")
     if not any(way in hint for way in _WAYS_BACK):
         hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()

@@ -1,7 +1,8 @@
 """Bounds `runner.log`, the output of a runner that the console has launched.
 
-The runner's processes write to it through descriptors that they keep, always at its end. So it is not renamed: its content is
-compressed into another file, then it is cut to nothing. What is written in between, a few lines at most, is lost.
+The runner's processes write to it through descriptors that they keep, always at its end. So it is not renamed: its
+content is compressed into another file, then it is cut to nothing. What is written in between, a few lines at most, is
+lost.
 """
 
 import gzip

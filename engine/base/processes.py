@@ -4,11 +4,12 @@ Four facts of Linux decide; none of them is wall-clock time:
 
     boot       /proc/sys/kernel/random/boot_id: the same for all processes and containers of a machine until it restarts
     namespace  /proc/self/ns/pid: within one, a pid names one process
-    ticks      the process's start in ticks since boot (/proc/<pid>/stat, field 22; psutil's `create_time` is computed from the wall
-               clock, and moves with it): it differs if a pid was reused
+    ticks      the process's start in ticks since boot (/proc/<pid>/stat, field 22; psutil's `create_time` is computed
+               from the wall clock, and moves with it): it differs if a pid was reused
     monotonic  CLOCK_MONOTONIC, which all processes of one boot share
 
-For a file written on another machine, or if there is no /proc, none of this is known: the caller has only the wall clock.
+For a file written on another machine, or if there is no /proc, none of this is known: the caller has only the wall
+clock.
 """
 
 import getpass

@@ -1,8 +1,9 @@
 """Removes secrets from everything that is shown: one place for every output.
 
-The outputs are the journal, `runner.json`, status, errors, logs, the console, the bundle, the command line and Spark's web UI.
-Secrets are removed in two ways: by value, which a process `learn`s whenever it reads one (passwords, salt, webhook, tokens, secret
-Spark settings, secret environment variables), and by form (`password=…`, addresses with a password).
+The outputs are the journal, `runner.json`, status, errors, logs, the console, the bundle, the command line and Spark's
+web UI. Secrets are removed in two ways: by value, which a process `learn`s whenever it reads one (passwords, salt,
+webhook, tokens, secret Spark settings, secret environment variables), and by form (`password=…`, addresses with a
+password).
 
 Only texts written for people are cleaned. Chunk bounds, keys and table names are data and must stay unchanged.
 """
@@ -30,10 +31,11 @@ _SECRET = re.compile(
 )
 _VARIABLE = re.compile(r"(?i)SECRET|PASSWORD|PASSPHRASE|TOKEN|CREDENTIAL|ACCESS_KEY|SALT|WEBHOOK")
 _HARMLESS = re.compile(r"true|false|\d{1,6}[a-z]{0,2}|(?:org|com|software)\.[a-z][\w.]*\.[A-Z]\w*|https?://[\w.:-]+/?")
-"""Values of hidden settings that are no secrets: switches, numbers, Java classes, plain addresses. They may appear elsewhere."""
+"""Values of hidden settings that are no secrets: switches, numbers, Java classes, plain addresses. They may appear
+elsewhere."""
 _SHORT, _SHORTEST_VARIABLE, _SHORTEST_PIECE = 4, 8, 8
-"""A value shorter than `_SHORT` is only replaced as a whole word; otherwise nothing would stay readable. Shorter variables, and
-shorter pieces of an address, are not learnt."""
+"""A value shorter than `_SHORT` is only replaced as a whole word; otherwise nothing would stay readable. Shorter
+variables, and shorter pieces of an address, are not learnt."""
 TEXTS = frozenset({"message", "detail", "hint", "reason", "error", "spec", "statement", "what", "spark", "source"})
 """Journal fields written for people; all others are data."""
 
@@ -48,7 +50,10 @@ class Known:
         self.add(values)
 
     def add(self, values: Iterable[str]) -> None:
-        """Learn values, as they are and as written in JSON and addresses. Multi-line values are also learnt line by line."""
+        """Learn values, as they are and as written in JSON and addresses.
+
+        Multi-line values are also learnt line by line.
+        """
         new = {part for value in values for part in (value, value.strip(), *value.splitlines()) if part.strip()}
         with self._lock:
             if new <= self._values:
@@ -146,7 +151,10 @@ def clean_line(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def clean_toml(text: str) -> str:
-    """A spec's text for people: hidden settings are removed by name, everything else as in any text. Nothing is parsed."""
+    """A spec's text for people: hidden settings are removed by name, everything else as in any text.
+
+    Nothing is parsed.
+    """
     return redact(_ASSIGNED.sub(lambda found: _assigned(found[1], found[2]), text))
 
 

@@ -6,7 +6,10 @@ from rich.table import Table
 
 
 def text_grid(*names: str, right: Collection[str] = ()) -> Table:
-    """A table without lines. Numbers are on the right and stay whole; texts are folded where a terminal is narrow, never cut."""
+    """A table without lines.
+
+    Numbers are on the right and stay whole; texts are folded where a terminal is narrow, never cut.
+    """
     grid = Table(box=None, pad_edge=False)
     for name in names:
         number = name in right

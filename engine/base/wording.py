@@ -35,7 +35,10 @@ def plural(number: int, noun: str) -> str:
 
 
 def sentences(*parts: str | None) -> str:
-    """Texts one after the other, without the empty ones. All but the last end with a full stop: texts from outside may lack it."""
+    """Texts one after the other, without the empty ones.
+
+    All but the last end with a full stop: texts from outside may lack it.
+    """
     texts = [part.strip() for part in parts if part and part.strip()]
     return " ".join([*map(_ended, texts[:-1]), *texts[-1:]])
 

@@ -12,7 +12,8 @@ BATCH_BYTES = 8 << 20
 
 def batch_rows(file: pq.ParquetFile) -> int:
     """How many rows of a file to read at once."""
-    # Equal texts are stored once, so a row may be wider than it seems. But a row group has a bounded size (`capture.files`).
+    # Equal texts are stored once, so a row may be wider than it seems. But a row group has a bounded size
+    # (`capture.files`).
     most = max((file.metadata.row_group(n).num_rows for n in range(file.num_row_groups)), default=1)
     return max(min(BATCH_ROWS, most, int(BATCH_BYTES / max(widest_row([file.metadata]), 1.0))), 1)
 
@@ -22,8 +23,8 @@ def batches(
 ) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of a file in batches, with the number of each batch's first row.
 
-    columns, groups: those to read; None for all. rows: of a batch; 0 for as many as have a bounded size. Row groups are read one
-    after the other: a reader of several keeps more of them in memory.
+    columns, groups: those to read; None for all. rows: of a batch; 0 for as many as have a bounded size. Row groups are
+    read one after the other: a reader of several keeps more of them in memory.
     """
     begins, most = [0], rows or batch_rows(file)
     for number in range(file.num_row_groups):
@@ -44,7 +45,9 @@ def widest_row(files: Iterable[pq.FileMetaData]) -> float:
 def batches_of(
     path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
-    """A data file in batches, in the types of the schema; NULL where it lacks a column. Raises OSError, pa.ArrowException.
+    """A data file in batches, in the types of the schema; NULL where it lacks a column.
+
+    Raises OSError, pa.ArrowException.
 
     rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
     """

@@ -46,8 +46,8 @@ class FileWriter:
 
     bounded: integer columns to report minimum and maximum of, so that a merge can skip the file.
 
-    A change log's row groups have statistics for `bounded` and `_tm_ts` only: a log is read whole, and statistics of text
-    columns took a sixth of the write time.
+    A change log's row groups have statistics for `bounded` and `_tm_ts` only: a log is read whole, and statistics of
+    text columns took a sixth of the write time.
     """
 
     def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded: Sequence[str]) -> None:

@@ -1,4 +1,6 @@
-"""Where readers put their files, and how they read a mirror back. A destination decides both (`destination.destination_protocol`).
+"""Where readers put their files, and how they read a mirror back.
+
+A destination decides both (`destination.destination_protocol`).
 
 Its implementations are sent to Spark tasks, so they can be pickled.
 """

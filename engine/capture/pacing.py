@@ -1,11 +1,11 @@
 """Paces the reads of a throttled reader: a slice of rows, then a pause.
 
-A slice of n rows at rate r is followed by n / r seconds without a read, counted from the beginning of the slice. So any second
-brings at most the rate and one slice. The pause is due before the next slice, whichever chunk it belongs to: many small chunks
-are read no faster than one large chunk.
+A slice of n rows at rate r is followed by n / r seconds without a read, counted from the beginning of the slice. So any
+second brings at most the rate and one slice. The pause is due before the next slice, whichever chunk it belongs to:
+many small chunks are read no faster than one large chunk.
 
-A throttled chunk may take long, so a run that is stopped does not wait for it: the reader looks once per second for a file that the
-runner creates then.
+A throttled chunk may take long, so a run that is stopped does not wait for it: the reader looks once per second for a
+file that the runner creates then.
 """
 
 from collections.abc import Callable

@@ -93,7 +93,10 @@ def arguments_from(file: str) -> dict[str, Any]:
 
 
 def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None, keys: str) -> dict[str, Any]:
-    """A command's arguments from the command line. keys: `k1,k2`, or a file with one per line; several columns as JSON lists."""
+    """A command's arguments from the command line.
+
+    keys: `k1,k2`, or a file with one per line; several columns as JSON lists.
+    """
     arguments: dict[str, Any] = {"tables": tables}
     if chunks:
         try:
@@ -129,8 +132,8 @@ def _json(text: str) -> Any:
 def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, TableState], journals: Path) -> Redump:
     """Parse a command's arguments: "tables", and for one table "chunks" (numbers), "range" ([lower, upper]) or "keys".
 
-    A bound or key is a text, or a list of texts for several columns; a null bound is an open end. Raises SpecError for a command
-    that cannot be executed.
+    A bound or key is a text, or a list of texts for several columns; a null bound is an open end. Raises SpecError for
+    a command that cannot be executed.
     """
     names = arguments.get("tables") if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -160,7 +160,8 @@ class RangeReport(ReaderReport):
     largest: dict[str, Any] | None
     """The largest transaction, as stored in the ledger."""
     xa: tuple[XaPlaces, set[Xid]] | None
-    """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known exactly."""
+    """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known
+    exactly."""
     last_ts: int
     """Commit time of the last transaction, in Unix seconds of the source's clock."""
     seconds: float

@@ -1,7 +1,8 @@
 """The rows that a reader has read of its current chunk, in a small file that the runner looks at once per second.
 
-A chunk is reported only when it is finished, which takes long if it is large or throttled. The file is in the destination, the one
-folder that the runner shares with all workers. It is only for display: nothing depends on it, and errors are ignored.
+A chunk is reported only when it is finished, which takes long if it is large or throttled. The file is in the
+destination, the one folder that the runner shares with all workers. It is only for display: nothing depends on it, and
+errors are ignored.
 """
 
 import json
@@ -25,7 +26,10 @@ class RowsRead:
 
 
 class RowCounter:
-    """Counts the rows of one chunk. The file is written at most once per second, and not for a chunk that takes less."""
+    """Counts the rows of one chunk.
+
+    The file is written at most once per second, and not for a chunk that takes less.
+    """
 
     def __init__(
         self, path: Path | None, table: str = "", chunk: int = 0, now_s: Callable[[], float] = clock.monotonic_s

@@ -14,8 +14,8 @@ WAITING_BYTES = 32 << 20
 class Spill:
     """Rows in the order in which they were added. Add all of them, then iterate, any number of times but one at a time.
 
-    schema: of the rows. limit: bytes of rows that wait in memory. Close it, or use it as a context manager. Its file has no name,
-    so none is left behind, however the process ends. Raises OSError if the disk is full.
+    schema: of the rows. limit: bytes of rows that wait in memory. Close it, or use it as a context manager. Its file
+    has no name, so none is left behind, however the process ends. Raises OSError if the disk is full.
     """
 
     def __init__(self, schema: pa.Schema, limit: int = WAITING_BYTES) -> None:

@@ -1,8 +1,8 @@
 """The kinds of Spark task: chunk groups, binlog ranges, and those of `chunk.fast_forward` and `chunk.redump_part`.
 
-A request contains everything its task needs. A task keeps nothing but the process's session with the source. A TidemarkError
-becomes a report, so the coordinator gets its message, detail and hint. So does any other error of a single chunk; elsewhere it
-fails the task, and Spark retries it.
+A request contains everything its task needs. A task keeps nothing but the process's session with the source. A
+TidemarkError becomes a report, so the coordinator gets its message, detail and hint. So does any other error of a
+single chunk; elsewhere it fails the task, and Spark retries it.
 """
 
 import gc
@@ -84,8 +84,8 @@ class ChunkGroup:
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report per chunk.
 
-        The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is at fault.
-        A throttled read that ends with the run is no failure: what is not reported is read later.
+        The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is
+        at fault. A throttled read that ends with the run is no failure: what is not reported is read later.
         """
         try:
             yield from self._reports()
@@ -116,7 +116,10 @@ class ChunkGroup:
                 raise
 
     def _explained(self, request: ChunkRequest, raised: Exception) -> tuple[TidemarkError, bool]:
-        """The error, and whether the chunk is at fault. If the table changed, an error that stops it becomes SchemaChangedError."""
+        """The error, and whether the chunk is at fault.
+
+        If the table changed, an error that stops it becomes SchemaChangedError.
+        """
         error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
         stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
         if isinstance(error, SchemaChangedError | ConnectionLimitError) or not (stops or retried):
@@ -176,7 +179,8 @@ class BinlogTask:
     awaited: tuple[Table, ...] = ()
     """Tables that do not exist now and may be created again."""
     known: Position | None = None
-    """The committed position. It is after `start` if the epoch publishes chunks that are exact at an earlier position."""
+    """The committed position. It is after `start` if the epoch publishes chunks that are exact at an
+    earlier position."""
     places: XaPlaces | None = None
     """Of the XA transactions that were prepared last before `start`, or before an earlier position."""
 
@@ -250,7 +254,8 @@ class BinlogTask:
 class _Logs:
     """The change log files that a binlog range writes: one for each table with changes.
 
-    Rows wait in memory for a row group of a good size. With a thousand tables these are many, so their bytes are bounded together.
+    Rows wait in memory for a row group of a good size. With a thousand tables these are many, so their bytes are
+    bounded together.
     """
 
     def __init__(self, first_seq: int) -> None:
@@ -332,7 +337,10 @@ class Warming:
     seconds: float = 0.2
 
     def run(self) -> Iterator[ReaderReport]:
-        """Yield one report that names the reader. gc.freeze() exempts loaded modules: Spark runs the collector after each task."""
+        """Yield one report that names the reader.
+
+        gc.freeze() exempts loaded modules: Spark runs the collector after each task.
+        """
         clock.sleep(self.seconds)
         gc.freeze()
         yield ReaderReport(reader=Reader.here())

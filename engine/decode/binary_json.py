@@ -1,22 +1,22 @@
 """Converts MySQL's binary JSON in row images to the text that the server returns for `CAST(j AS CHAR)`.
 
-A document is a type byte and a value (MySQL source, sql-common/json_binary.h). All numbers are little-endian. Objects and arrays
-are
+A document is a type byte and a value (MySQL source, sql-common/json_binary.h). All numbers are little-endian. Objects
+and arrays are
 
     members, size, [an entry per key: offset, length], [an entry per value: type, offset], keys, values
 
-Members, size and offsets have two bytes in small containers and four in large ones; key lengths always have two. Offsets count
-from the container's start. Literals, 16-bit integers and, in large containers, 32-bit integers are stored in the value's entry
-instead of an offset. A string starts with its length, seven bits per byte; an opaque value with a column type and such a length.
-Keys are in the order in which the server prints them: by length, then by bytes. A server that updates documents in place leaves
-unused bytes anywhere after the entries, so keys and values need not be adjacent.
+Members, size and offsets have two bytes in small containers and four in large ones; key lengths always have two.
+Offsets count from the container's start. Literals, 16-bit integers and, in large containers, 32-bit integers are stored
+in the value's entry instead of an offset. A string starts with its length, seven bits per byte; an opaque value with a
+column type and such a length. Keys are in the order in which the server prints them: by length, then by bytes. A server
+that updates documents in place leaves unused bytes anywhere after the entries, so keys and values need not be adjacent.
 
-A document is not trusted. A value must lie in its container, and the values of a container together must not take more bytes than
-it has for them. So no byte is visited twice, and a document with overlapping offsets cannot grow without bounds while it is
-printed.
+A document is not trusted. A value must lie in its container, and the values of a container together must not take more
+bytes than it has for them. So no byte is visited twice, and a document with overlapping offsets cannot grow without
+bounds while it is printed.
 
-This code runs for every single document. So the loop over a container's members is flat, and the keys that objects have in common
-are cached.
+This code runs for every single document. So the loop over a container's members is flat, and the keys that objects have
+in common are cached.
 """
 
 import json
@@ -45,8 +45,8 @@ _MOST_KNOWN, _LARGEST_KNOWN = 4096, 512
 class _Layout(NamedTuple):
     """A kind of container.
 
-    head, key, entry: bytes of its head, of a key's entry (0 in arrays) and of a value's entry. inline: the last of the types, from
-    _LITERAL on, whose values are stored in their entries. known: the cached results of `_prefixes`.
+    head, key, entry: bytes of its head, of a key's entry (0 in arrays) and of a value's entry. inline: the last of the
+    types, from _LITERAL on, whose values are stored in their entries. known: the cached results of `_prefixes`.
     """
 
     head: int
@@ -70,7 +70,9 @@ _HEADS = (struct.Struct("<HH").unpack_from, struct.Struct("<II").unpack_from) * 
 
 
 def text_of(document: bytes | memoryview) -> str:
-    """The server's text of a document. An empty document, which INSERT IGNORE leaves for a missing value, is the JSON null.
+    """The server's text of a document.
+
+    An empty document, which INSERT IGNORE leaves for a missing value, is the JSON null.
 
     Raises DecodeError for anything that the server does not write.
     """
@@ -95,7 +97,10 @@ def _too_deep() -> DecodeError:
 
 
 def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: int) -> tuple[str, int]:  # noqa: C901, PLR0912 - for speed
-    """The text and size of the object or array at `data[at]`. It may have at most `room` bytes and must end by `limit`."""
+    """The text and size of the object or array at `data[at]`.
+
+    It may have at most `room` bytes and must end by `limit`.
+    """
     members, size = _HEADS[kind](data, at)
     head, key, width, inline, _, entries, _ = _LAYOUTS[kind]
     end, first = at + size, at + head + members * key
@@ -143,8 +148,8 @@ def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: in
 def _prefixes(data: bytes, kind: int, at: int, members: int, first: int, stop: int, end: int) -> list[str]:
     """The keys of an object as JSON literals, each followed by a colon and a blank.
 
-    The object is `data[at:end]`, and the entries of its values are `data[first:stop]`. The keys' entries come before those, the
-    keys after them.
+    The object is `data[at:end]`, and the entries of its values are `data[first:stop]`. The keys' entries come before
+    those, the keys after them.
     """
     layout = _LAYOUTS[kind]
     offset, length = layout.keys.unpack_from(data, first - layout.key)
@@ -176,7 +181,10 @@ def _read_prefixes(entry: struct.Struct, section: bytes, members: int, offset: i
 
 
 def _length(data: bytes, at: int) -> tuple[int, int]:
-    """Read a length of seven bits per byte, lowest first; the highest bit says that more follow. Also returns the next offset."""
+    """Read a length of seven bits per byte, lowest first; the highest bit says that more follow.
+
+    Also returns the next offset.
+    """
     length = 0
     for shift in range(0, 35, 7):
         byte = data[at]
@@ -210,10 +218,10 @@ def _scalar(data: bytes, kind: int, at: int, end: int) -> tuple[str, int]:
 def apply_diffs(document: bytes | memoryview, diffs: bytes | memoryview) -> str:
     """The server's text of a document after applying a diff vector, as in PARTIAL_UPDATE_ROWS events.
 
-    A vector is a sequence of diffs: the operation (one byte: 0 replace, 1 insert, 2 remove), the path and, except for a removal,
-    the new value as a document. Path and value have a length-encoded length (MySQL source, sql-common/json_diff.cc). An empty
-    vector means that the value did not change. Raises DecodeError for a malformed document or diff and, as the server does, for a
-    diff that does not fit the document.
+    A vector is a sequence of diffs: the operation (one byte: 0 replace, 1 insert, 2 remove), the path and, except for a
+    removal, the new value as a document. Path and value have a length-encoded length (MySQL source,
+    sql-common/json_diff.cc). An empty vector means that the value did not change. Raises DecodeError for a malformed
+    document or diff and, as the server does, for a diff that does not fit the document.
     """
     text = text_of(document)
     if not diffs:

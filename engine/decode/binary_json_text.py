@@ -1,13 +1,13 @@
 """Formats single values of MySQL's binary JSON as the server prints them.
 
-Doubles (MySQL source, strings/dtoa.cc, `my_gcvt` with JSON's width; measured): the shortest digits that read back as the same
-double, which are those of `repr`. With the value written as 0.DIGITS × 10^p, it is printed in full if -14 <= p <= 15, or if p is 16
-and there is a 17th digit after the point; otherwise as D.DDDe±N, without a plus sign or leading zeros. A number with neither point
-nor exponent then gets ".0".
+Doubles (MySQL source, strings/dtoa.cc, `my_gcvt` with JSON's width; measured): the shortest digits that read back as
+the same double, which are those of `repr`. With the value written as 0.DIGITS × 10^p, it is printed in full if -14 <= p
+<= 15, or if p is 16 and there is a 17th digit after the point; otherwise as D.DDDe±N, without a plus sign or leading
+zeros. A number with neither point nor exponent then gets ".0".
 
-Opaque values (sql-common/json_dom.cc, `wrapper_to_string`) contain the number of a column type. DECIMAL is printed as a number,
-dates and times as strings with six fractional digits, VAR_STRING as its text, and all others as "base64:typeN:…" in lines of 76
-characters, where the line end is the two characters backslash and n.
+Opaque values (sql-common/json_dom.cc, `wrapper_to_string`) contain the number of a column type. DECIMAL is printed as a
+number, dates and times as strings with six fractional digits, VAR_STRING as its text, and all others as
+"base64:typeN:…" in lines of 76 characters, where the line end is the two characters backslash and n.
 """
 
 from binascii import b2a_base64
@@ -17,8 +17,8 @@ from json.encoder import encode_basestring
 from engine.base.errors import DecodeError
 
 quote = encode_basestring
-"""A string as a JSON literal. Only control characters below 0x20, quotes and backslashes are escaped, in the same way as by the
-server's `double_quote`."""
+"""A string as a JSON literal. Only control characters below 0x20, quotes and backslashes are escaped, in the same way
+as by the server's `double_quote`."""
 
 _TIMESTAMP, _DATE, _TIME, _DATETIME, _NEWDECIMAL, _VAR_STRING = 7, 10, 11, 12, 246, 253
 _LINE = 76
@@ -63,7 +63,10 @@ def _extreme(text: str) -> str:
 
 
 def opaque_text(type_: int, data: bytes) -> str:
-    """The text of an opaque value of a column type, quoted if it is a string. Raises DecodeError if `data` is not of that type."""
+    """The text of an opaque value of a column type, quoted if it is a string.
+
+    Raises DecodeError if `data` is not of that type.
+    """
     if type_ == _NEWDECIMAL:
         return _decimal(data)
     if type_ in (_DATE, _TIME, _DATETIME, _TIMESTAMP):
@@ -121,7 +124,10 @@ def _time(packed: int) -> str:
 
 
 def _datetime(packed: int, *, date: bool) -> str:
-    """As a time with 5 bits of hours; above them the day in 5 bits, then year × 13 + month. date: return only the date."""
+    """As a time with 5 bits of hours; above them the day in 5 bits, then year × 13 + month.
+
+    date: return only the date.
+    """
     seconds, microseconds = divmod(packed, 1 << 24)
     days, clock = divmod(seconds, 1 << 17)
     year, month = divmod(days >> 5, 13)

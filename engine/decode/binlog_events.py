@@ -1,9 +1,9 @@
 """Binlog events: decodes headers in bulk, and the bodies of events that are not rows.
 
-A replication stream consists of packets of one zero byte and one event. An event is a header of 19 bytes (timestamp 4, type 1,
-server id 4, size 4, end position 4, flags 2), a body and, with `binlog_checksum=CRC32`, four bytes of checksum ("Binlog Event
-Header", MySQL internals manual). Headers are decoded with numpy. Python only looks at the few events that have meaning by
-themselves (table maps, queries, rotations).
+A replication stream consists of packets of one zero byte and one event. An event is a header of 19 bytes (timestamp 4,
+type 1, server id 4, size 4, end position 4, flags 2), a body and, with `binlog_checksum=CRC32`, four bytes of checksum
+("Binlog Event Header", MySQL internals manual). Headers are decoded with numpy. Python only looks at the few events
+that have meaning by themselves (table maps, queries, rotations).
 
 `engine.decode.stream` computes the positions of events in their file.
 """
@@ -151,7 +151,8 @@ def sound_sizes(buffer: Bytes, start: Offsets, end: Offsets) -> int:
 def read_headers(buffer: Bytes, start: Offsets, end: Offsets) -> Headers:
     """Decode the headers of the events in the packet payloads `buffer[start[i]:end[i]]`.
 
-    The result's `end` still includes the checksum. Raises SourceLostError if a payload is too short or the sizes disagree.
+    The result's `end` still includes the checksum. Raises SourceLostError if a payload is too short or the sizes
+    disagree.
     """
     if ((end - start) < 1 + HEADER).any():
         raise SourceLostError(
@@ -276,7 +277,10 @@ def read_xa_prepare(body: bytes) -> tuple[tuple[bytes, bytes, int], bool]:
 
 
 def read_rotate(body: bytes) -> tuple[str, int]:
-    """Decode the body of a ROTATE event: the next file and the position in it. Raises SourceLostError if it is malformed."""
+    """Decode the body of a ROTATE event: the next file and the position in it.
+
+    Raises SourceLostError if it is malformed.
+    """
     file = body[8:].decode("utf-8", "replace")
     if not file.rpartition(".")[2].isdecimal():
         raise broken("ROTATE")

@@ -1,8 +1,8 @@
 """The character set of a collation, by its number; table maps name character sets that way.
 
-Source: `information_schema.COLLATIONS` of MySQL 9.7 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 10.11, which agree
-wherever both have a number. MariaDB numbers its NOPAD collations 1024 above the padding ones, and has a block per character set for
-newer ones.
+Source: `information_schema.COLLATIONS` of MySQL 9.7 and `COLLATION_CHARACTER_SET_APPLICABILITY` of MariaDB 10.11, which
+agree wherever both have a number. MariaDB numbers its NOPAD collations 1024 above the padding ones, and has a block per
+character set for newer ones.
 """
 
 from bisect import bisect_right

@@ -1,11 +1,13 @@
 """Where row images end, computed from column widths alone.
 
-Images follow one another without a length, and a block of the binlog has thousands of events with one image each, or hundreds with
-a hundred. To decode all images at once however they are spread, their ends are found first: one cursor per event moves over image
-after image, as cheaply as possible. Columns of fixed width cost nothing by themselves. For each byte of the NULL bitmap, a table
-of 256 tells how many bytes its columns take between two columns with a length prefix. Only the prefixes are loaded.
+Images follow one another without a length, and a block of the binlog has thousands of events with one image each, or
+hundreds with a hundred. To decode all images at once however they are spread, their ends are found first: one cursor
+per event moves over image after image, as cheaply as possible. Columns of fixed width cost nothing by themselves. For
+each byte of the NULL bitmap, a table of 256 tells how many bytes its columns take between two columns with a length
+prefix. Only the prefixes are loaded.
 
-The result is not trusted: the decoders move their own cursors, which must end at the same place (`engine.decode.images`).
+The result is not trusted: the decoders move their own cursors, which must end at the same place
+(`engine.decode.images`).
 """
 
 from collections.abc import Iterable, Sequence

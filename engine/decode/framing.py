@@ -1,18 +1,18 @@
 """Packet boundaries: where packets of MySQL's client protocol start in a buffer.
 
-A packet is four header bytes (payload length in 24 bits, little-endian; sequence number modulo 256) and the payload, so each header
-tells where the next one is. Walking that chain one packet at a time costs 0.25 µs in Python, a third of all the time of a copy. We
-walk it in lanes instead:
+A packet is four header bytes (payload length in 24 bits, little-endian; sequence number modulo 256) and the payload, so
+each header tells where the next one is. Walking that chain one packet at a time costs 0.25 µs in Python, a third of all
+the time of a copy. We walk it in lanes instead:
 
-1. Split the buffer into lanes and guess one packet start in each: an offset from which three packets follow one another with
-   ascending sequence numbers.
+1. Split the buffer into lanes and guess one packet start in each: an offset from which three packets follow one another
+   with ascending sequence numbers.
 2. Walk all lanes at once with numpy, each until it reaches or passes the guess of the next lane.
-3. A lane is proved if the lane before it is proved and ends exactly at its guess. The first lane starts at a known packet, so by
-   induction every proved offset is on the one true chain. If a lane is not proved, its guess was wrong: what is proved is kept and
-   the rest is walked again from there; after three wrong guesses, packet by packet.
+3. A lane is proved if the lane before it is proved and ends exactly at its guess. The first lane starts at a known
+   packet, so by induction every proved offset is on the one true chain. If a lane is not proved, its guess was wrong:
+   what is proved is kept and the rest is walked again from there; after three wrong guesses, packet by packet.
 
-So a wrong guess costs time, but never produces a wrong boundary. Source: "MySQL Packets" in the MySQL client/server protocol
-manual.
+So a wrong guess costs time, but never produces a wrong boundary. Source: "MySQL Packets" in the MySQL client/server
+protocol manual.
 """
 
 from itertools import pairwise
@@ -90,7 +90,8 @@ def _walk_lanes(
     headers = words(buffer, "<i8")  # eight bytes each, to avoid casts
     cursor, live, found = begin.copy(), np.arange(len(begin)), []
     while len(live):
-        # All lanes take the same number of steps, past their goals and clamped after the end. Excess steps are removed below.
+        # All lanes take the same number of steps, past their goals and clamped after the end. Excess steps are removed
+        # below.
         path = np.empty((_STRIDE + 1, len(live)), np.int64)
         path[0] = cursor[live]
         mask, header, last = (
@@ -137,7 +138,10 @@ def _guess(loads: npt.NDArray[np.uint64], filled: int, nominal: Offsets, window:
 
 
 def grown(buffer: Bytes, filled: int) -> Bytes:
-    """A copy of the filled bytes in a buffer of twice the size. Raises TransientError past 1.1 GiB, the protocol's limit."""
+    """A copy of the filled bytes in a buffer of twice the size.
+
+    Raises TransientError past 1.1 GiB, the protocol's limit.
+    """
     if len(buffer) > 1200 << 20:
         raise TransientError("The server sent a packet of more than 1 GiB, which the protocol does not allow.")
     larger = np.empty(2 * len(buffer), dtype=np.uint8)

@@ -1,10 +1,10 @@
 """The transactions before a position: MySQL's GTID sets and MariaDB's GTID positions.
 
-A set names every transaction. A position names the last one of each domain. That is enough, because a domain has the same order of
-transactions on all servers.
+A set names every transaction. A position names the last one of each domain. That is enough, because a domain has the
+same order of transactions on all servers.
 
-We do not use mysql-replication's `Gtid`: it refuses overlapping intervals (replays overlap by design), does not know tags, and
-reads the exclusive interval ends of PREVIOUS_GTIDS as inclusive.
+We do not use mysql-replication's `Gtid`: it refuses overlapping intervals (replays overlap by design), does not know
+tags, and reads the exclusive interval ends of PREVIOUS_GTIDS as inclusive.
 """
 
 import re

@@ -1,9 +1,10 @@
 """GTID events that Python decodes one by one: heads of files, and MySQL's tagged GTIDs.
 
-Tagged GTIDs (MySQL 8.3 on) are written with `mysql::serialization`. An integer has variable length: the number of trailing 1 bits
-in its first byte is the number of bytes that follow. The value is above these bits and the 0 after them, little-endian. A message
-is its version, its size, the id of the last field that must be understood, and then the fields, each after its id. An array of
-bytes has one integer per byte. A signed integer has its sign in the lowest bit; if it is negative, the rest is inverted.
+Tagged GTIDs (MySQL 8.3 on) are written with `mysql::serialization`. An integer has variable length: the number of
+trailing 1 bits in its first byte is the number of bytes that follow. The value is above these bits and the 0 after
+them, little-endian. A message is its version, its size, the id of the last field that must be understood, and then the
+fields, each after its id. An array of bytes has one integer per byte. A signed integer has its sign in the lowest bit;
+if it is negative, the rest is inverted.
 """
 
 import struct

@@ -1,18 +1,19 @@
 """Decodes row images to Arrow: many row events together, column by column.
 
-A row event is: table id (6 bytes), flags (2), in version 2 extra data with its length (2), the number of columns, a bitmap of the
-columns that are present (two for updates), and then images until its end. An image is a bitmap of the NULL columns and the values
-that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h). Inserts have after-images, deletes
-before-images, updates pairs of both. All have the same layout, so they are decoded alike, in two steps:
+A row event is: table id (6 bytes), flags (2), in version 2 extra data with its length (2), the number of columns, a
+bitmap of the columns that are present (two for updates), and then images until its end. An image is a bitmap of the
+NULL columns and the values that are not NULL ("Rows_event", MySQL source, libs/mysql/binlog/event/rows_event.h).
+Inserts have after-images, deletes before-images, updates pairs of both. All have the same layout, so they are decoded
+alike, in two steps:
 
-    find them      one cursor per event, on its first image; move it past the image (`extents`); drop the cursors that have reached
-                   the end of their event; continue with the second images; and so on;
+    find them      one cursor per event, on its first image; move it past the image (`extents`); drop the cursors that
+                   have reached the end of their event; continue with the second images; and so on;
     decode them    all images of all events at once, column by column, in binlog order.
 
 The second step proves the first: each image must end where the first step found its end.
 
-Partial updates have additional data between their images. They are decoded in the first step, round by round, and put in order
-afterwards.
+Partial updates have additional data between their images. They are decoded in the first step, round by round, and put
+in order afterwards.
 """
 
 from collections import Counter
@@ -124,7 +125,10 @@ def count_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table,
 def _decode_whole(
     records: Records, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
 ) -> Images:
-    """Decode events without additional data, given the cursors on their first images. kind: of each event's first image."""
+    """Decode events without additional data, given the cursors on their first images.
+
+    kind: of each event's first image.
+    """
     start, end, of, place = _extents(records, first, table, mapped)
     updates = kind[of] == BEFORE
     if (np.bincount(of, minlength=len(kind))[kind == BEFORE] & 1).any():
@@ -181,7 +185,10 @@ class _Rounds:
         kind: npt.NDArray[np.int8],
         documents: PartialDocuments | None,
     ) -> None:
-        """Decode all images of some events, given the cursors on their first images. documents: set for partial updates only."""
+        """Decode all images of some events, given the cursors on their first images.
+
+        documents: set for partial updates only.
+        """
         place = np.zeros(len(at), np.int64)
         while len(at):
             if documents is not None:

@@ -1,13 +1,13 @@
 """Partial updates: how `binlog_row_value_options=PARTIAL_JSON` changes the images of an update.
 
-A PARTIAL_UPDATE_ROWS event is an UPDATE_ROWS event with additional data before each after-image ("Partial JSON updates", MySQL
-source, libs/mysql/binlog/event/rows_event.h; seen on MySQL 9.7):
+A PARTIAL_UPDATE_ROWS event is an UPDATE_ROWS event with additional data before each after-image ("Partial JSON
+updates", MySQL source, libs/mysql/binlog/event/rows_event.h; seen on MySQL 9.7):
 
     value options    a length-encoded integer, 0 or 1, per row
     partial bits     only if that is 1: a bit for each JSON column of the table, the lowest first
 
-A JSON column whose bit is set contains, instead of a document, the differences from the one in the before-image; none if it did not
-change. The before-image is complete (`images` refuses others), so the document can be computed.
+A JSON column whose bit is set contains, instead of a document, the differences from the one in the before-image; none
+if it did not change. The before-image is complete (`images` refuses others), so the document can be computed.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,10 @@ class PartialDocuments:
         self._partial: dict[int, npt.NDArray[np.bool_]] | None = None
 
     def open(self, records: Records, at: Offsets, *, after: bool) -> Offsets:
-        """Begin a round of before- or after-images. Returns the cursors on the images themselves. Raises DecodeError."""
+        """Begin a round of before- or after-images.
+
+        Returns the cursors on the images themselves. Raises DecodeError.
+        """
         if not after:
             self._partial = None
             return at

@@ -1,9 +1,10 @@
 """QUERY events: a statement as the server logged it, with the settings of its session that say how to read it.
 
-A body is: thread id (4 bytes), seconds (4), length of the database's name (1), error code (2), length of the status variables (2),
-the status variables, the database's name with a zero byte, and the statement. The name is in utf8mb3, the statement in the
-session's `character_set_client`. The variables are numbered, and each has a length of its own; one that is not known here ends
-what can be read of them ("Query_event", MySQL source, libs/mysql/binlog/event/statement_events.h; MariaDB from 128).
+A body is: thread id (4 bytes), seconds (4), length of the database's name (1), error code (2), length of the status
+variables (2), the status variables, the database's name with a zero byte, and the statement. The name is in utf8mb3,
+the statement in the session's `character_set_client`. The variables are numbered, and each has a length of its own; one
+that is not known here ends what can be read of them ("Query_event", MySQL source,
+libs/mysql/binlog/event/statement_events.h; MariaDB from 128).
 """
 
 import struct
@@ -41,7 +42,8 @@ class Query:
     raw: bytes = b""
     """The bytes of the statement."""
     unfinished: bool = False
-    """Whether it is the beginning or the rollback of an ALTER that MariaDB logs in two phases; nothing has changed by then."""
+    """Whether it is the beginning or the rollback of an ALTER that MariaDB logs in two phases; nothing has changed by
+    then."""
 
 
 def read_query(body: bytes) -> Query:

@@ -1,9 +1,9 @@
 """Decodes rows of the binary protocol to Arrow, column by column.
 
-A row of a prepared statement's result is: one zero byte; a bitmap of the NULL columns, its first two bits unused; the non-NULL
-values one after the other, each in the layout of its type ("Binary Protocol Resultset", MySQL client/server protocol manual). All
-rows of a buffer are decoded together, with one cursor per row that moves from column to column. `engine.decode.types` decodes the
-values of a type.
+A row of a prepared statement's result is: one zero byte; a bitmap of the NULL columns, its first two bits unused; the
+non-NULL values one after the other, each in the layout of its type ("Binary Protocol Resultset", MySQL client/server
+protocol manual). All rows of a buffer are decoded together, with one cursor per row that moves from column to column.
+`engine.decode.types` decodes the values of a type.
 """
 
 from collections import Counter
@@ -35,8 +35,8 @@ def decode_rows(
 ) -> pa.RecordBatch:
     """The rows in `buffer[start[i]:end[i]]`, as one record batch with the Arrow types of docs/types.md.
 
-    `buffer` has `framing.PADDING` bytes after its last row. It may be reused afterwards: everything is copied. nulled: counts
-    invalid dates that became NULL, by column. Raises DecodeError if the bytes are not such rows.
+    `buffer` has `framing.PADDING` bytes after its last row. It may be reused afterwards: everything is copied. nulled:
+    counts invalid dates that became NULL, by column. Raises DecodeError if the bytes are not such rows.
     """
     records = Records.over(buffer, end, Counter() if nulled is None else nulled)
     bitmap = (len(columns) + 9) // 8

@@ -77,7 +77,10 @@ class Table:
         return next(column for column in self.columns if column.name == name)
 
     def with_null_dates(self, null_dates: bool) -> "Table":
-        """The table with invalid dates as NULL, or as errors. In the key, which identifies rows, they are always errors."""
+        """The table with invalid dates as NULL, or as errors.
+
+        In the key, which identifies rows, they are always errors.
+        """
         columns = (
             replace(c, null_dates=null_dates and c.name not in self.key) if c.type in _DATES else c
             for c in self.columns

@@ -1,13 +1,17 @@
-"""The position of a replication stream: file, offset and checksum, updated as blocks of packets pass. Each event is verified.
+"""The position of a replication stream: file, offset and checksum, updated as blocks of packets pass.
 
-The server opens a dump with an artificial ROTATE (the file's name) and the file's FORMAT_DESCRIPTION (the checksum algorithm). At
-a file's end, a real ROTATE is followed by an artificial one that names the next file. Artificial events have end position 0 and do
-not move the offset. Others state their end position in 32 bits, which overflow in files larger than 4 GiB. MariaDB does not send
-all events of a file (annotations), so sizes need not add up to positions, but events never overlap.
+Each event is verified.
 
-A FORMAT_DESCRIPTION always has a checksum, and says whether later events have one. The first artificial ROTATE comes before it: one
-without a correct checksum must name the requested file or, at a file's end, one that can follow it. A damaged event ends the stream
-(BinlogDamagedError). The events before it are yielded first, so that the stream's position is right before it.
+The server opens a dump with an artificial ROTATE (the file's name) and the file's FORMAT_DESCRIPTION (the checksum
+algorithm). At a file's end, a real ROTATE is followed by an artificial one that names the next file. Artificial events
+have end position 0 and do not move the offset. Others state their end position in 32 bits, which overflow in files
+larger than 4 GiB. MariaDB does not send all events of a file (annotations), so sizes need not add up to positions, but
+events never overlap.
+
+A FORMAT_DESCRIPTION always has a checksum, and says whether later events have one. The first artificial ROTATE comes
+before it: one without a correct checksum must name the requested file or, at a file's end, one that can follow it. A
+damaged event ends the stream (BinlogDamagedError). The events before it are yielded first, so that the stream's
+position is right before it.
 """
 
 from collections.abc import Iterator

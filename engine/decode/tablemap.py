@@ -1,9 +1,10 @@
 """The optional metadata of a TABLE_MAP event, which `binlog_row_metadata` adds to types and lengths.
 
-A sequence of fields, each with its number (1 byte), its length (packed) and its content ("Table_map_event", MySQL source,
-libs/mysql/binlog/event/rows_event.h; MariaDB writes the same). MINIMAL contains signedness and character sets; FULL also names,
-labels and keys; MariaDB's default, NO_LOG, nothing. Character sets of character columns, and of ENUM and SET, are separate fields:
-either one number per column, or a default and the exceptions, as pairs of a column's number and its collation.
+A sequence of fields, each with its number (1 byte), its length (packed) and its content ("Table_map_event", MySQL
+source, libs/mysql/binlog/event/rows_event.h; MariaDB writes the same). MINIMAL contains signedness and character sets;
+FULL also names, labels and keys; MariaDB's default, NO_LOG, nothing. Character sets of character columns, and of ENUM
+and SET, are separate fields: either one number per column, or a default and the exceptions, as pairs of a column's
+number and its collation.
 """
 
 from collections.abc import Sequence
@@ -15,8 +16,9 @@ from engine.decode.types.base import Mapped
 _SIGNEDNESS, _DEFAULT_CHARSET, _COLUMN_CHARSET, _NAMES, _SET_LABELS, _ENUM_LABELS = 1, 2, 3, 4, 5, 6
 _DEFAULT_LABELS_CHARSET, _COLUMN_LABELS_CHARSET = 10, 11
 
-# NUMERIC: TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, YEAR, NEWDECIMAL. CHARACTER: VARCHAR, VAR_STRING, STRING and the
-# blobs; on MySQL also VECTOR, on MariaDB the compressed types and GEOMETRY (seen in the table maps of both servers).
+# NUMERIC: TINY, SHORT, INT24, LONG, LONGLONG, FLOAT, DOUBLE, YEAR, NEWDECIMAL. CHARACTER: VARCHAR, VAR_STRING, STRING
+# and the blobs; on MySQL also VECTOR, on MariaDB the compressed types and GEOMETRY (seen in the table maps of both
+# servers).
 _NUMERIC = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
 _CHARACTER = frozenset({15, 249, 250, 251, 252, 253, 254})
 _CHARACTER_MYSQL, _CHARACTER_MARIADB = _CHARACTER | {242}, _CHARACTER | {140, 141, 255}

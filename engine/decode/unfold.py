@@ -1,18 +1,18 @@
 """Replaces events that contain other events, or compressed content, by the plain events that they stand for.
 
-* MySQL's TRANSACTION_PAYLOAD (`binlog_transaction_compression`): fields, each with a number, a length and a value (all packed
-  integers; 0 ends them, 1 is the payload's size, 2 its compression, 0 for zstd and 255 for none, 3 its unpacked size), then events
-  without checksums ("Transaction_payload_event", MySQL source, libs/mysql/binlog/event/codecs).
-* MariaDB's compressed events (`log_bin_compress`): after a statement's database, or a row event's column bitmaps, come one byte
-  (0x80, the algorithm in bits 4 to 6, and the number of length bytes), the length, big-endian, and zlib's data
+* MySQL's TRANSACTION_PAYLOAD (`binlog_transaction_compression`): fields, each with a number, a length and a value (all
+  packed integers; 0 ends them, 1 is the payload's size, 2 its compression, 0 for zstd and 255 for none, 3 its unpacked
+  size), then events without checksums ("Transaction_payload_event", MySQL source, libs/mysql/binlog/event/codecs).
+* MariaDB's compressed events (`log_bin_compress`): after a statement's database, or a row event's column bitmaps, come
+  one byte (0x80, the algorithm in bits 4 to 6, and the number of length bytes), the length, big-endian, and zlib's data
   (`binlog_buf_compress`, MariaDB source, sql/log_event.cc).
 * The statement of a LOAD DATA logged as a statement: 13 more bytes before the content of a QUERY event.
 
-Plain events keep the position of the event that contained them. A run that would become larger than `MOST` is split, so that a
-payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
+Plain events keep the position of the event that contained them. A run that would become larger than `MOST` is split, so
+that a payload of a few megabytes that unpacks to many gigabytes needs no more memory than another.
 
-Content that cannot be unpacked is read from the server once more. zlib's data ends with a checksum of its content. zstd's, as MySQL
-writes it, has none; instead, the sizes of the frame, of the payload and of its events are compared.
+Content that cannot be unpacked is read from the server once more. zlib's data ends with a checksum of its content.
+zstd's, as MySQL writes it, has none; instead, the sizes of the frame, of the payload and of its events are compared.
 """
 
 import zlib

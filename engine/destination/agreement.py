@@ -1,13 +1,14 @@
 """Checks that a ledger and a destination belong together, before anything is written.
 
-The ledger counts epochs and records what each table's destination is known to have. The destination has the numbers of its last
-epochs, in the transaction identifiers of its tables, and the terms of the runners that wrote there (`destination.fence`). If
-someone restores a copy of either,
+The ledger counts epochs and records what each table's destination is known to have. The destination has the numbers of
+its last epochs, in the transaction identifiers of its tables, and the terms of the runners that wrote there
+(`destination.fence`). If someone restores a copy of either,
 
-    the ledger is older       the destination has epochs that the ledger lacks, or an unknown runner wrote to it. New epochs would
-                              get numbers that the destination has, and be taken for applied
-    the destination is older  it lacks epochs that the ledger knows to be applied. If the ledger and the destination still have
-                              their records and files, the publisher applies them again; otherwise they would be lost
+    the ledger is older       the destination has epochs that the ledger lacks, or an unknown runner wrote to it. New
+                              epochs would get numbers that the destination has, and be taken for applied
+    the destination is older  it lacks epochs that the ledger knows to be applied. If the ledger and the destination
+                              still have their records and files, the publisher applies them again; otherwise they would
+                              be lost
     it is gone or damaged     a table's folder is missing, belongs to another ledger, or cannot be read
 
 A mismatch ends the run with exit code 7 and says what to do, except for tables that commands resnapshot or remove.
@@ -42,7 +43,10 @@ class Comparison:
     """The reasons, by table at fault."""
 
     def require(self, asked: Collection[str], *, everything: bool) -> None:
-        """Raises MismatchError. asked: tables that commands resnapshot or remove; everything: a command resnapshots all."""
+        """Raises MismatchError.
+
+        asked: tables that commands resnapshot or remove; everything: a command resnapshots all.
+        """
         if self.ledger_older and not everything:
             raise MismatchError(
                 f"The pipeline's ledger is older than its destination: {self.ledger_older}.",
@@ -96,7 +100,10 @@ def compare(
     kept: Sequence[EpochRecord],
     looks: Mapping[str, Look],
 ) -> Comparison:
-    """Compare ledger and destination. newest: the destination's newest term. kept: the epochs still in the ledger, in order."""
+    """Compare ledger and destination.
+
+    newest: the destination's newest term. kept: the epochs still in the ledger, in order.
+    """
     known = {number for number, _ in state.terms}
     ahead = {name: look for name, look in looks.items() if max(look.applied.values(), default=-1) > state.epoch}
     if ahead:

@@ -2,14 +2,14 @@
 
 A destination takes epochs, table by table, in order. It MUST keep these promises:
 
-    exactly once     `append` and `apply` store the epoch's number in the same commit as its rows, so that an epoch that is applied
-                     again, however often and after whatever kill, changes nothing
+    exactly once     `append` and `apply` store the epoch's number in the same commit as its rows, so that an epoch that
+                     is applied again, however often and after whatever kill, changes nothing
     durable          what a method did survives a power cut when it returns: the ledger may then forget the epoch
-    whole            a reader never sees part of a commit. Once the first copy is complete, a mirror is the source between two
-                     transactions
+    whole            a reader never sees part of a commit. Once the first copy is complete, a mirror is the source
+                     between two transactions
     fenced           a runner with an earlier term writes nothing more: its next call raises PipelineHeldError
-    local            an error of one table is raised by its own methods and stops that table alone. An OSError of a full disk is
-                     waited for by the caller; a DestinationError is not tried again
+    local            an error of one table is raised by its own methods and stops that table alone. An OSError of a full
+                     disk is waited for by the caller; a DestinationError is not tried again
 
 A destination without mirrors has the change log alone: `has_mirror` is False, and `apply` is never called.
 """
@@ -128,7 +128,10 @@ class DestinationTable(Protocol):
         """Whether it must be opened with `repair` before a new copy."""
 
     def applied(self, kind: str) -> int:
-        """The last epoch of a kind whose rows readers see; -1 for none, or if it cannot be read. MUST NOT rely on the publisher."""
+        """The last epoch of a kind whose rows readers see; -1 for none, or if it cannot be read.
+
+        MUST NOT rely on the publisher.
+        """
 
     def check_free(self) -> None:
         """MUST raise SpecError when something is there already that rows of this table would be mixed with."""
@@ -139,8 +142,8 @@ class DestinationTable(Protocol):
     def open(self, *, expected: bool) -> Opened:
         """Open it for writing; create it if it is not there.
 
-        expected: the ledger has published rows to it. MUST raise DestinationError when it is expected and gone, and SpecError when
-        it belongs to another ledger.
+        expected: the ledger has published rows to it. MUST raise DestinationError when it is expected and gone, and
+        SpecError when it belongs to another ledger.
         """
 
     def repair(self, table: Table) -> Opened:
@@ -268,13 +271,22 @@ class Destination(Protocol):
         """The newest term of a runner of this ledger; None if there is none."""
 
     def take(self, ledger: str, term: Term) -> None:
-        """Take the destination for this runner. MUST raise PipelineHeldError when another one has this term or a later one."""
+        """Take the destination for this runner.
+
+        MUST raise PipelineHeldError when another one has this term or a later one.
+        """
 
     def guard(self) -> int:
-        """The number of this runner's term; 0 before it took one. Raises PipelineHeldError when another one has a later term."""
+        """The number of this runner's term; 0 before it took one.
+
+        Raises PipelineHeldError when another one has a later term.
+        """
 
     def release(self, tables: Iterable[DestinationTable] = ()) -> None:
-        """Mark this runner as ended in order: it writes nothing more. tables: those that the next run may find `unchanged`."""
+        """Mark this runner as ended in order: it writes nothing more.
+
+        tables: those that the next run may find `unchanged`.
+        """
 
     def recall(self, newest: Term | None) -> None:
         """Read what the run with the newest term left, so that `look` and `open` need not look through unchanged tables."""
@@ -307,6 +319,6 @@ class Destination(Protocol):
     def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
         """Delete files that readers of earlier runs wrote and never committed. Returns how many.
 
-        opened: tables that were opened. named: files in the ledger's epochs. after_ns: when the last epoch was committed; older
-        files stay. Call it while no reader runs.
+        opened: tables that were opened. named: files in the ledger's epochs. after_ns: when the last epoch was
+        committed; older files stay. Call it while no reader runs.
         """

@@ -1,7 +1,7 @@
 """Applies committed epochs to the tables of a destination, in order; again after a kill, as far as the destination lacks them.
 
-A resnapshot repairs a failed table (`destination.published_tables`): the change log gets the missing changes, as far as their files
-exist, and the mirror gets a new copy.
+A resnapshot repairs a failed table (`destination.published_tables`): the change log gets the missing changes, as far as
+their files exist, and the mirror gets a new copy.
 """
 
 from collections import defaultdict
@@ -144,7 +144,9 @@ class EpochReplay:
             target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
     def _switch(self, name: str, after: tuple[int, str], switch: Switch, *, resnapshot: bool) -> None:
-        """Switch a table to new columns after an epoch. resnapshot: by a resnapshot, which repairs a failed destination.
+        """Switch a table to new columns after an epoch.
+
+        resnapshot: by a resnapshot, which repairs a failed destination.
 
         after: the epoch, and when it was committed.
         """

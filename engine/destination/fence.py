@@ -1,19 +1,20 @@
 """Fences a destination: the terms of the runners that write there, one file per term, in `<path>/_tidemark/<ledger>/`.
 
-A lock keeps a second runner out only if both see the same lock. It fails when the lock file is deleted, on a network file system
-without locks, and when the pipeline's folder is copied with the same `sink.path`. So a runner takes a *term* before it writes or
-deletes anything:
+A lock keeps a second runner out only if both see the same lock. It fails when the lock file is deleted, on a network
+file system without locks, and when the pipeline's folder is copied with the same `sink.path`. So a runner takes a
+*term* before it writes or deletes anything:
 
     in the ledger        a separate epoch; a runner with an earlier term cannot commit any more (`ledger.store`)
-    in the destination   a file `term-00000007.json`, which only one runner can create; and the term as a transaction identifier in
-                         every Delta commit (`destination.delta.delta_destination`)
+    in the destination   a file `term-00000007.json`, which only one runner can create; and the term as a transaction
+                         identifier in every Delta commit (`destination.delta.delta_destination`)
 
-A runner checks the term before each commit, and stops when there is a later one (exit code 5). A runner that is delayed for long
-after its check writes nothing either. The new runner seals every table with a commit of its own term, which takes the version
-that the old one expects, and then compares again. Only a runner that ended in order leaves nothing to seal.
+A runner checks the term before each commit, and stops when there is a later one (exit code 5). A runner that is delayed
+for long after its check writes nothing either. The new runner seals every table with a commit of its own term, which
+takes the version that the old one expects, and then compares again. Only a runner that ended in order leaves nothing to
+seal.
 
-A ledger that was restored from an older copy, or whose original continued, does not know the newest term. It is refused before
-anything is written (`compare`).
+A ledger that was restored from an older copy, or whose original continued, does not know the newest term. It is refused
+before anything is written (`compare`).
 """
 
 import json
@@ -61,7 +62,10 @@ class Fence:
         return self._read(max(numbers)) if numbers else None
 
     def take(self, term: Term) -> None:
-        """Take the destination for this runner. Raises PipelineHeldError when another one has this term or a later one."""
+        """Take the destination for this runner.
+
+        Raises PipelineHeldError when another one has this term or a later one.
+        """
         make_folders(self._folder)
         temporary = self._folder / f".term-{uuid.uuid4().hex}"
         write_atomically(temporary, _text(term))

@@ -1,9 +1,9 @@
 """When which table of a destination is maintained, between merges in the publisher's thread.
 
-One step at a time, each of a bounded size: epochs that arrive meanwhile wait for a second or two. A mirror is looked at after some
-merges, a change log after some commits or an hour, folders every hour; all of a table that has not changed for two hours, once a
-day. Tables take turns. A failed step is journaled, and that table's maintenance waits an hour; the table itself continues, because
-maintenance changes no row.
+One step at a time, each of a bounded size: epochs that arrive meanwhile wait for a second or two. A mirror is looked at
+after some merges, a change log after some commits or an hour, folders every hour; all of a table that has not changed
+for two hours, once a day. Tables take turns. A failed step is journaled, and that table's maintenance waits an hour;
+the table itself continues, because maintenance changes no row.
 
 An operator's request (`tidemark maintain`) runs all steps of its tables to their end.
 """
@@ -30,11 +30,13 @@ MERGES, COMMITS = 10, 50
 """After so many merges a mirror is looked at, after so many commits a change log."""
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _QUIET_S = 2 * _HOUR_S
-"""After so long without a commit, the hourly looks have done what there was to do: the hour of the last changes is closed."""
+"""After so long without a commit, the hourly looks have done what there was to do: the hour of the last changes is
+closed."""
 _FIRST_S = 600.0
 """After the start of a run, the first look is due earlier: a run may be short."""
 _SPARED_S = 60.0
-"""How long the names of needed files are used. Newer ones are protected by their age (`destination.delta.maintenance.vacuum`)."""
+"""How long the names of needed files are used. Newer ones are protected by their age
+(`destination.delta.maintenance.vacuum`)."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """When a table's waiting changes are merged into its mirror, by what merges cost.
 
-Copy on write rewrites each file that a changed row is in: with changes all over a large table, most of the table. So the next merge
-waits until it is worth its cost. The age of the mirror that follows is in `status` and the console.
+Copy on write rewrites each file that a changed row is in: with changes all over a large table, most of the table. So
+the next merge waits until it is worth its cost. The age of the mirror that follows is in `status` and the console.
 
 A merge that a table's copy, a schema change, a command or the end of a run needs does not ask here.
 """
@@ -13,7 +13,8 @@ from engine.spec.sink_settings import Sink
 _SHARE = 0.25
 """The largest share of the time that merges of one table take."""
 _CHEAP_BYTES, _CHEAP_S = 1 << 20, 0.05
-"""Merges that write less, or take less time, are not put off for what they write: they are cheap, however little has changed."""
+"""Merges that write less, or take less time, are not put off for what they write: they are cheap, however little has
+changed."""
 
 
 @dataclass
@@ -39,10 +40,10 @@ class MergeSchedule:
     def is_due(self, sink: Sink, waiting_bytes: int, now_s: float) -> bool:
         """Whether to merge changes of this size now.
 
-        Expects the merge to take as long as the quicker one of the last two, because what makes a single merge slow, such as
-        indexing new files, does not happen again; and to write as much as the last one. With fewer changes than that one had, it
-        expects less in proportion: one row after a million would wait minutes otherwise. If that is too little, because the changes
-        are all over the table, the next merge knows it.
+        Expects the merge to take as long as the quicker one of the last two, because what makes a single merge slow,
+        such as indexing new files, does not happen again; and to write as much as the last one. With fewer changes than
+        that one had, it expects less in proportion: one row after a million would wait minutes otherwise. If that is
+        too little, because the changes are all over the table, the next merge knows it.
         """
         since_s = now_s - self.ended_s
         if not self.took_s or since_s >= sink.max_merge_delay_s:

@@ -1,7 +1,7 @@
 """The tables that a destination has: opened, failed, or left.
 
-A failed destination affects only its table: the table fails here, the coordinator stops it (`unpublished`), and the others
-continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
+A failed destination affects only its table: the table fails here, the coordinator stops it (`unpublished`), and the
+others continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
 """
 
 from collections.abc import Callable, Sequence
@@ -109,7 +109,10 @@ class PublishedTables:
                 return
 
     def check_columns(self, before: Table, after: Table) -> None:
-        """Raises TableStoppedError when the destination cannot take these columns. before, after: the table as published."""
+        """Raises TableStoppedError when the destination cannot take these columns.
+
+        before, after: the table as published.
+        """
         if target := self.targets.get(before.full_name):
             if target.error is None:
                 target.destination.check(before, after)
@@ -168,7 +171,9 @@ class PublishedTables:
         return [target.destination for target in healthy]
 
     def delete_orphans(self) -> int:
-        """Delete what readers of earlier runs left without a commit (`Destination.delete_orphans`). Returns the number of files.
+        """Delete what readers of earlier runs left without a commit (`Destination.delete_orphans`).
+
+        Returns the number of files.
 
         Of tables that were opened: the content of a failed one is unknown, and an unchanged one got no file.
         """

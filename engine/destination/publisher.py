@@ -1,7 +1,7 @@
 """The publisher: a thread that applies committed epochs to the destination, in order, while the coordinator continues.
 
-It keeps no essential state. After a crash, the ledger has the epochs it did not apply, the destination's transaction identifiers
-show those it did, and `recover` applies the difference.
+It keeps no essential state. After a crash, the ledger has the epochs it did not apply, the destination's transaction
+identifiers show those it did, and `recover` applies the difference.
 """
 
 import math
@@ -62,7 +62,8 @@ class Publisher:
         self._resnapshotted: dict[str, int] = {}
         """By table, the epoch of the last submitted resnapshot."""
         self._submitted: list[tuple[float, int, str]] = []
-        """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their tables."""
+        """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their
+        tables."""
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
         self._appended_s = -math.inf
@@ -107,7 +108,10 @@ class Publisher:
             self.maintenance.committed(applied.table, merged=applied.kind == "merge")
 
     def recover(self) -> int:
-        """Apply what earlier runs committed but did not apply, and start the thread. Returns the number of epochs checked."""
+        """Apply what earlier runs committed but did not apply, and start the thread.
+
+        Returns the number of epochs checked.
+        """
         checked = self._replay.apply_kept()
         self._thread.start()
         return checked

@@ -42,7 +42,8 @@ class Target:
     destination: DestinationTable
     maintenance: TableMaintenance | None
     mutable_key: bool
-    """Whether rows move between chunks; all changes are then merged before a chunk is added (`capture.chunk.fast_forward`)."""
+    """Whether rows move between chunks; all changes are then merged before a chunk is added
+    (`capture.chunk.fast_forward`)."""
     applied: dict[str, int]
     """The last epoch applied to it, by kind: chunks, changes, merge."""
     written: Callable[[SinkApplied | None], None]
@@ -129,7 +130,10 @@ class Target:
         self.waiting_since_s = None
 
     def has_merged(self, epoch: int) -> bool:
-        """Whether the mirror has all changes up to this epoch. May be called by another thread, once the epoch is applied."""
+        """Whether the mirror has all changes up to this epoch.
+
+        May be called by another thread, once the epoch is applied.
+        """
         return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting))
 
     def merge_due(self, sink: Sink) -> bool:

@@ -2,9 +2,9 @@
 
 The publisher's memory is not asked: what it forgot, or what keeps it from writing, would go unnoticed with it.
 
-The ledger has the epochs that the destination is known to have, but learns them with the next commit. So a table that lacks an
-epoch by the ledger is looked up in the destination. A table that is being copied lacks nothing that its mirror should have; its
-change log may lack changes.
+The ledger has the epochs that the destination is known to have, but learns them with the next commit. So a table that
+lacks an epoch by the ledger is looked up in the destination. A table that is being copied lacks nothing that its mirror
+should have; its change log may lack changes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -48,7 +48,10 @@ class Condition:
 
 
 def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[Condition]:
-    """The condition of some tables, or of all. Writes nothing. Raises SpecError for tables that the pipeline does not have."""
+    """The condition of some tables, or of all.
+
+    Writes nothing. Raises SpecError for tables that the pipeline does not have.
+    """
     state = Ledger(directory.ledger).state
     known = state.tables if state else {}
     if unknown := [name for name in tables if name not in known]:

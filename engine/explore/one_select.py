@@ -1,8 +1,8 @@
 """Accepts one SELECT and nothing else, judged by DuckDB's own parser.
 
-DuckDB calls a statement a SELECT whatever its parts do: `WITH x AS (COPY … TO …) SELECT` writes a file. So the parsed tree counts,
-which DuckDB shows as JSON. Every query in it must be of a kind that only reads. Table functions are called by name, from a short
-list: others read files, run further SQL, or follow an address in memory.
+DuckDB calls a statement a SELECT whatever its parts do: `WITH x AS (COPY … TO …) SELECT` writes a file. So the parsed
+tree counts, which DuckDB shows as JSON. Every query in it must be of a kind that only reads. Table functions are called
+by name, from a short list: others read files, run further SQL, or follow an address in memory.
 """
 
 import json

@@ -1,10 +1,10 @@
 """SQL over a pipeline's published data: mirrors and change logs as views in a DuckDB that can read nothing else, and write nothing.
 
-Three walls stand one behind the other: only one SELECT is run (`one_select`), in a transaction that cannot write, and files are
-opened by a file system that cannot write (`read_only_files`).
+Three walls stand one behind the other: only one SELECT is run (`one_select`), in a transaction that cannot write, and
+files are opened by a file system that cannot write (`read_only_files`).
 
-Every query sees one version of each table, the newest when the query began. Views have the source's names: `shop.orders`, and
-`shop.orders__changes` for the change log.
+Every query sees one version of each table, the newest when the query began. Views have the source's names:
+`shop.orders`, and `shop.orders__changes` for the change log.
 """
 
 import re
@@ -181,7 +181,8 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
 def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, files: ReadOnlyFiles) -> None:
     """Give a table's rows a name.
 
-    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, or another program has written some.
+    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, or another program has
+    written some.
     """
     if rows.dataset is not None:
         connection.register(name, rows.dataset)
@@ -215,7 +216,10 @@ def _within_quotes(name: str) -> str:
 
 
 def history_sql(table: Table, key: Sequence[str]) -> str:
-    """SQL for every change of one row in the change log, oldest first, and the current mirror row. key: values as text."""
+    """SQL for every change of one row in the change log, oldest first, and the current mirror row.
+
+    key: values as text.
+    """
     where = " AND ".join(f"{quoted(n)} = {_text(v)}" for n, v in zip(table.key, key, strict=True))
     columns = _list([column.name for column in table.columns])
     log, mirror = _names(table)
@@ -236,20 +240,23 @@ def merged_seq(directory: Directory, root: Path, table: Table) -> int:
 def as_of_sql(table: Table, at: datetime, merged_seq: int) -> str:
     """SQL for the table's rows on the source after everything committed up to `at`, by the source's clock.
 
-    merged_seq: the `_tm_seq` up to which the change log is merged into the mirror; get it before the query runs. The answer is
-    right for times since the table was last copied, up to the end of what was read from the binlog. If the source's binlog has
-    whole seconds (MariaDB), all changes of a second happen at its beginning. Per key, in the order of `_tm_seq`:
+    merged_seq: the `_tm_seq` up to which the change log is merged into the mirror; get it before the query runs. The
+    answer is right for times since the table was last copied, up to the end of what was read from the binlog. If the
+    source's binlog has whole seconds (MariaDB), all changes of a second happen at its beginning. Per key, in the order
+    of `_tm_seq`:
 
-        later    the source has changes after `at`: the row is the before image of the first one. If that is an insert, or the new
-                 key of an update, there was no row.
-        recent   there are none, but images after `merged_seq`: the row is the newest of these. Nothing has changed it since `at`,
-                 so a redumped image (`_tm_redump`) equals the row at that time, whenever it was read.
-        mirror   there are neither: the mirror has the row's newest image, or its chunk, and nothing has changed it since.
+        later    the source has changes after `at`: the row is the before image of the first one. If that is an insert,
+                 or the new key of an update, there was no row.
+        recent   there are none, but images after `merged_seq`: the row is the newest of these. Nothing has changed it
+                 since `at`, so a redumped image (`_tm_redump`) equals the row at that time, whenever it was read.
+        mirror   there are neither: the mirror has the row's newest image, or its chunk, and nothing has changed it
+                 since.
 
-    A `merged_seq` that is too small is harmless: it only adds keys to *recent* whose newest image is merged already. The merge
-    wrote that image to the mirror's row, and the change log has no later image of the key, so both are the same. But it must not
-    be older than the table's last copy: changes before a chunk was read again are not in the change log. So the mirror, opened
-    after `merged_seq` was read, may be newer; and the change log, opened after the mirror, has everything that is merged.
+    A `merged_seq` that is too small is harmless: it only adds keys to *recent* whose newest image is merged already.
+    The merge wrote that image to the mirror's row, and the change log has no later image of the key, so both are the
+    same. But it must not be older than the table's last copy: changes before a chunk was read again are not in the
+    change log. So the mirror, opened after `merged_seq` was read, may be newer; and the change log, opened after the
+    mirror, has everything that is merged.
     """
     moment = f"TIMESTAMPTZ '{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}+00'"
     columns, key = _list([column.name for column in table.columns]), _list(table.key)

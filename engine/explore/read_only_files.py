@@ -1,7 +1,7 @@
 """The files that DuckDB may read, in a file system that cannot write.
 
-DuckDB's `allowed_paths` may also be written. So DuckDB gets no path of the disk: it gets names in this file system, which opens for
-reading the files that it was given, and does nothing else.
+DuckDB's `allowed_paths` may also be written. So DuckDB gets no path of the disk: it gets names in this file system,
+which opens for reading the files that it was given, and does nothing else.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Reads a published table: its mirror or its change log, now or as it was, whatever other readers of Delta can do.
 
-The rows come as they are stored, without those that deletion vectors delete. One version of the table is read, whatever is
-committed meanwhile.
+The rows come as they are stored, without those that deletion vectors delete. One version of the table is read, whatever
+is committed meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,15 +63,18 @@ class Reading:
 def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: int | None = None) -> pa.Table:
     """The rows of a table of a pipeline as Arrow: `read("shop.toml", "shop.orders")`; of its change log: `"shop.orders__changes"`.
 
-    as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the pipeline
-    does not have, or that did not exist then; DestinationError for one that cannot be read.
+    as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the
+    pipeline does not have, or that did not exist then; DestinationError for one that cannot be read.
     """
     loaded = load(Path(spec))
     return opened(loaded, directory_of(Path(spec), loaded.name), table, as_of).table(limit)
 
 
 def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> Reading:
-    """The newest version of a table, or that of a time. name: with `__changes` at its end, the change log. Raises as `read`."""
+    """The newest version of a table, or that of a time.
+
+    name: with `__changes` at its end, the change log. Raises as `read`.
+    """
     return reading_of(spec.sink.path, published_tables(directory), name, as_of)
 
 

@@ -23,7 +23,8 @@ class Cleared:
     """When it was raised."""
 
 
-# The line of the end holds the value at the end; the value that fired, and identifies the alert, is in the last line before it.
+# The line of the end holds the value at the end; the value that fired, and identifies the alert, is in the last line
+# before it.
 _CLEARED = """
 WITH alert AS (
     SELECT pipeline, run, seq, ts, event, tbl, body->>'$.kind' AS kind, body->>'$.since' AS since,

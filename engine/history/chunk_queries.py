@@ -1,13 +1,13 @@
 """Chunks: their states over all runs, and the details of one chunk.
 
-Only committed chunks count. An epoch commits the chunks that its run reported before it and whose high watermark it reaches
-(docs/correctness.md). So a chunk is `published` if its run has a later epoch at or after that watermark. It is also published if a
-later run found it committed, or streams the table, which needs all chunks: a runner that is killed between ledger and journal does
-not journal its last epoch. `finished` and `reading` apply to the newest run only, because uncommitted files of earlier runs are
-discarded.
+Only committed chunks count. An epoch commits the chunks that its run reported before it and whose high watermark it
+reaches (docs/correctness.md). So a chunk is `published` if its run has a later epoch at or after that watermark. It is
+also published if a later run found it committed, or streams the table, which needs all chunks: a runner that is killed
+between ledger and journal does not journal its last epoch. `finished` and `reading` apply to the newest run only,
+because uncommitted files of earlier runs are discarded.
 
-A table's chunks are those of its newest `table.planned` and of every later `chunk.planned`, in any run. A chunk that was planned
-again has its newest bounds. Reads before the newest plan, or of another range, do not count.
+A table's chunks are those of its newest `table.planned` and of every later `chunk.planned`, in any run. A chunk that
+was planned again has its newest bounds. Reads before the newest plan, or of another range, do not count.
 """
 
 from dataclasses import dataclass
@@ -121,7 +121,9 @@ _COMMITTED = 1 << 120
 
 
 def moment(of: str = "") -> str:
-    """SQL: a line's time and `seq` as one number. DuckDB's `max` and `arg_max` of numbers take a tenth of those of structs.
+    """SQL: a line's time and `seq` as one number.
+
+    DuckDB's `max` and `arg_max` of numbers take a tenth of those of structs.
 
     of: the table's alias with a dot.
     """
@@ -131,8 +133,8 @@ def moment(of: str = "") -> str:
 def planned(which: str = "TRUE") -> str:
     """Common table expressions: the newest plans.
 
-    `latest`: a row per table with its newest plan. `extent`: the same, and whether the table is completely split (a table that
-    streams was copied completely). `plan`: a row per chunk with its newest bounds.
+    `latest`: a row per table with its newest plan. `extent`: the same, and whether the table is completely split (a
+    table that streams was copied completely). `plan`: a row per chunk with its newest bounds.
 
     which: a condition for the tables, about `tbl`.
     """
@@ -262,8 +264,8 @@ def chunk_states(
 ) -> list[ChunkState]:
     """The known chunks of the table, by number.
 
-    measure: one of `MEASURES`, or no values. bounds: the first and the last chunk whose bounds are wanted; all have theirs if there
-    are at most `few`.
+    measure: one of `MEASURES`, or no values. bounds: the first and the last chunk whose bounds are wanted; all have
+    theirs if there are at most `few`.
     """
     wanted = MEASURES[measure] if measure else _STATE
     sql = PROGRESS + wanted.tables + _STATES.format(value=wanted.value, joins=wanted.joins, single=_SINGLE)
@@ -287,7 +289,9 @@ def reads(
 
 
 def read_of(cursor: Cursor, pipeline: str, table: str, key: str, before: datetime | None = None) -> RowRead | None:
-    """The newest read of the chunk that has a key; None if it is not known. key: a number, of a table that is split by this key.
+    """The newest read of the chunk that has a key; None if it is not known.
+
+    key: a number, of a table that is split by this key.
 
     before: only reads that ended before.
     """

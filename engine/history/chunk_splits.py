@@ -1,7 +1,7 @@
 """Chunks that were split because they were larger than planned: the reader stopped, and the rest became other chunks.
 
-The journal announces the nearer bound of such a chunk between its assignment and its end. A chunk that is merely planned again, by
-a run that lost its plan, is assigned after that. The chunks of the rest name their parent, except in
+The journal announces the nearer bound of such a chunk between its assignment and its end. A chunk that is merely
+planned again, by a run that lost its plan, is assigned after that. The chunks of the rest name their parent, except in
 journals of earlier versions.
 """
 

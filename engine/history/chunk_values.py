@@ -1,6 +1,7 @@
 """What the chunk map can be coloured by: SQL for one number per chunk, for all chunks of a table in one query.
 
-Each `Measure` extends `chunk_queries.PROGRESS`, whose `progress` is `p` here. Its value is NULL where the journals have none.
+Each `Measure` extends `chunk_queries.PROGRESS`, whose `progress` is `p` here. Its value is NULL where the journals have
+none.
 """
 
 from dataclasses import dataclass
@@ -38,11 +39,11 @@ ATTEMPTS = Measure(
 
 _PARTS = [f"f.{part}_s" for part in ("low", "read", "high", "backfill", "write")]
 
-# An epoch publishes a chunk if it comes after it in the run and reaches its high watermark. A run's epochs only move forward, so
-# the first such epoch is the later of the first after it and the first that reaches it.
+# An epoch publishes a chunk if it comes after it in the run and reaches its high watermark. A run's epochs only move
+# forward, so the first such epoch is the later of the first after it and the first that reaches it.
 #
-# A redump has read a chunk again if one of its parts begins where the chunk begins and one ends where the chunk ends. Its parts are
-# those of chunks, of one range or of the whole table, so all between was read too. Keys have no bounds.
+# A redump has read a chunk again if one of its parts begins where the chunk begins and one ends where the chunk ends.
+# Its parts are those of chunks, of one range or of the whole table, so all between was read too. Keys have no bounds.
 _NEWEST = """
 , following AS (SELECT run, seq, ts FROM epoch WHERE pipeline = $pipeline),
 reaching AS (SELECT run, to_at, min(ts) AS ts FROM epoch WHERE pipeline = $pipeline AND to_at IS NOT NULL GROUP BY ALL),
@@ -79,5 +80,5 @@ MEASURES = {
         _NEWEST,
     ),
 }
-"""By name. `duration`: seconds of the newest read. `gap`: bytes between its watermarks; NULL if they lie in two files. `changes`:
-in its window. `newest`: when the chunk was last published or redumped, in seconds since 1970."""
+"""By name. `duration`: seconds of the newest read. `gap`: bytes between its watermarks; NULL if they lie in two files.
+`changes`: in its window. `newest`: when the chunk was last published or redumped, in seconds since 1970."""

@@ -19,8 +19,8 @@ class Event:
     table: str | None
     body: str
     resolved: bool = False
-    """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again. For other
-    errors: the time of the retry has passed, so a newer line says how it went."""
+    """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again.
+    For other errors: the time of the retry has passed, so a newer line says how it went."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class Answer:
     message: str | None
     duration_s: float | None
     begun: str | None = None
-    """The tables whose resnapshot the command has begun, as JSON; they can be read as they were until it is complete."""
+    """The tables whose resnapshot the command has begun, as JSON; they can be read as they were until it is
+    complete."""
 
 
 # Names are joined, not `list_contains`: DuckDB then skips the text of all other lines.

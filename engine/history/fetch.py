@@ -28,7 +28,10 @@ def fetch(
 
 
 def part(cursor: Cursor, query: Callable[Concatenate[Cursor, P], T], *args: P.args, **options: P.kwargs) -> T:
-    """The answer of a query that is a part of another one. `History.ask` keeps it by itself, as long as it is current."""
+    """The answer of a query that is a part of another one.
+
+    `History.ask` keeps it by itself, as long as it is current.
+    """
     ask = getattr(cursor, "ask", None)
     return ask(query, *args, **options) if ask else query(cursor, *args, **options)
 

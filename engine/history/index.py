@@ -1,11 +1,13 @@
 """`History`: the DuckDB index over the journals, which reads their new lines.
 
-The index is reliable because one transaction commits a slice's rows together with the offset after it. So after any crash, the next
-refresh continues exactly where the rows end. Deleting the file only costs the time to read the journals again.
+The index is reliable because one transaction commits a slice's rows together with the offset after it. So after any
+crash, the next refresh continues exactly where the rows end. Deleting the file only costs the time to read the journals
+again.
 
-One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why). While the
-file cannot be written, such as on a full disk, the index is behind the journals (`behind` says why); it catches up later. Nothing
-but DuckDB may open the file, not even for reading: closing a plain handle releases the owner's lock.
+One process owns the file. A second console finds it locked and builds its own index in memory (`in_memory` says why).
+While the file cannot be written, such as on a full disk, the index is behind the journals (`behind` says why); it
+catches up later. Nothing but DuckDB may open the file, not even for reading: closing a plain handle releases the
+owner's lock.
 """
 
 import re
@@ -119,7 +121,10 @@ class _Answer:
 
 
 class _Reading:
-    """A cursor that records what is read. Queries of this package only call `execute`, `description` and the fetching methods."""
+    """A cursor that records what is read.
+
+    Queries of this package only call `execute`, `description` and the fetching methods.
+    """
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection, history: "History") -> None:
         self._cursor = cursor
@@ -208,7 +213,8 @@ class History:
     def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
         """The result of one of this package's queries, cached until a refresh adds rows of that pipeline to a table that it reads.
 
-        Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change rarely.
+        Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change
+        rarely.
         """
         content: T = self.answer(query, *args, **options).content
         return content
@@ -242,8 +248,8 @@ class History:
     ) -> Refresh:
         """Read the new lines of these pipelines' journals. A pipeline's name is that of its directory.
 
-        directories: or what finds them, which is called only if the journals are read. min_interval_s: do nothing if the last
-        refresh is younger, as many browsers share one index.
+        directories: or what finds them, which is called only if the journals are read. min_interval_s: do nothing if
+        the last refresh is younger, as many browsers share one index.
         """
         with self._lock:
             if clock.monotonic_s() - self._refreshed_s < min_interval_s:

@@ -1,9 +1,10 @@
 """The tables of the index. Everything can be rebuilt from the journals, so a new version simply starts over.
 
-Rows are appended, and deleted when retention has deleted their part of a journal. Only `journal` is updated: DuckDB's updates
-conflict between threads, and history does not change. Times are naive UTC. Every table except `journal` begins with the same four
-columns, and (pipeline, run, seq) identifies the journal line. `run` ids are unique within a pipeline only, so every key includes
-the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0 for a run's first part.
+Rows are appended, and deleted when retention has deleted their part of a journal. Only `journal` is updated: DuckDB's
+updates conflict between threads, and history does not change. Times are naive UTC. Every table except `journal` begins
+with the same four columns, and (pipeline, run, seq) identifies the journal line. `run` ids are unique within a pipeline
+only, so every key includes the pipeline. `journal` has a row per part; `first` is its first line's `seq`, 0 for a run's
+first part.
 """
 
 import pyarrow as pa
@@ -35,14 +36,15 @@ TABLES: dict[str, pa.Schema] = {
             ("estimated_chunks", pa.int64()),
         ]
     ),
-    # From table.planned and chunk.planned: a number may recur with new bounds. `parent`: the chunk that it was split from.
+    # From table.planned and chunk.planned: a number may recur with new bounds. `parent`: the chunk that it was split
+    # from.
     "planned_chunk": pa.schema(
         [*_KEY, *_CHUNK, ("lower", pa.string()), ("upper", pa.string()), ("parent", pa.int64())]
     ),
     # From chunk.planned: 1 if its table was completely split, else 0. The newest row counts.
     "split": pa.schema([*_KEY, ("tbl", pa.string()), ("complete", pa.int64())]),
-    # From run.started, table.state and chunk.parked, which are also in `event`: answers that need only these stay current while
-    # other events arrive (`index.History.ask`).
+    # From run.started, table.state and chunk.parked, which are also in `event`: answers that need only these stay
+    # current while other events arrive (`index.History.ask`).
     "begun": pa.schema(_KEY),
     "stated": pa.schema(
         [*_KEY, ("tbl", pa.string()), ("state", pa.string()), ("reason", pa.string()), ("hint", pa.string())]
@@ -106,7 +108,8 @@ TABLES: dict[str, pa.Schema] = {
             ("reader", pa.string()),
         ]
     ),
-    # From epoch.committed. The kinds, without those of redumps, are NULL in journals of earlier versions. `changes`: all entries.
+    # From epoch.committed. The kinds, without those of redumps, are NULL in journals of earlier versions. `changes`:
+    # all entries.
     "changed": pa.schema(
         [
             *_KEY,

@@ -1,7 +1,7 @@
 """Converts a journal line to rows of the index's tables. Pure.
 
-A field with an unexpected type becomes NULL, never an error: the index must cope with journals of older and newer engines. `event`
-keeps the line as it was written.
+A field with an unexpected type becomes NULL, never an error: the index must cope with journals of older and newer
+engines. `event` keeps the line as it was written.
 """
 
 import json

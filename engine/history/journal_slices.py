@@ -1,7 +1,7 @@
 """Reads the new complete lines of a part of a journal.
 
-A journal grows while it is read, so its last line may be incomplete: the next read takes it. A malformed line is counted and
-skipped, never fatal: a full disk can tear one, and that must not hide the rest of a run.
+A journal grows while it is read, so its last line may be incomplete: the next read takes it. A malformed line is
+counted and skipped, never fatal: a full disk can tear one, and that must not hide the rest of a run.
 """
 
 import json

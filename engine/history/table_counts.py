@@ -1,8 +1,8 @@
 """How many chunks of each table are in each state. A table is counted again only if its counts can have changed.
 
-The counts of a table follow from the newest run, from the table's own lines in the journals, and from the epochs that commit its
-reads. Rows are only added, so their number tells whether they are the same; if some are deleted, `History` clears what it keeps.
-Epochs matter only to a table that has reads and unpublished chunks.
+The counts of a table follow from the newest run, from the table's own lines in the journals, and from the epochs that
+commit its reads. Rows are only added, so their number tells whether they are the same; if some are deleted, `History`
+clears what it keeps. Epochs matter only to a table that has reads and unpublished chunks.
 """
 
 from collections.abc import Collection

@@ -28,7 +28,10 @@ class Flow:
 
 @dataclass(frozen=True)
 class Changes:
-    """The changes that were committed in a time. The kinds are None if the journal does not have them for all changes."""
+    """The changes that were committed in a time.
+
+    The kinds are None if the journal does not have them for all changes.
+    """
 
     changes: int
     """Entries of the change log: an update has two, and redumped rows have their own."""
@@ -61,8 +64,9 @@ class TableState:
     """`reason` and `hint` are None unless it stopped."""
 
 
-# A runner that is killed between a commit in the destination and its line in the journal leaves a change that seems unpublished.
-# The next run publishes everything of earlier runs before anything else, so only changes of the newest run count.
+# A runner that is killed between a commit in the destination and its line in the journal leaves a change that seems
+# unpublished. The next run publishes everything of earlier runs before anything else, so only changes of the newest run
+# count.
 _FLOW = """
 WITH c AS (
     SELECT ts, run, epoch, redumped < changes AS own FROM changed WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),

@@ -1,7 +1,7 @@
 """Tables: plan, state and progress.
 
-A table may be split while it is copied. Then `chunks` are those known now, `estimated_chunks` is the estimate from the server's
-statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
+A table may be split while it is copied. Then `chunks` are those known now, `estimated_chunks` is the estimate from the
+server's statistics, and `complete` says that no more chunks follow, except for chunks that are split again.
 """
 
 from dataclasses import dataclass

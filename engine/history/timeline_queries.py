@@ -43,7 +43,8 @@ class CaughtUp:
     reached: datetime | None
 
 
-# Repeated alerts and further attempts of an outage say nothing new. Before `since`, only what is still open there counts.
+# Repeated alerts and further attempts of an outage say nothing new. Before `since`, only what is still open there
+# counts.
 _MOMENTS = """
 WITH known AS (
     SELECT ts, run, seq, event, tbl,

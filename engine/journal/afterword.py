@@ -1,7 +1,7 @@
 """Appends events to the journal of a run that has ended, for the watchdog.
 
-Only for a run whose process is gone: two writers would number their lines alike. The caller makes sure of that, and that no other
-watchdog appends at the same time.
+Only for a run whose process is gone: two writers would number their lines alike. The caller makes sure of that, and
+that no other watchdog appends at the same time.
 """
 
 import json

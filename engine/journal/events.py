@@ -2,10 +2,11 @@
 
 `engine.journal` writes them, one JSON object a line.
 
-A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the class's `NAME`)
-and the fields of the class, always all of them; `null` where a value is unknown. Positions are written `file:offset`. Durations are
-in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's history read nothing else.
-A field is added with a default, so that journals of earlier versions can still be read. Nobody may rename or remove one.
+A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the
+class's `NAME`) and the fields of the class, always all of them; `null` where a value is unknown. Positions are written
+`file:offset`. Durations are in seconds, sizes in bytes, times of day in UTC text. The console, `status` and DuckDB's
+history read nothing else. A field is added with a default, so that journals of earlier versions can still be read.
+Nobody may rename or remove one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +71,10 @@ class RunState(Event, name="run.state"):
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnded(Event, name="run.ended"):
-    """The runner ends. `outcome`: done, failed or stopped, by an operator; then an error only says that tables are stopped."""
+    """The runner ends.
+
+    `outcome`: done, failed or stopped, by an operator; then an error only says that tables are stopped.
+    """
 
     outcome: str
     exit_code: int | None = None
@@ -141,7 +145,8 @@ class TablePlanned(Event, name="table.planned"):
     strategy: str | None = None
     reason: str = ""
     chunks: Sequence[Bounds] = ()
-    """All chunks of a table that is split evenly into at most 10 000; else empty, and they follow in `chunk.planned`."""
+    """All chunks of a table that is split evenly into at most 10 000; else empty, and they follow in
+    `chunk.planned`."""
     chunk_rows: int | None = None
     """Planned rows per chunk."""
     estimated_chunks: int | None = None
@@ -150,7 +155,10 @@ class TablePlanned(Event, name="table.planned"):
 
 @dataclass(frozen=True, kw_only=True)
 class ChunkPlanned(Event, name="chunk.planned"):
-    """Chunks were split off. A known number gets these bounds instead: the chunk was larger than planned, and was split."""
+    """Chunks were split off.
+
+    A known number gets these bounds instead: the chunk was larger than planned, and was split.
+    """
 
     table: str
     chunks: Sequence[Sequence[Any]]
@@ -357,7 +365,10 @@ class SpaceMeasured(Event, name="disk.space"):
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAway(Event, name="source.away"):
-    """A try to reach the source failed, or it refused the account: `hint` says what to do. gives_up_at: null for no limit."""
+    """A try to reach the source failed, or it refused the account: `hint` says what to do.
+
+    gives_up_at: null for no limit.
+    """
 
     since: str
     attempt: int
@@ -379,7 +390,10 @@ class SourceBack(Event, name="source.back"):
 
 @dataclass(frozen=True, kw_only=True)
 class TableChanged(Event, name="source.event"):
-    """A table was altered, or is resnapshotted on command (`statement` is null). `kind`: evolved, resnapshotted or stopped."""
+    """A table was altered, or is resnapshotted on command (`statement` is null).
+
+    `kind`: evolved, resnapshotted or stopped.
+    """
 
     kind: str
     table: str
@@ -437,7 +451,8 @@ class CommandDone(Event, name="command.done"):
     verb: str | None
     duration_s: float
     result: Mapping[str, Any] | None = None
-    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`. `begun`: tables whose resnapshot has begun."""
+    """Of a redump: `rows` and `ghosts`; with keys also `missing` and `missing_keys`. `begun`: tables whose resnapshot
+    has begun."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Compresses the closed parts of journals and deletes old ones.
 
-Parts with lines of the last day stay as they are, and so do the newest two of the current run: status, alerts and operators read
-them. A part counts as old by its last line. The first part of a run stays while the run has younger parts: it says what was
-started.
+Parts with lines of the last day stay as they are, and so do the newest two of the current run: status, alerts and
+operators read them. A part counts as old by its last line. The first part of a run stays while the run has younger
+parts: it says what was started.
 """
 
 import gzip
@@ -20,7 +20,9 @@ _KEPT_PLAIN = 2
 
 
 def expire_and_compress(folder: Path, run: str, retention_s: float | None) -> bool:
-    """Delete parts that are older than `retention_s` (None: none), and compress at most one. Returns whether it compressed one.
+    """Delete parts that are older than `retention_s` (None: none), and compress at most one.
+
+    Returns whether it compressed one.
 
     run: the current run. Only its runner may call this. Raises OSError.
     """

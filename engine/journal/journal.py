@@ -1,7 +1,7 @@
 """The journal: the append-only event log of a run, one JSON object per line (`events`, in files of `parts`).
 
-Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written later
-(`journal.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
+Writing an event never fails because of the file or a listener. Lines that find no room are kept in memory and written
+later (`journal.linefile`). Failures are recorded in `Journal.failures`, for the thread that reports them.
 """
 
 import json
@@ -51,11 +51,12 @@ def entry_from(line: Mapping[str, Any]) -> Entry | None:
 class Journal:
     """Appends the events of one run to its newest part. Thread-safe. Each of the `listeners` gets every line.
 
-    `ts` never goes backwards, within a run or from the newest earlier run to this one: if the clock is set back, times stand still
-    until it catches up. So later lines sort later, and a search for the newest event finds it. A clock that was more than a day
-    ahead is not waited for.
+    `ts` never goes backwards, within a run or from the newest earlier run to this one: if the clock is set back, times
+    stand still until it catches up. So later lines sort later, and a search for the newest event finds it. A clock that
+    was more than a day ahead is not waited for.
 
-    path: the file of the first part. failures: the most recent failures: "journal" for the file, otherwise the listener's name.
+    path: the file of the first part. failures: the most recent failures: "journal" for the file, otherwise the
+    listener's name.
     """
 
     def __init__(self, path: Path, run: str) -> None:
@@ -106,7 +107,10 @@ class Journal:
         return entry
 
     def _begin_part(self) -> None:
-        """Continue in a new file, unless lines still wait for room in this one. If that fails, try again in a minute."""
+        """Continue in a new file, unless lines still wait for room in this one.
+
+        If that fails, try again in a minute.
+        """
         self._close_s = self._retry_s = clock.monotonic_s() + _RETRY_S
         if self._file.waiting:
             return

@@ -1,8 +1,8 @@
 """A file to which lines are appended, each whole or not at all. A full disk costs neither lines nor callers.
 
-A line that cannot be written now is kept in memory and written in order when there is room. Beyond `MOST_LINES` or `MOST_BYTES` the
-oldest are dropped and counted. Half a line is removed again (`ftruncate`, which needs no room). If that fails, or if an earlier
-process left half a line, the next line starts on a new line. Readers skip the torn one.
+A line that cannot be written now is kept in memory and written in order when there is room. Beyond `MOST_LINES` or
+`MOST_BYTES` the oldest are dropped and counted. Half a line is removed again (`ftruncate`, which needs no room). If
+that fails, or if an earlier process left half a line, the next line starts on a new line. Readers skip the torn one.
 """
 
 import os

@@ -1,8 +1,9 @@
 """The parts of journals: the only owner of their names.
 
-A run's journal begins in `<run>.jsonl`. When a part is large or old enough, the run continues in `<run>.<seq>.jsonl`, named after
-its first line's `seq`, in 12 digits. Parts are never renamed, and only a run's last part grows, so a reader may list them, open
-them later, and miss nothing. A closed part may be compressed: `.gz` is appended to its name, then the plain file is deleted.
+A run's journal begins in `<run>.jsonl`. When a part is large or old enough, the run continues in `<run>.<seq>.jsonl`,
+named after its first line's `seq`, in 12 digits. Parts are never renamed, and only a run's last part grows, so a reader
+may list them, open them later, and miss nothing. A closed part may be compressed: `.gz` is appended to its name, then
+the plain file is deleted.
 """
 
 import gzip
@@ -22,8 +23,8 @@ _NAME = re.compile(r"(?P<run>.+?)(?:\.(?P<first>\d{12}))?\.jsonl(?P<packed>\.gz)
 class Part:
     """One file of a run's journal. Parts sort by run, then by their order in the run.
 
-    first: the `seq` of its first line; 0 for the run's first part. closed: whether the run has a later part, so this one does not
-    grow.
+    first: the `seq` of its first line; 0 for the run's first part. closed: whether the run has a later part, so this
+    one does not grow.
     """
 
     run: str
@@ -82,8 +83,8 @@ def runs_in(folder: Path) -> list[str]:
 def newest_lines(folder: Path, most_bytes: int, run: str | None = None) -> list[str]:
     """The last lines of a run's journal, at most about `most_bytes`; by default, of the newest run.
 
-    The last line may be incomplete. The lines may be fewer after many parts in a short time: only the newest two are read. Raises
-    OSError.
+    The last line may be incomplete. The lines may be fewer after many parts in a short time: only the newest two are
+    read. Raises OSError.
     """
     found = parts_in(folder, run)
     mine = [part for part in found if part.run == found[-1].run][-2:]

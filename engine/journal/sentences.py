@@ -2,8 +2,8 @@
 
 Of an alert, title, rule and remedy are here (`ALERTS`); its message with the numbers is in `alerting.alerts`.
 
-A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions are shown
-too.
+A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions
+are shown too.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -233,7 +233,10 @@ def remedy(kind: str, table: str | None = None) -> str:
 
 
 def describe(kind: str, event: Event) -> str:
-    """One sentence without its full stop; `kind` itself if there is no sentence for it. kind: the event's name in the journal."""
+    """One sentence without its full stop; `kind` itself if there is no sentence for it.
+
+    kind: the event's name in the journal.
+    """
     worded = _SENTENCES.get(kind)
     return worded(event) if worded else kind
 

@@ -28,8 +28,8 @@ class HiddenChanges(Event, name="source.hidden"):
     table: str | None = None
     """The table whose rows a cascade changes; null for the other kinds."""
     names: Sequence[str] = ()
-    """The foreign keys, the databases that the server leaves out, the tables that match but are not captured, or the settings with
-    their values, or what changed. Empty: they are gone."""
+    """The foreign keys, the databases that the server leaves out, the tables that match but are not captured, or the
+    settings with their values, or what changed. Empty: they are gone."""
     hint: str = ""
     """What to do, if it depends on the server."""
     changes: Sequence[Mapping[str, str]] = ()

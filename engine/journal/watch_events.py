@@ -1,4 +1,7 @@
-"""The journal's events of the watchdog (`engine.watch`). They are in the journal of the run that was lost or has failed."""
+"""The journal's events of the watchdog (`engine.watch`).
+
+They are in the journal of the run that was lost or has failed.
+"""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,7 @@
 """Epoch records, as stored in the ledger: JSON, and the only unit of change of a pipeline.
 
-The state after epoch k is the records 0…k applied in order (`ledger.state`). An optional field is present only if it carries
-information.
+The state after epoch k is the records 0…k applied in order (`ledger.state`). An optional field is present only if it
+carries information.
 """
 
 from typing import Any, NotRequired, TypedDict

@@ -2,8 +2,8 @@
 
 `ledger.records` defines the records and their fields.
 
-A removed table no longer belongs to the pipeline (`State.tables`), but is remembered (`State.removed`): it may be added again, and
-the spec's globs do not bring it back.
+A removed table no longer belongs to the pipeline (`State.tables`), but is remembered (`State.removed`): it may be added
+again, and the spec's globs do not bring it back.
 
 The state after epoch k is the records 0…k applied in order; a full state is only a shortcut to that.
 """
@@ -32,7 +32,8 @@ class Owner:
     ledger: str
     """The ledger's identifier, stored with its tables."""
     lineage: str = ""
-    """The name of the count of epochs. Empty unless a restored ledger took over the destination and counts from there."""
+    """The name of the count of epochs. Empty unless a restored ledger took over the destination and counts
+    from there."""
     floor: int = -1
     """The last epoch before the lineage. The destination has all epochs up to it, or will never get them."""
 
@@ -78,7 +79,8 @@ class TableState:
     due: Due | None = None
     """A resnapshot that was decided and has not begun yet."""
     resnapshots: tuple[str, ...] = ()
-    """When the latest automatic resnapshots began: UTC texts of at most an hour, none from before an operator's resnapshot."""
+    """When the latest automatic resnapshots began: UTC texts of at most an hour, none from before an operator's
+    resnapshot."""
 
     @property
     def chunks(self) -> int:
@@ -127,7 +129,8 @@ class State:
     lineage: str = ""
     floor: int = -1
     binlog_off: Mapping[str, str] = field(default_factory=dict)
-    """By identity, the servers that wrote no binlog for a while, and when, as UTC text; until a resnapshot from that server."""
+    """By identity, the servers that wrote no binlog for a while, and when, as UTC text; until a resnapshot from that
+    server."""
 
     @property
     def owner(self) -> Owner:

@@ -1,12 +1,13 @@
 """The ledger's files: `epoch-00000007.json`, one per epoch, and occasionally `state-00000100.json`, a full state.
 
-An epoch file is written under another name, synced, and then linked to its own name: the link is the commit. It appears whole or
-not at all, and only one of two runners can create it, whatever hosts they are on. The other one stops with PipelineHeldError before
-it has published anything. Commit order: data files durable, epoch file created, sinks apply it, journal.
+An epoch file is written under another name, synced, and then linked to its own name: the link is the commit. It appears
+whole or not at all, and only one of two runners can create it, whatever hosts they are on. The other one stops with
+PipelineHeldError before it has published anything. Commit order: data files durable, epoch file created, sinks apply
+it, journal.
 
-Terms. A runner begins with an epoch that contains nothing but its term (`take_term`). From then on, a runner of an earlier term
-cannot commit: the epoch that it would create exists already. Whatever it committed before is part of the state from which the new
-runner continues. So two runners never continue from the same state, even if the lock fails.
+Terms. A runner begins with an epoch that contains nothing but its term (`take_term`). From then on, a runner of an
+earlier term cannot commit: the epoch that it would create exists already. Whatever it committed before is part of the
+state from which the new runner continues. So two runners never continue from the same state, even if the lock fails.
 """
 
 import json
@@ -119,7 +120,10 @@ class Ledger:
                 yield record
 
     def commit(self, record: EpochRecord) -> State:
-        """Commit one more epoch. Returns the new state. Raises PipelineHeldError if another runner has created that epoch."""
+        """Commit one more epoch.
+
+        Returns the new state. Raises PipelineHeldError if another runner has created that epoch.
+        """
         state = apply(self.state, record)
         make_folders(self._folder)
         path = self._path(record["epoch"])
@@ -151,7 +155,10 @@ class Ledger:
         return state
 
     def _sync(self, epoch: int) -> None:
-        """Make a new epoch's name durable. Raises LedgerError: the epoch is there, so this run cannot commit it again."""
+        """Make a new epoch's name durable.
+
+        Raises LedgerError: the epoch is there, so this run cannot commit it again.
+        """
         try:
             sync_folder(self._folder)
         except OSError as error:
@@ -164,7 +171,8 @@ class Ledger:
     def _others_pruned(self, epoch: int) -> bool:
         """Whether another runner has a full state with this epoch.
 
-        Pruning starts with the older full states. So while ours exists, nobody has a newer one and has pruned epochs after ours.
+        Pruning starts with the older full states. So while ours exists, nobody has a newer one and has pruned epochs
+        after ours.
         """
         if self._full is not None and (self._folder / _full_name(self._full)).exists():
             return False
@@ -177,7 +185,10 @@ class Ledger:
         return self._written
 
     def take_term(self, run: str, number: int) -> None:
-        """Claim the pipeline for this run with an epoch that says so. Raises PipelineHeldError if others keep committing."""
+        """Claim the pipeline for this run with an epoch that says so.
+
+        Raises PipelineHeldError if others keep committing.
+        """
         for _ in range(_ATTEMPTS):
             assert self.state is not None
             try:
@@ -202,8 +213,9 @@ class Ledger:
     def prune(self, applied: int, needed: Mapping[int, Collection[str]] | None = None) -> None:
         """Delete files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
 
-        needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were applied
-        again to a table whose later epochs are deleted, the table would be switched back. Raises OSError; nothing is lost then.
+        needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were
+        applied again to a table whose later epochs are deleted, the table would be switched back. Raises OSError;
+        nothing is lost then.
         """
         if self._full is None:
             return

@@ -1,7 +1,7 @@
 """Renames the fields of ledger files that earlier versions wrote.
 
-Version 1 used `shape` and `before_shape` for a projection, `again` for a resnapshot, and `cut` and `uncut` for splits. Version 2
-had no `binlog_off`, which a version that does not know it must not skip.
+Version 1 used `shape` and `before_shape` for a projection, `again` for a resnapshot, and `cut` and `uncut` for splits.
+Version 2 had no `binlog_off`, which a version that does not know it must not skip.
 """
 
 from collections.abc import Mapping

@@ -27,10 +27,13 @@ def send_command(
     pipeline: str = "",
     actor: str = "",
 ) -> str:
-    """Put a command into the inbox and return its id; the runner answers in the journal. actor: default is this process's user.
+    """Put a command into the inbox and return its id; the runner answers in the journal.
 
-    The command names the current run of `runner.json` (null: there was none), so that no other run obeys a stop meant for it, and
-    its place among all commands (`seq`). Neither is a time. Raises HelperError if this user may not write to the inbox, OSError.
+    actor: default is this process's user.
+
+    The command names the current run of `runner.json` (null: there was none), so that no other run obeys a stop meant
+    for it, and its place among all commands (`seq`). Neither is a time. Raises HelperError if this user may not write
+    to the inbox, OSError.
     """
     identity = uuid.uuid4().hex[:12]
     directory.root.mkdir(parents=True, exist_ok=True)

@@ -4,11 +4,12 @@
     <directory>/inbox/claims/<id>          who has claimed it: a second name of the command's file, or a withdrawal
     <directory>/inbox/withdrawn/<id>.json  a withdrawn command: who withdrew it, when and why
 
-A withdrawn command is never carried out, also when a runner starts at that moment. Both sides must claim the command before they
-do anything: they give a file of their own the name `claims/<id>`, which `link` does for one of them only (`engine.base.durable`). A
-run links the command's file itself, so a later run knows the claim of an earlier one as its own kind, and continues. A withdrawal
-links a file that says so, then removes the command's file, and moves the claim to `withdrawn/` last. If it is killed in between,
-the claim stands, and the next run refuses the command. A run removes its claim when it has answered the command.
+A withdrawn command is never carried out, also when a runner starts at that moment. Both sides must claim the command
+before they do anything: they give a file of their own the name `claims/<id>`, which `link` does for one of them only
+(`engine.base.durable`). A run links the command's file itself, so a later run knows the claim of an earlier one as its
+own kind, and continues. A withdrawal links a file that says so, then removes the command's file, and moves the claim to
+`withdrawn/` last. If it is killed in between, the claim stands, and the next run refuses the command. A run removes its
+claim when it has answered the command.
 
 Commands for one run (stop, and pause and resume of the whole pipeline) need no claim: the next run refuses them.
 """
@@ -73,7 +74,8 @@ def waiting_commands(directory: Directory) -> list[Waiting]:
 def withdraw(directory: Directory, identity: str, *, actor: str = "", reason: str = "") -> Waiting:
     """Withdraw a command that no run has accepted. actor: default is this process's user.
 
-    Raises SpecError if there is none, or if a run has accepted it; HelperError if this user may not write to the inbox; OSError.
+    Raises SpecError if there is none, or if a run has accepted it; HelperError if this user may not write to the inbox;
+    OSError.
     """
     require_writable(directory.inbox, "Nothing was withdrawn.")
     command = next((one for one in waiting_commands(directory) if one.id == identity), None)
@@ -113,7 +115,9 @@ def _withdraw(path: Path, by: Mapping[str, str]) -> None:
 
 
 def claim_for_run(path: Path) -> str:
-    """Claim a command before it is carried out. Returns why it must not be; "" if it may, also if an earlier run claimed it.
+    """Claim a command before it is carried out.
+
+    Returns why it must not be; "" if it may, also if an earlier run claimed it.
 
     Raises OSError, as on a full disk.
     """

@@ -33,7 +33,8 @@ class Controls:
     def throttled(self, changes: dict[str, Any], until: str = "") -> "Controls":
         """The controls after a command that changes throttle settings, for ever or until a time (UTC text).
 
-        During a throttle for some time, one without an end keeps all that is set; another one with an end only moves the end.
+        During a throttle for some time, one without an end keeps all that is set; another one with an end only moves
+        the end.
         """
         settings = {**self.throttle, **changes}
         if not until:

@@ -4,7 +4,8 @@
                 ledger/                committed state (engine.ledger)
                 journal/<run>.jsonl    events (engine.journal.events), and further parts of them (engine.journal.parts)
                 inbox/<id>.json        pending commands; an event with the same id accepts or refuses each
-                inbox/withdrawn/       commands that were withdrawn before a run took them (engine.pipeline.command_queue)
+                inbox/withdrawn/       commands that were withdrawn before a run took them
+                                       (engine.pipeline.command_queue)
                 runner.json            the runner's pid, heartbeat and Spark UI address, rewritten every second
                 controls.json          operators' settings: pauses of tables, limits
                 runner.lock            held by the runner while it lives
@@ -16,8 +17,8 @@
                 watchdog.json          what the watchdog knows of a runner that is gone (engine.watch.record)
                 verify/                the verification of each table, and mirrors that others changed (`verifications`)
 
-If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the spec file,
-named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.
+If a spec file is called `pipeline.toml`, its folder is the pipeline's directory. Otherwise the directory is next to the
+spec file, named after the pipeline. Files appear by atomic rename, so a reader never sees half of one.
 """
 
 import secrets

@@ -2,10 +2,10 @@
 
 They are full or read-only, or a folder's permissions have changed.
 
-A component calls `failed` when it meets such a disk and `succeeded` when it gets through, each under its own name ("ledger",
-"chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES` fits into each of its
-folders. If so, work continues, and shows whether that was enough. So an error is reported once per episode, not per try. Disks of
-remote workers cannot be probed: there, the next chunk is the probe.
+A component calls `failed` when it meets such a disk and `succeeded` when it gets through, each under its own name
+("ledger", "chunks" …). The pipeline waits while any name is set. Every `RETRY_S`, it checks if a file of `PROBE_BYTES`
+fits into each of its folders. If so, work continues, and shows whether that was enough. So an error is reported once
+per episode, not per try. Disks of remote workers cannot be probed: there, the next chunk is the probe.
 """
 
 import os

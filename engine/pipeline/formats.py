@@ -1,7 +1,8 @@
 """Versions of the file formats. A newer Tidemark's file is refused with an error that names it; an older one's is read.
 
-A record has its version in `format`. Without one, it predates versions and counts as 0; formats at version 1 have not changed
-since. Raise a number if an older Tidemark would misread a record. A new field that it may skip needs no new number.
+A record has its version in `format`. Without one, it predates versions and counts as 0; formats at version 1 have not
+changed since. Raise a number if an older Tidemark would misread a record. A new field that it may skip needs no new
+number.
 
 If a file is newer:
 
@@ -13,7 +14,8 @@ If a file is newer:
     verification                verify/              shown as not verified yet
     watch                       watchdog.json        ignored: the watchdog leaves the pipeline alone
     runner                      runner.json          no status and no command; the lock decides who runs
-    journal                     run.started          the journal is not shown, and history says so; its chunks are unknown
+    journal                     run.started          the journal is not shown, and history says so; its chunks are
+                                unknown
     draft, connections, queries the console's        not shown, not overwritten
     history                     history.duckdb       left alone; the index is built in memory
     bundle                      versions.json        nobody reads it back

@@ -1,9 +1,10 @@
 """Helper threads beside the coordinator: their errors are reported, and end neither the helper nor the run.
 
 A helper is anything that can fail without the pipeline: the inbox thread, the lag monitor, the health check, the
-metrics server, the journal file and its listeners. Each catches everything, calls `failed` with its name, and continues. The first
-failure writes an `error` event of kind HelperError, raises an alert (`helper_failed`) and adds a line to `status`; later ones are
-counted. A helper has recovered after `CALM_S` without an error, so that one that fails every other time reports it once.
+metrics server, the journal file and its listeners. Each catches everything, calls `failed` with its name, and
+continues. The first failure writes an `error` event of kind HelperError, raises an alert (`helper_failed`) and adds a
+line to `status`; later ones are counted. A helper has recovered after `CALM_S` without an error, so that one that fails
+every other time reports it once.
 """
 
 import threading

@@ -11,7 +11,10 @@ _WRITE = os.W_OK | os.X_OK
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder below the pipeline's directory. Root makes it for the owner of the directory, whose runner must write there."""
+    """Make a folder below the pipeline's directory.
+
+    Root makes it for the owner of the directory, whose runner must write there.
+    """
     try:
         folder.mkdir()
     except FileExistsError:

@@ -1,13 +1,14 @@
 """Ensures that one runner at a time runs a pipeline: by a lock if possible, by its heartbeat always, and finally by its term.
 
-    lock        `runner.lock`, held while the runner lives. Some network file systems have no locks, someone may delete the lock
-                file, and a copied folder has its own lock
-    lease       the heartbeat in `runner.json`. A runner whose heartbeat changes is alive, whatever the lock says. No clock is
-                compared: the file is watched for `LEASE_S`. A runner that is dead on this machine is not waited for
+    lock        `runner.lock`, held while the runner lives. Some network file systems have no locks, someone may delete
+                the lock file, and a copied folder has its own lock
+    lease       the heartbeat in `runner.json`. A runner whose heartbeat changes is alive, whatever the lock says. No
+                clock is compared: the file is watched for `LEASE_S`. A runner that is dead on this machine is not
+                waited for
     term        `destination.fence`: stops any runner that gets past both, before it does harm
 
-A runner that finds another one alive exits with code 5. A standby runner waits until the lease ends, and takes over; meanwhile
-`standby/<host>-<pid>.json` shows it.
+A runner that finds another one alive exits with code 5. A standby runner waits until the lease ends, and takes over;
+meanwhile `standby/<host>-<pid>.json` shows it.
 """
 
 import errno

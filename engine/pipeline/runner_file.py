@@ -16,17 +16,18 @@ HEARTBEAT_STALE_S = 10.0
 _LOOKS, _LOOK_S = 5, 0.02
 _SECOND_LOOK_S = 2.5
 _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
-"""By `runner.json`: run and beat, when this process first saw them (`clock.monotonic_s`), whether it saw an earlier beat."""
+"""By `runner.json`: run and beat, when this process first saw them (`clock.monotonic_s`), whether it saw an earlier
+beat."""
 
 
 def read_runner(directory: Directory) -> dict[str, Any] | None:
     """The content of `runner.json`, plus `heartbeat_age_s` and `alive`; None if there never was a runner.
 
-    On the runner's own machine no wall clock is used. `alive` is whether its process lives (from another container: whether the
-    heartbeat is fresh), and the age is by the clock that all processes of the machine share (`engine.base.processes`). On other
-    machines the wall clocks are compared, with a tolerance of `HEARTBEAT_STALE_S` either way. A runner whose clock differs by more
-    is alive if a second look, at least `HEARTBEAT_S` later, finds a newer heartbeat (`find_runner` looks twice). A runner that has
-    reported its end is not alive.
+    On the runner's own machine no wall clock is used. `alive` is whether its process lives (from another container:
+    whether the heartbeat is fresh), and the age is by the clock that all processes of the machine share
+    (`engine.base.processes`). On other machines the wall clocks are compared, with a tolerance of `HEARTBEAT_STALE_S`
+    either way. A runner whose clock differs by more is alive if a second look, at least `HEARTBEAT_S` later, finds a
+    newer heartbeat (`find_runner` looks twice). A runner that has reported its end is not alive.
     """
     record = runner_record(directory.runner)
     if record is None:
@@ -46,7 +47,10 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
 
 
 def find_runner(directory: Directory) -> dict[str, Any] | None:
-    """`read_runner`. If only the clocks of two machines say that the runner is gone, look again after `_SECOND_LOOK_S`."""
+    """`read_runner`.
+
+    If only the clocks of two machines say that the runner is gone, look again after `_SECOND_LOOK_S`.
+    """
     record = read_runner(directory)
     if record is None or record["alive"] or record["state"] == "ended":
         return record

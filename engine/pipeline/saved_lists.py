@@ -40,7 +40,10 @@ def _watchdogs_alerts(directory: Directory) -> list[dict[str, Any]]:
 
 
 def read_parked(directory: Directory) -> list[dict[str, Any]]:
-    """The parked chunks, with the fields of `run.snapshot.parking.Parked`. Some may have been read, or split again, since."""
+    """The parked chunks, with the fields of `run.snapshot.parking.Parked`.
+
+    Some may have been read, or split again, since.
+    """
     return _read_list("parked", directory.parked)
 
 

@@ -1,7 +1,7 @@
 """The states of a runner, a table and a chunk as transition tables: state, event, next state.
 
-START is the state before something exists. Code asks the table before it changes a state, so that an illegal transition never
-passes unnoticed. `python -m engine.pipeline.state_machines` prints the diagrams in docs/architecture.md.
+START is the state before something exists. Code asks the table before it changes a state, so that an illegal transition
+never passes unnoticed. `python -m engine.pipeline.state_machines` prints the diagrams in docs/architecture.md.
 """
 
 from collections.abc import Iterable, Mapping
@@ -62,7 +62,8 @@ PIPELINE = Machine(
         "ended": {},
     },
 )
-"""`run.state` in the journal, `state` in runner.json. A stop that arrives while Spark starts stays in effect afterwards."""
+"""`run.state` in the journal, `state` in runner.json. A stop that arrives while Spark starts stays in effect
+afterwards."""
 
 TABLE = Machine(
     "table",
@@ -98,9 +99,9 @@ TABLE = Machine(
         },
     },
 )
-"""`table.state` in the journal, `state` in `status`. Streaming only, streaming restarted: in a pipeline that copies nothing
-(`source.startup`). Stopped: not read until it is resnapshotted. Dropped: the published data of a removed table is deleted. A
-removed table that is added again is planned, or resnapshotted into the data that was kept."""
+"""`table.state` in the journal, `state` in `status`. Streaming only, streaming restarted: in a pipeline that copies
+nothing (`source.startup`). Stopped: not read until it is resnapshotted. Dropped: the published data of a removed table
+is deleted. A removed table that is added again is planned, or resnapshotted into the data that was kept."""
 
 CHUNK = Machine(
     "chunk",
@@ -121,9 +122,9 @@ CHUNK = Machine(
         "dropped": {},
     },
 )
-"""As the console names them. Put back: its group ended before its turn. Split: larger than planned, so it was read up to a nearer
-bound and the rest is split again. Parked: it failed too often by itself (`run.snapshot.parking`). Dropped: its table stopped, or is
-being resnapshotted."""
+"""As the console names them. Put back: its group ended before its turn. Split: larger than planned, so it was read up
+to a nearer bound and the rest is split again. Parked: it failed too often by itself (`run.snapshot.parking`). Dropped:
+its table stopped, or is being resnapshotted."""
 
 MACHINES = (PIPELINE, TABLE, CHUNK)
 
@@ -134,7 +135,10 @@ def after(state: str, event: str) -> str:
 
 
 def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
-    """The events in an epoch's record of one table, in order. before: the table's state; START for a newly planned table."""
+    """The events in an epoch's record of one table, in order.
+
+    before: the table's state; START for a newly planned table.
+    """
     events = []
     if before == START or "planned" in change:
         if "stopped" in change:

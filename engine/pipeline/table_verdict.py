@@ -1,7 +1,7 @@
 """The verdict of a table: whether its mirror equals its source, as far as is known.
 
-One owner: `status`, and all pages of the console, decide by `verdict_of` and use its words. A verdict is about the past: when the
-table was compared. So it also says what has made it obsolete since.
+One owner: `status`, and all pages of the console, decide by `verdict_of` and use its words. A verdict is about the
+past: when the table was compared. So it also says what has made it obsolete since.
 """
 
 from dataclasses import dataclass
@@ -95,7 +95,10 @@ def incomparable(*, key: bool, copies: bool) -> str:
 
 
 def verdict_of(facts: TableFacts, period_s: float, now_s: float) -> Verdict:
-    """The verdict of a table. period_s: twice that is the age at which a verification is stale. now_s: seconds since 1970."""
+    """The verdict of a table.
+
+    period_s: twice that is the age at which a verification is stale. now_s: seconds since 1970.
+    """
     return _unable(facts) or _differing(facts) or _obsolete(facts, period_s, now_s) or Verdict("verified")
 
 

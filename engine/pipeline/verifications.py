@@ -5,8 +5,8 @@
                        audit.json           the runner's last audit of the change logs: `LastAudit`
                        mirrors.json         what other programs have changed in the mirrors: `MirrorLogs`
 
-Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So a table is
-as well verified as its part that was compared longest ago.
+Whoever verifies writes them: the runner, a command, the console. The newest result of a part replaces the older one. So
+a table is as well verified as its part that was compared longest ago.
 """
 
 import fcntl
@@ -249,7 +249,10 @@ def _file(directory: Directory, table: str) -> Path:
 
 @contextmanager
 def locked(directory: Directory) -> Iterator[None]:
-    """Keep other processes from saving meanwhile. Not reentrant: `save` locks while it saves summaries. Raises OSError."""
+    """Keep other processes from saving meanwhile.
+
+    Not reentrant: `save` locks while it saves summaries. Raises OSError.
+    """
     directory.verifications.mkdir(parents=True, exist_ok=True)
     with (directory.verifications / "lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -274,5 +277,8 @@ def has_proved(summary: Summary | None, version: int) -> bool:
 
 
 def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
-    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known. generation: of its current snapshot."""
+    """Why a table's mirror cannot be read, and what to do; None if it can, as far as known.
+
+    generation: of its current snapshot.
+    """
     return summary.get("unreadable") if summary is not None and summary["generation"] == generation else None

@@ -1,7 +1,10 @@
-"""Chunks of a table: half-open ranges of its chunk key that cover it without gaps or overlaps. Also the plan that produces them.
+"""Chunks of a table: half-open ranges of its chunk key that cover it without gaps or overlaps.
 
-A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot (`plan.splitting`). Each
-chunk ends where the next one begins; the first is open below, the last open above. NULL keys belong to the first.
+Also the plan that produces them.
+
+A plan does not list its chunks: an even plan has a step, an uneven one is walked during the snapshot
+(`plan.splitting`). Each chunk ends where the next one begins; the first is open below, the last open above. NULL keys
+belong to the first.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -122,7 +125,9 @@ def text(bound: Bound | None) -> str | None:
 
 
 def predicate(key: ChunkKey, limits: Range, *, after: bool = False) -> str:
-    """The SQL condition of a range; empty if open at both ends. Both servers' optimisers turn it into ranges of the index.
+    """The SQL condition of a range; empty if open at both ends.
+
+    Both servers' optimisers turn it into ranges of the index.
 
     after: the range does not include its lower end.
 

@@ -18,7 +18,10 @@ def is_comparable(key: ChunkKey) -> bool:
 
 
 def condition_of(key: ChunkKey, limits: Range) -> pc.Expression | None:
-    """The rows of a range; NULL belongs to the lowest. None if Arrow compares its columns differently from the server."""
+    """The rows of a range; NULL belongs to the lowest.
+
+    None if Arrow compares its columns differently from the server.
+    """
     parts = []
     first = pc.field(key.names[0])
     if limits.lower is not None:

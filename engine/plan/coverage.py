@@ -1,7 +1,7 @@
 """Which ranges of a table are finished, split, or not split yet; together they cover it without gaps or overlaps. Pure.
 
-Neighbours share a bound, text for text. So neighbouring runs join, and ranges are put in key order, without comparing a key, which
-only the server could do.
+Neighbours share a bound, text for text. So neighbouring runs join, and ranges are put in key order, without comparing a
+key, which only the server could do.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -26,7 +26,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Unsplit:
-    """A range not split yet. `way`: into the plan's even chunks, by a walk, or not at all. Its first chunk gets `number`."""
+    """A range not split yet.
+
+    `way`: into the plan's even chunks, by a walk, or not at all. Its first chunk gets `number`.
+    """
 
     number: int
     limits: Range
@@ -91,7 +94,8 @@ class Coverage:
     def after(self, split: Split) -> tuple["Coverage", list[Chunk]]:
         """Return the coverage after a split, and the new, numbered chunks.
 
-        Even chunks have the plan's numbers. In a walk, the first chunk has its range's number; others and the rest get new ones.
+        Even chunks have the plan's numbers. In a walk, the first chunk has its range's number; others and the rest get
+        new ones.
         """
         ranges = [*split.chunks, *([split.rest] if split.rest else [])]
         new = split.of.number + 1 if split.of.way == "even" else self.next_number
@@ -142,8 +146,8 @@ class Coverage:
 def covers(ranges: Iterable[tuple[Hashable, Hashable]]) -> bool:
     """Whether ranges, given by their bounds, lead from open to open: each begins where another ends, text for text.
 
-    Such a chain has every key, whatever order the bounds are in: take the first range whose upper bound is after the key. The key
-    is not before its lower bound, which is the upper bound of the range before.
+    Such a chain has every key, whatever order the bounds are in: take the first range whose upper bound is after the
+    key. The key is not before its lower bound, which is the upper bound of the range before.
     """
     listed = list(ranges)
     following = dict(listed)

@@ -1,13 +1,15 @@
 """Chunk keys: the columns that split a table, and how their values are written in SQL and in plans.
 
-A bound is a tuple of texts, one for each of the first columns of the key: `("7",)` is before all keys whose first column is 7 or
-more. A bound need not be an existing key. But everyone must compare with it alike: the predicates of chunks on the server, and
-whoever places a change among chunks. So each type defines how a bound's text becomes SQL, and how it becomes an Arrow scalar if
-Arrow compares as the server does. If it has no scalar, only the server may compare (docs/architecture.md).
+A bound is a tuple of texts, one for each of the first columns of the key: `("7",)` is before all keys whose first
+column is 7 or more. A bound need not be an existing key. But everyone must compare with it alike: the predicates of
+chunks on the server, and whoever places a change among chunks. So each type defines how a bound's text becomes SQL, and
+how it becomes an Arrow scalar if Arrow compares as the server does. If it has no scalar, only the server may compare
+(docs/architecture.md).
 
-To place a text, the server converts it from Unicode back into the column's character set. In five character sets several codes are
-the same character, so the way back is ambiguous, and a key in them is not ordered here. Codes without any character, which the
-servers show as "?", stop a table if its key has one: in a bound (`walk`), or in a row image (`decode.types.strings`).
+To place a text, the server converts it from Unicode back into the column's character set. In five character sets
+several codes are the same character, so the way back is ambiguous, and a key in them is not ordered here. Codes without
+any character, which the servers show as "?", stop a table if its key has one: in a bound (`walk`), or in a row image
+(`decode.types.strings`).
 """
 
 from collections.abc import Callable, Sequence
@@ -104,7 +106,10 @@ ORDERS: dict[str, Order] = {
 
 @dataclass(frozen=True)
 class ChunkKey:
-    """The columns that split a table, in the order of the index that reads their ranges. Only the first may be nullable."""
+    """The columns that split a table, in the order of the index that reads their ranges.
+
+    Only the first may be nullable.
+    """
 
     columns: tuple[Column, ...]
     index: str
@@ -184,8 +189,8 @@ def own_key(table: Table) -> ChunkKey | None:
 def configured_key(table: Table, name: str) -> ChunkKey:
     """The chunk key that begins with column `name` and continues over its index and the table's identity.
 
-    InnoDB's secondary indexes contain the identity after their own columns, so ranges over both are ranges of the index. Raises
-    SpecError if the column does not exist, cannot be ordered, or no index begins with it.
+    InnoDB's secondary indexes contain the identity after their own columns, so ranges over both are ranges of the
+    index. Raises SpecError if the column does not exist, cannot be ordered, or no index begins with it.
     """
     by_name = {column.name: column for column in table.columns}
     if name not in by_name:

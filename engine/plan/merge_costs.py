@@ -7,15 +7,17 @@ The estimate follows the schedule of merges (`destination.merge_schedule`). With
     p ≥ 4 t                                          merges take a quarter of the time at most
     p ≥ w / (sink.max_write_amplification × c)       unless w is less than 256 KiB
 
-but a merge begins `sink.max_merge_delay_s` after the last one at the latest. As `w` grows more slowly than `p`, the period
-settles. The mirror is oldest at the end of a merge: `p + t` seconds.
+but a merge begins `sink.max_merge_delay_s` after the last one at the latest. As `w` grows more slowly than `p`, the
+period settles. The mirror is oldest at the end of a merge: `p + t` seconds.
 
-Changed keys are assumed to be random, the worst case: of `f` files, `k` changed rows are in `f (1 - exp(-k / f))`. Inserts touch no
-existing file. Files are assumed to be as large as the source's statistics say. Parquet is usually smaller, so real costs are lower.
+Changed keys are assumed to be random, the worst case: of `f` files, `k` changed rows are in `f (1 - exp(-k / f))`.
+Inserts touch no existing file. Files are assumed to be as large as the source's statistics say. Parquet is usually
+smaller, so real costs are lower.
 
 * Copy on write has files of 16 MiB, and writes each touched file again.
-* Merge on read has files of 64 MiB, and writes the changed rows and, for each touched file, a deletion vector: a bit per row, as on
-  average a tenth of the rows is deleted. Maintenance rewrites a file when a fifth is deleted, so each deleted row costs five rows.
+* Merge on read has files of 64 MiB, and writes the changed rows and, for each touched file, a deletion vector: a bit
+  per row, as on average a tenth of the rows is deleted. Maintenance rewrites a file when a fifth is deleted, so each
+  deleted row costs five rows.
 * Maintenance merges eight small files of new rows of about the same size, until they have the size of a good file.
 """
 
@@ -44,7 +46,8 @@ FEWEST_FILES, LEAST_BYTES = 8, 64 << 10
 MERGES_PER_STEP = 10
 """Merges between two steps of maintenance."""
 _MERGE_S, _BYTES_PER_S = 0.1, 100e6
-"""Measured (docs/benchmarks.md): the seconds of a merge that writes little, and the bytes per second of one that writes much."""
+"""Measured (docs/benchmarks.md): the seconds of a merge that writes little, and the bytes per second of one that writes
+much."""
 _ROUNDS = 60
 
 

@@ -1,7 +1,7 @@
 """Keys and bounds named by a user: validates them before they become SQL, and converts them to Arrow.
 
-A plan's own bounds come from the server. These come from a command line or a file. So a text that is no value of its column's type
-is refused, and so is any text that could be read as something other than a value.
+A plan's own bounds come from the server. These come from a command line or a file. So a text that is no value of its
+column's type is refused, and so is any text that could be read as something other than a value.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Where keys lie among bounds: which chunk a change belongs to. Pure, except for the server's answers.
 
-Arrow compares integers, decimals, dates and binaries. Only the server compares collated texts, TIME and a few other types
-(`plan.ordering` asks it), using the same literals as chunk predicates. So a key is placed where the chunk's SELECT finds it.
+Arrow compares integers, decimals, dates and binaries. Only the server compares collated texts, TIME and a few other
+types (`plan.ordering` asks it), using the same literals as chunk predicates. So a key is placed where the chunk's
+SELECT finds it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,14 +18,15 @@ from engine.plan.keys import Bound, ChunkKey, scalar
 
 Signs = npt.NDArray[np.int8]
 Ask = Callable[[Column, Sequence[str], Sequence[str]], Signs]
-"""Asks the server. Takes column, values and bounds' texts; returns -1, 0 or 1 per value and bound, in shape (values, bounds)."""
+"""Asks the server. Takes column, values and bounds' texts; returns -1, 0 or 1 per value and bound, in shape (values,
+bounds)."""
 
 
 def place(keys: pa.Table, bounds: Sequence[Bound], key: ChunkKey, ask: Ask) -> npt.NDArray[np.int64]:
     """For each key, the number of bounds at or below it. NULL is below all bounds.
 
-    keys: a table with the key's columns. bounds: ascending; a bound with fewer columns than the key is before all keys that begin
-    with it.
+    keys: a table with the key's columns. bounds: ascending; a bound with fewer columns than the key is before all keys
+    that begin with it.
     """
     found = np.zeros(keys.num_rows, np.int64)
     if not keys.num_rows or not bounds:

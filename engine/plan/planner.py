@@ -1,7 +1,7 @@
 """Asks the server what a plan needs: statistics of all tables at once, and two dives into each table's index.
 
-The runner, the command line and the console use `plan_tables`. With `exact=False` it touches no table: a schema of a thousand
-tables is planned in well under a second, from statistics alone.
+The runner, the command line and the console use `plan_tables`. With `exact=False` it touches no table: a schema of a
+thousand tables is planned in well under a second, from statistics alone.
 """
 
 import difflib
@@ -28,10 +28,12 @@ def plan_tables(
     exact: bool = True,
     stopped: dict[str, TableStoppedError] | None = None,
 ) -> list[Plan]:
-    """The plans of the tables, in the same order. exact: fetch the two ends of each key, which decide between even and uneven.
+    """The plans of the tables, in the same order.
 
-    stopped: collects the errors of tables that cannot be planned; they have no plan. Without it, the errors are raised. Raises
-    SpecError for an unsuitable chunk key.
+    exact: fetch the two ends of each key, which decide between even and uneven.
+
+    stopped: collects the errors of tables that cannot be planned; they have no plan. Without it, the errors are raised.
+    Raises SpecError for an unsuitable chunk key.
     """
     estimates, plans = statistics(connection, tables), []
     for table in tables:

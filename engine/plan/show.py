@@ -90,7 +90,10 @@ def _measured(tables: Sequence[Table], spec: Spec, *, exact: bool) -> ChangeRate
 
 
 def json_parts(connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool) -> Iterator[str]:
-    """`plan --json` (docs/command-line.md) in parts. exact: walk keys and list every chunk; otherwise `chunks` is null."""
+    """`plan --json` (docs/command-line.md) in parts.
+
+    exact: walk keys and list every chunk; otherwise `chunks` is null.
+    """
     rates = _measured(tables, spec, exact=exact)
     yield '{"tables": ['
     for number, (table, plan, snapshot_s) in enumerate(_planned(connection, tables, spec, exact=exact)):

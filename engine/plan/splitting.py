@@ -1,7 +1,8 @@
 """Splits a table into chunks during the snapshot: even chunks by arithmetic, all others by a walk.
 
-Neither is trusted to get sizes right. A range may be denser than the rest, one tenant may have most of the rows, the table may have
-grown. So a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and the rest of its chunk is walked.
+Neither is trusted to get sizes right. A range may be denser than the rest, one tenant may have most of the rows, the
+table may have grown. So a reader stops at twice the planned rows (`capture.chunk.chunk_reader`), and the rest of its
+chunk is walked.
 """
 
 from engine.base import clock

@@ -1,7 +1,8 @@
 """How a table is split, and why: Flink CDC's rules for one column, and our additions (docs/architecture.md). Pure.
 
-A numeric key whose distribution factor is within its bounds is split evenly, by arithmetic alone. Any other ordered key is walked:
-each bound is the last of the next `chunk_rows` keys. A table without an ordered key, or that fits one chunk, is one chunk.
+A numeric key whose distribution factor is within its bounds is split evenly, by arithmetic alone. Any other ordered key
+is walked: each bound is the last of the next `chunk_rows` keys. A table without an ordered key, or that fits one chunk,
+is one chunk.
 """
 
 import math

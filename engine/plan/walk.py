@@ -1,8 +1,9 @@
 """Walks a key: the server finds where each chunk ends (docs/architecture.md).
 
-By the published rule, a bound is the last of `rows` keys counted from the previous bound, so the chunk has one row less. If that is
-the previous bound itself, because so many rows share a key, the next larger key is used. The walk ends at the largest key.
-Each statement reads one range of the key's index, of at most one chunk, and finishes when it has answered.
+By the published rule, a bound is the last of `rows` keys counted from the previous bound, so the chunk has one row
+less. If that is the previous bound itself, because so many rows share a key, the next larger key is used. The walk ends
+at the largest key. Each statement reads one range of the key's index, of at most one chunk, and finishes when it has
+answered.
 """
 
 from collections.abc import Sequence

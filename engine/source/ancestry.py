@@ -1,11 +1,12 @@
 """Checks that a server still has the history that the ledger streamed, and that its binlog did not go back.
 
-A binlog goes back if a server is reset, or restored from an older copy and then written to. The same file names, offsets and GTIDs
-can then appear again with other content. So three things are compared. Each finds what the others miss:
+A binlog goes back if a server is reset, or restored from an older copy and then written to. The same file names,
+offsets and GTIDs can then appear again with other content. So three things are compared. Each finds what the others
+miss:
 
 * the end of the binlog, and the length of the committed position's file: catches a restored server with few writes;
-* the time in that file's first event: catches a file that was created again under the same name. Servers begin a new file whenever
-  they start, so a restored server never appends to an existing file;
+* the time in that file's first event: catches a file that was created again under the same name. Servers begin a new
+  file whenever they start, so a restored server never appends to an existing file;
 * the GTIDs: everything published must be among what the server has executed.
 
 A failed check ends the run with exit code 4 (SourceLostError); it never counts as "nothing new".

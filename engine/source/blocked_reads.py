@@ -1,13 +1,15 @@
 """Reads that wait for a lock on the source, and the sessions that hold it. It asks; it takes no lock itself.
 
-A plain SELECT waits for no row lock of InnoDB: readers set REPEATABLE READ (`source.watermarks`), and every other session reads in
-autocommit. It does wait for the metadata lock of its table, while another session has `LOCK TABLES … WRITE` or changes the table,
-and behind an `ALTER TABLE` that itself waits for an open transaction. A table of MyISAM also has a table lock.
+A plain SELECT waits for no row lock of InnoDB: readers set REPEATABLE READ (`source.watermarks`), and every other
+session reads in autocommit. It does wait for the metadata lock of its table, while another session has `LOCK TABLES …
+WRITE` or changes the table, and behind an `ALTER TABLE` that itself waits for an open transaction. A table of MyISAM
+also has a table lock.
 
-Every account sees its own sessions in the process list, so that a read is blocked is always known. Who blocks it is known
+Every account sees its own sessions in the process list, so that a read is blocked is always known. Who blocks it is
+known
 
-    exactly     from performance_schema.metadata_locks (MySQL by default, with SELECT; MariaDB if it is switched on), or from
-                MariaDB's plugin METADATA_LOCK_INFO, with PROCESS
+    exactly     from performance_schema.metadata_locks (MySQL by default, with SELECT; MariaDB if it is switched on), or
+                from MariaDB's plugin METADATA_LOCK_INFO, with PROCESS
     by guess    from the process list, with PROCESS: statements on that table, open transactions, idle sessions
     not at all  otherwise; then the grant that shows it is named
 """
@@ -102,7 +104,10 @@ class BlockedRead:
 
 
 def blocked_reads(connection: Connection) -> list[BlockedRead]:
-    """The blocked reads of this account, by table: one statement if there are none. Raises TransientError if nobody answers."""
+    """The blocked reads of this account, by table: one statement if there are none.
+
+    Raises TransientError if nobody answers.
+    """
     own = query(connection, _OWN)
     if not own:
         return []
@@ -155,7 +160,8 @@ def _locks(connection: Connection, server: Server, waiting: Sequence[int]) -> li
 def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[Session, ...]:
     """The sessions that block a reader, from all locks on its table; pure.
 
-    Exclusive locks that are granted; or, if the reader only waits behind one that is pending, every session that holds the table.
+    Exclusive locks that are granted; or, if the reader only waits behind one that is pending, every session that holds
+    the table.
     """
     once = list({(row["id"], row["kind"], row["status"]): row for row in locks}.values())
     granted = [row for row in once if row["status"] == "GRANTED"]
@@ -169,7 +175,9 @@ def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[Session, ...]:
 
 
 def candidates(sessions: Iterable[Mapping[str, Any]], table: str | None, own: str | bytes) -> tuple[Session, ...]:
-    """The sessions that may hold a lock, the likeliest first; pure. own: this account's user, whose idle sessions hold none.
+    """The sessions that may hold a lock, the likeliest first; pure.
+
+    own: this account's user, whose idle sessions hold none.
 
     Statements that name the table; then open transactions; then the sessions that have been idle for the shortest time.
     """
@@ -197,7 +205,8 @@ def table_in(statement: str) -> str | None:
 def without_literals(statement: str) -> str:
     """A statement of another program for people: without its values, which may be those of rows, and shortened."""
     text = redact(statement)
-    # Whether a backslash escapes a quote depends on the session's sql_mode. So nothing from the first quote on is shown.
+    # Whether a backslash escapes a quote depends on the session's sql_mode. So nothing from the first quote on is
+    # shown.
     if "\\" in text:
         text = re.split("['\"]", text, maxsplit=1)[0] + " …"
     text = " ".join(_LITERAL.sub(lambda found: found[1] or (" " if found[2] else "?"), text).split())

@@ -128,7 +128,9 @@ def read_table(connection: Connection, database: str, table: str, *, null_dates:
 
 
 def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, null_dates: bool = False) -> list[Table]:
-    """The tables' columns, in the server's order, and their keys and indexes. Takes a fixed number of statements per database.
+    """The tables' columns, in the server's order, and their keys and indexes.
+
+    Takes a fixed number of statements per database.
 
     null_dates: invalid dates become NULL, except in the key, which must identify rows.
     """
@@ -184,11 +186,11 @@ def _by_table(
 ) -> dict[Name, list[dict[str, Any]]]:
     """The rows of a statement about tables, by (database, table).
 
-    opens: the server opens each table for it. A table of FEDERATED or SPIDER whose remote server does not answer would fail the
-    statement for its whole database.
+    opens: the server opens each table for it. A table of FEDERATED or SPIDER whose remote server does not answer would
+    fail the statement for its whole database.
 
-    In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of names,
-    MariaDB opens every table it has.
+    In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of
+    names, MariaDB opens every table it has.
     """
     found: dict[Name, list[dict[str, Any]]] = {}
     asked: list[tuple[str, tuple[str, ...]]]
@@ -265,8 +267,9 @@ def _identities(parts: Iterable[dict[str, Any]]) -> list[Index]:
 def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> tuple[str, ...]:
     """The key that InnoDB appends to the columns of every index.
 
-    It is the primary key, else the first unique key without nullable columns in definition order. The catalog does not show that
-    order, so the key is known only if there is one candidate (MySQL manual, "Clustered and Secondary Indexes").
+    It is the primary key, else the first unique key without nullable columns in definition order. The catalog does not
+    show that order, so the key is known only if there is one candidate (MySQL manual, "Clustered and Secondary
+    Indexes").
     """
     primary = [part for part in parts if part["name"] == "PRIMARY"]
     known = primary[0]["part"] is None if primary else len(identities) == 1

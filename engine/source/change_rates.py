@@ -1,11 +1,11 @@
 """How often tables change: counts the row images of the binlog's last minutes, by table. Decodes no row.
 
-The window is at most `WINDOW_S`. It begins where a read can begin: at the head of the oldest file such that it and the newer ones
-have at most `MOST_BYTES`. If the newest file alone is larger, or only just begun, the window is the next `LEAST_S` seconds from the
-current end: no other place inside a file is known to be between two transactions.
+The window is at most `WINDOW_S`. It begins where a read can begin: at the head of the oldest file such that it and the
+newer ones have at most `MOST_BYTES`. If the newest file alone is larger, or only just begun, the window is the next
+`LEAST_S` seconds from the current end: no other place inside a file is known to be between two transactions.
 
-Rows count if their statement began within the window, by the source's clock. A measurement is never an obstacle: whatever fails,
-the answer says why the rates are unknown.
+Rows count if their statement began within the window, by the source's clock. A measurement is never an obstacle:
+whatever fails, the answer says why the rates are unknown.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """Columns that the user may not SELECT. The catalog silently omits them, but row images have them.
 
-Such a table would look altered at each of its changes. Two signs show missing columns: a gap in the catalog's numbers, and that the
-server refuses SELECT *. Without a privilege on a column, its name is hidden; then its number stands for it.
+Such a table would look altered at each of its changes. Two signs show missing columns: a gap in the catalog's numbers,
+and that the server refuses SELECT *. Without a privilege on a column, its name is hidden; then its number stands for
+it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,8 +28,8 @@ def missing_columns(
 ) -> dict[Name, tuple[str, ...]]:
     """The columns of each table that the user may not SELECT, as texts; tables without any are left out.
 
-    columns: the catalog's rows of each table's columns, with `name`, `place` and `privileges`. One more statement per table, unless
-    the user has SELECT on everything or on the table's database.
+    columns: the catalog's rows of each table's columns, with `name`, `place` and `privileges`. One more statement per
+    table, unless the user has SELECT on everything or on the table's database.
     """
     if any(row["p"].upper() == "SELECT" for row in query(connection, _EVERYWHERE)):
         return {}

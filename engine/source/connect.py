@@ -71,8 +71,8 @@ class Endpoint:
     def current_password(self) -> str:
         """The password to log in with now.
 
-        A reader on another host may not have the file: there, the password with which its task was sent counts. A file that is
-        empty or gone is being replaced at this moment: the password that this process read last counts.
+        A reader on another host may not have the file: there, the password with which its task was sent counts. A file
+        that is empty or gone is being replaced at this moment: the password that this process read last counts.
         """
         if self.password_file is None:
             return self.password

@@ -1,9 +1,9 @@
 """How many connections the server lets the user open, and how many readers a run then has.
 
-Usually a run needs one per reader for chunks and the binlog, and four more: for epochs, for the end of the binlog, to see whether
-the server answers, and for looks at the catalog and the load. Measured on both servers: 6 with two readers, 8 with four. If the
-account allows fewer, connections are opened for each task and closed after it, in turns (`source.turns`): a task needs up to
-three.
+Usually a run needs one per reader for chunks and the binlog, and four more: for epochs, for the end of the binlog, to
+see whether the server answers, and for looks at the catalog and the load. Measured on both servers: 6 with two readers,
+8 with four. If the account allows fewer, connections are opened for each task and closed after it, in turns
+(`source.turns`): a task needs up to three.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,10 @@ _WHY = "With fewer, readers wait for each other: connections are opened for each
 
 @dataclass(frozen=True)
 class Limits:
-    """own: connections that the account may have, 0 for any number. free: those that nobody uses now. account: `user@host`."""
+    """own: connections that the account may have, 0 for any number.
+
+    free: those that nobody uses now. account: `user@host`.
+    """
 
     own: int
     free: int

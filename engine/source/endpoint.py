@@ -1,4 +1,7 @@
-"""Converts a spec to an endpoint, and to the names of its server. Separate from `connect`, so that readers do not import specs."""
+"""Converts a spec to an endpoint, and to the names of its server.
+
+Separate from `connect`, so that readers do not import specs.
+"""
 
 from contextlib import closing
 

@@ -1,6 +1,7 @@
 """Storage engines whose tables cannot be captured, because their rows are elsewhere or are not what the binlog has.
 
-A mirror is right only if SELECT shows a table's own rows, and the binlog has every change of them under the table's name:
+A mirror is right only if SELECT shows a table's own rows, and the binlog has every change of them under the table's
+name:
 
     MERGE          shows the rows of its parts. A write through it is logged under its own name, a write to a part under the part's.
                    So neither has all changes, and the parts cannot be captured either
@@ -9,8 +10,8 @@ A mirror is right only if SELECT shows a table's own rows, and the binlog has ev
                    show rows of other servers, files or buckets, which others change without an event here
     CSV            is a text file that can be replaced under the server
 
-Engines that are not known here count as such: what they log is unknown. Views have no events at all, and are never listed
-(`catalog.list_tables`).
+Engines that are not known here count as such: what they log is unknown. Views have no events at all, and are never
+listed (`catalog.list_tables`).
 """
 
 from collections.abc import Iterable

@@ -29,7 +29,9 @@ class Head:
 
 
 def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
-    """Read a file's head. Raises SourceLostError if the server does not have the file, TransientError if the dump ends early.
+    """Read a file's head.
+
+    Raises SourceLostError if the server does not have the file, TransientError if the dump ends early.
 
     Damaged events are requested once more. Raises BinlogDamagedError if they are damaged again.
     """
@@ -40,7 +42,9 @@ def read_head(endpoint: Endpoint, file: str, first_server_id: int) -> Head:
 
 
 def reaches(endpoint: Endpoint, position: Position, first_server_id: int) -> bool:
-    """Whether the position's file has events up to its offset. The server answers by the events: an encrypted file is larger.
+    """Whether the position's file has events up to its offset.
+
+    The server answers by the events: an encrypted file is larger.
 
     Raises SourceLostError if the server does not have the file.
     """

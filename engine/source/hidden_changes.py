@@ -1,7 +1,7 @@
 """Changes of the source that its binlog does not have, as far as the catalog shows that they can happen.
 
-Others cannot be foreseen: sessions with `sql_log_bin` off, exchanged partitions, imported tablespaces. Verification finds what they
-leave behind (docs/verification.md).
+Others cannot be foreseen: sessions with `sql_log_bin` off, exchanged partitions, imported tablespaces. Verification
+finds what they leave behind (docs/verification.md).
 """
 
 import re

@@ -1,7 +1,7 @@
 """Globs of a spec that match no table, with the nearest name. Pure.
 
-Globs follow the server's rule for names (`globs.NameRule`). Where case counts, `!Shop.Audit_*` excludes nothing of `shop`: a table
-that someone meant to exclude would be captured. Such a glob is an error.
+Globs follow the server's rule for names (`globs.NameRule`). Where case counts, `!Shop.Audit_*` excludes nothing of
+`shop`: a table that someone meant to exclude would be captured. Such a glob is an error.
 """
 
 import difflib

@@ -1,10 +1,10 @@
 """Packet streams from a connection: the common part of a prepared SELECT and a binlog dump.
 
-PyMySQL logs in, encrypts and sends commands. Then we read the socket into one large buffer and yield blocks of complete packets. A
-packet that starts with 0x00 is a row or an event; 0xFE ends the stream; 0xFF is an error.
+PyMySQL logs in, encrypts and sends commands. Then we read the socket into one large buffer and yield blocks of complete
+packets. A packet that starts with 0x00 is a row or an event; 0xFE ends the stream; 0xFF is an error.
 
-A trap: `readinto1` of PyMySQL's buffered reader blocks forever if everything still to come is already in its buffer. So we first
-take what is buffered with `read1`, and then read the socket itself.
+A trap: `readinto1` of PyMySQL's buffered reader blocks forever if everything still to come is already in its buffer. So
+we first take what is buffered with `read1`, and then read the socket itself.
 """
 
 import struct
@@ -169,7 +169,10 @@ class Statement:
     number: int
 
     def execute(self, doing: str, size: int = BUFFER) -> tuple[list[int], PacketReader]:
-        """Run the statement. Returns the columns' protocol type codes and a reader of the rows, with a buffer of `size` bytes."""
+        """Run the statement.
+
+        Returns the columns' protocol type codes and a reader of the rows, with a buffer of `size` bytes.
+        """
         try:
             self.connection._execute_command(_STATEMENT_EXECUTE, struct.pack("<IBI", self.number, 0, 1))  # noqa: SLF001
             count = self.connection._read_packet().read_length_encoded_integer()  # noqa: SLF001

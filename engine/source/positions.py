@@ -1,7 +1,7 @@
 """Positions in the source's binlog, and the distance to its end.
 
-A position lies between two transactions: a file, an offset in it and, if known, the GTID set of all transactions before it.
-Positions of one server are ordered by file number and offset.
+A position lies between two transactions: a file, an offset in it and, if known, the GTID set of all transactions before
+it. Positions of one server are ordered by file number and offset.
 """
 
 from dataclasses import dataclass, field
@@ -22,8 +22,8 @@ class Position:
     gtids: str | None = None
     """The GTIDs of all transactions before it, as the server writes them; None if unknown."""
     born: int | None = field(default=None, compare=False)
-    """The time in the file's FORMAT_DESCRIPTION event, in seconds since 1970; None if unknown. It distinguishes the file from one
-    of the same name that a restored or reset server created later."""
+    """The time in the file's FORMAT_DESCRIPTION event, in seconds since 1970; None if unknown. It distinguishes the
+    file from one of the same name that a restored or reset server created later."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -77,13 +77,15 @@ def current(connection: Connection, server: Server) -> Position:
 
 
 _ENCRYPTION_HEADER = 512
-"""Bytes before the first event of a file that MySQL encrypts. Positions do not count them (MySQL source, rpl_log_encryption.h)."""
+"""Bytes before the first event of a file that MySQL encrypts. Positions do not count them (MySQL source,
+rpl_log_encryption.h)."""
 
 
 def binlog_files(connection: Connection) -> dict[str, int]:
     """The server's binlog files, oldest first, with their bytes of events. Raises BinlogOffError if there is no binlog.
 
-    The bytes measure how much there is to read. They are no position: those come from events and from the heads of files.
+    The bytes measure how much there is to read. They are no position: those come from events and from the heads of
+    files.
     """
     return {
         row["Log_name"]: int(row["File_size"]) - (_ENCRYPTION_HEADER if row.get("Encrypted") == "Yes" else 0)

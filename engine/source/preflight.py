@@ -1,7 +1,7 @@
 """Preflight: checks everything a pipeline needs from its source before it reads a byte.
 
-A list of small checks. All of them run. Each states what was expected, what was found, why it matters and the statement that fixes
-it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
+A list of small checks. All of them run. Each states what was expected, what was found, why it matters and the statement
+that fixes it. Tidemark never asks for LOCK TABLES, RELOAD, SUPER, or any right to write.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -216,7 +216,8 @@ class Running:
 def running(connection: Connection, endpoint: Endpoint, source: Source) -> Running:
     """The source now. Raises TransientError if it does not answer.
 
-    Without the checks that a run makes all the time: that there is a binlog, that the user may read it, and the server ids.
+    Without the checks that a run makes all the time: that there is a binlog, that the user may read it, and the server
+    ids.
     """
     context = _context(connection, endpoint, source, first_server_id=0)
     unmet = [found for check in _RUNNING_CHECKS if (found := check(context)).outcome == "fail"]
@@ -316,7 +317,8 @@ def _server_ids(context: Context) -> Check:
     try:
         replicas = query(context.connection, "SHOW REPLICAS" if modern else "SHOW SLAVE HOSTS")
     except PreflightError:
-        # MariaDB requires REPLICATION MASTER ADMIN for the list; nothing else does. A run reports an id that is taken anyway.
+        # MariaDB requires REPLICATION MASTER ADMIN for the list; nothing else does. A run reports an id that is taken
+        # anyway.
         replicas, note = [], "; replicas are not shown to this user"
     except TidemarkError as error:
         return Check("server ids", "warn", expected, error.message, why)
@@ -452,7 +454,10 @@ def _folder(table: Table) -> Check:
 
 
 def _tls(context: Context) -> Check:
-    """How the connection is protected. `preferred` and `required` mean what `source.connect` and PyMySQL make of them."""
+    """How the connection is protected.
+
+    `preferred` and `required` mean what `source.connect` and PyMySQL make of them.
+    """
     setting, why = context.source.tls, "Rows and the login travel between the source and the readers."
     expected = 'tls = "verify", or a source on this machine'
     rows = query(context.connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'")

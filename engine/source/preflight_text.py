@@ -1,4 +1,7 @@
-"""The preflight's result as text: what is wrong first, each kind once, then how much is right. `check --json` has every check."""
+"""The preflight's result as text: what is wrong first, each kind once, then how much is right.
+
+`check --json` has every check.
+"""
 
 from collections.abc import Iterable, Sequence
 

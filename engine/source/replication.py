@@ -1,11 +1,11 @@
 """The replication protocol: a bounded binlog range as blocks of events.
 
-A dump is requested as non-blocking (flag 1): the server sends what it has and an end packet, so the read ends by itself. That end
-may come before a position that `SHOW BINARY LOG STATUS` has already shown, because the server shows a transaction a moment before
-a dump can deliver it. The caller then dumps again from its current position.
+A dump is requested as non-blocking (flag 1): the server sends what it has and an end packet, so the read ends by
+itself. That end may come before a position that `SHOW BINARY LOG STATUS` has already shown, because the server shows a
+transaction a moment before a dump can deliver it. The caller then dumps again from its current position.
 
-MySQL ends an older dump if a newer one announces the same replica uuid; MariaDB does if it uses the same server id. So each dump
-has its own uuid, and its own server id among the pipeline's 4096.
+MySQL ends an older dump if a newer one announces the same replica uuid; MariaDB does if it uses the same server id. So
+each dump has its own uuid, and its own server id among the pipeline's 4096.
 """
 
 import secrets
@@ -27,7 +27,10 @@ SERVER_IDS = 4096
 
 
 def server_id(first: int) -> int:
-    """A random server id for one dump among the pipeline's ids. Random, so that two colliding dumps do not collide on retry."""
+    """A random server id for one dump among the pipeline's ids.
+
+    Random, so that two colliding dumps do not collide on retry.
+    """
     return first + secrets.randbelow(SERVER_IDS)
 
 
@@ -58,10 +61,12 @@ def open_dump(
 def read_runs(
     connection: Connection, file: str, offset: int, first_server_id: int, silence_s: float = SILENCE_S
 ) -> Iterator[EventBatch]:
-    """Yield the events from `file:offset` to the binlog's current end. Each run is valid until the next one is requested.
+    """Yield the events from `file:offset` to the binlog's current end.
 
-    The dump command has 32 bits for the offset. To reach a later position, after a giant transaction, the file is read from its
-    start and everything before the position is skipped.
+    Each run is valid until the next one is requested.
+
+    The dump command has 32 bits for the offset. To reach a later position, after a giant transaction, the file is read
+    from its start and everything before the position is skipped.
     """
     start = offset if offset <= _LARGEST_OFFSET else FIRST_OFFSET
     position = StreamPosition(file, start)

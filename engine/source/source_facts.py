@@ -1,7 +1,7 @@
 """Facts of a source that someone may change while a pipeline runs: settings, grants, the TLS certificate, the version.
 
-Settings come from the global variables, which a run reads anyway; the certificate from the connection itself. So the facts cost one
-more statement, SHOW GRANTS.
+Settings come from the global variables, which a run reads anyway; the certificate from the connection itself. So the
+facts cost one more statement, SHOW GRANTS.
 """
 
 import hashlib
@@ -125,7 +125,10 @@ def source_facts(connection: Connection, variables: Mapping[str, str]) -> Facts:
 
 
 def grants(lines: Sequence[str]) -> dict[str, str]:
-    """The privileges by what they are on, from SHOW GRANTS; pure. Roles are under `roles`. Hashes of passwords are left out."""
+    """The privileges by what they are on, from SHOW GRANTS; pure.
+
+    Roles are under `roles`. Hashes of passwords are left out.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for line in lines:
         privileges = _GRANT.match(line)
@@ -140,7 +143,10 @@ def grants(lines: Sequence[str]) -> dict[str, str]:
 
 
 def databases_without_select(facts: Facts, globs: Sequence[str]) -> list[str]:
-    """The databases of globs in which the account may read no table, by SHOW GRANTS; pure. A role may permit anything."""
+    """The databases of globs in which the account may read no table, by SHOW GRANTS; pure.
+
+    A role may permit anything.
+    """
     readable = [
         _database(on)
         for (kind, on), privileges in facts.items()

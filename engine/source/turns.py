@@ -1,14 +1,14 @@
 """Turns for connections, where the source allows the user only a few.
 
-Usually a run keeps its connections: one of the coordinator, one of the lag monitor, one of the thread that splits tables, and one
-in each Spark worker that has read a chunk. If the account does not allow that many (`source.connection_limits`), everything closes
-its connections when it is done, and takes a turn before it opens them.
+Usually a run keeps its connections: one of the coordinator, one of the lag monitor, one of the thread that splits
+tables, and one in each Spark worker that has read a chunk. If the account does not allow that many
+(`source.connection_limits`), everything closes its connections when it is done, and takes a turn before it opens them.
 
-A task has up to three: one for rows, one for a dump, and one to compare keys by the server's order. A turn is for all the
-connections that its holder opens: nobody who has some waits for more, so nobody waits for ever. Turns are given in the order in
-which they were asked for, so nobody is skipped. The holders are threads of the runner: a job's turn is for the connections of
-its tasks in Spark's workers. Verification and audits take no turn. A run would wait for them, and they for it; if they are refused
-a connection, they try again later.
+A task has up to three: one for rows, one for a dump, and one to compare keys by the server's order. A turn is for all
+the connections that its holder opens: nobody who has some waits for more, so nobody waits for ever. Turns are given in
+the order in which they were asked for, so nobody is skipped. The holders are threads of the runner: a job's turn is for
+the connections of its tasks in Spark's workers. Verification and audits take no turn. A run would wait for them, and
+they for it; if they are refused a connection, they try again later.
 """
 
 import threading

@@ -3,57 +3,62 @@
     low watermark    everything at or before it is visible to a read that starts afterwards
     high watermark   everything visible to the read is at or before it
 
-The published algorithm takes both from `SHOW MASTER STATUS`. On a busy server that is wrong for the low watermark: the binlog's end
-moves when a group of transactions is flushed to it, *before* the engine commits them and makes them visible. A transaction in that
-gap is at or before the low watermark, so the backfill omits it; and it is not visible to the SELECT either. Its row is lost
-permanently (in most checks on MySQL with sync_binlog=1). The high watermark is right: whatever is visible was flushed before.
+The published algorithm takes both from `SHOW MASTER STATUS`. On a busy server that is wrong for the low watermark: the
+binlog's end moves when a group of transactions is flushed to it, *before* the engine commits them and makes them
+visible. A transaction in that gap is at or before the low watermark, so the backfill omits it; and it is not visible to
+the SELECT either. Its row is lost permanently (in most checks on MySQL with sync_binlog=1). The high watermark is
+right: whatever is visible was flushed before.
 
-A low watermark may be too early without harm, because replaying full row images is idempotent. It must never be too late. The four
-classes, best first:
+A low watermark may be too early without harm, because replaying full row images is idempotent. It must never be too
+late. The four classes, best first:
 
-    snapshot     MariaDB: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, then `binlog_snapshot_file/position` in that transaction.
-                 The server takes both under the commit lock, so low = high and there is no backfill, unless an XA COMMIT is near
-                 (below). (The snapshot does not cover engines without transactions: the high watermark of their tables is taken
-                 after the read.) Percona has it too. It is not proved there, so GTIDs or `log_status` are preferred.
-    gtid         MySQL with GTIDs: a *settled* position, whose GTID set is contained in `@@gtid_executed`, which MySQL updates
-                 after the engine commit. Candidates are positions whose set is known because the binlog was decoded up to
-                 them: the end of the last epoch, and this reader's last high watermark after its backfill.
-                 `gtid_mode` is read with each check. While it is not ON, transactions without a GTID are in no set, so a
-                 contained set says nothing about them. While it is ON, no such transaction is being committed: the server
-                 refuses to set it ON before the last one is visible (ER_CANT_SET_GTID_MODE, MySQL manual, "Changing the
-                 GTID mode online"). So if the set is contained, and the mode is ON afterwards, all of it is visible.
-    log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`. The server takes it under the lock under
-                 which it commits groups of transactions, in the order of the log. With `binlog_order_commits=OFF`, each session
-                 commits for itself after the lock: in 7 of 1 200 checks with 12 XA sessions, it covered a commit that the
-                 read did not show. So each low watermark asks for the variable, and from the first OFF on they are `aged`.
+    snapshot     MariaDB: `START TRANSACTION WITH CONSISTENT SNAPSHOT`, then `binlog_snapshot_file/position` in that
+                 transaction. The server takes both under the commit lock, so low = high and there is no backfill,
+                 unless an XA COMMIT is near (below). (The snapshot does not cover engines without transactions: the
+                 high watermark of their tables is taken after the read.) Percona has it too. It is not proved there, so
+                 GTIDs or `log_status` are preferred.
+    gtid         MySQL with GTIDs: a *settled* position, whose GTID set is contained in `@@gtid_executed`, which MySQL
+                 updates after the engine commit. Candidates are positions whose set is known because the binlog was
+                 decoded up to them: the end of the last epoch, and this reader's last high watermark after its
+                 backfill. `gtid_mode` is read with each check. While it is not ON, transactions without a GTID are in
+                 no set, so a contained set says nothing about them. While it is ON, no such transaction is being
+                 committed: the server refuses to set it ON before the last one is visible (ER_CANT_SET_GTID_MODE, MySQL
+                 manual, "Changing the GTID mode online"). So if the set is contained, and the mode is ON afterwards,
+                 all of it is visible.
+    log_status   MySQL without GTIDs, with BACKUP_ADMIN: `performance_schema.log_status`. The server takes it under the
+                 lock under which it commits groups of transactions, in the order of the log. With
+                 `binlog_order_commits=OFF`, each session commits for itself after the lock: in 7 of 1 200 checks with
+                 12 XA sessions, it covered a commit that the read did not show. So each low watermark asks for the
+                 variable, and from the first OFF on they are `aged`.
     aged         otherwise: a position that was current at least `settle_s` ago. Not proved; preflight says so. With
-                 semi-synchronous replication (AFTER_SYNC), a commit is in the log and waits for a replica, up to a time limit,
-                 before it is visible. Commits that are logged meanwhile wait behind it and then once more, together (MySQL
-                 source, `MYSQL_BIN_LOG::ordered_commit`: they queue for one stage). So twice the limit is added. If that is
-                 too long, the source is refused.
+                 semi-synchronous replication (AFTER_SYNC), a commit is in the log and waits for a replica, up to a time
+                 limit, before it is visible. Commits that are logged meanwhile wait behind it and then once more,
+                 together (MySQL source, `MYSQL_BIN_LOG::ordered_commit`: they queue for one stage). So twice the limit
+                 is added. If that is too long, the source is refused.
 
-**XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves the snapshot's
-position P. It does not do so for `XA COMMIT`: that is written to the binlog, P moves, and only then the engine commits. So P may
-cover XA COMMITs that the snapshot does not show. (In checks with 12 XA sessions and sync_binlog=1, one in fifty did.) P is right
-as a high watermark, because whatever is visible was logged before. For the low watermark, the server's list of prepared
-transactions helps. `XA RECOVER` lists a transaction from its PREPARE until it is committed in the engine, because the statement
-removes it from the list last (MariaDB source, sql/xa.cc, trans_xa_commit: xid_cache_delete follows ha_commit_one_phase or
-ha_commit_or_rollback_by_xid). Let E be a position that the binlog had reached before the list R was read, and P that of a snapshot
-opened afterwards.
+**XA in class snapshot.** MariaDB commits ordinary transactions in the engine under the lock under which it moves the
+snapshot's position P. It does not do so for `XA COMMIT`: that is written to the binlog, P moves, and only then the
+engine commits. So P may cover XA COMMITs that the snapshot does not show. (In checks with 12 XA sessions and
+sync_binlog=1, one in fifty did.) P is right as a high watermark, because whatever is visible was logged before. For the
+low watermark, the server's list of prepared transactions helps. `XA RECOVER` lists a transaction from its PREPARE until
+it is committed in the engine, because the statement removes it from the list last (MariaDB source, sql/xa.cc,
+trans_xa_commit: xid_cache_delete follows ha_commit_one_phase or ha_commit_or_rollback_by_xid). Let E be a position that
+the binlog had reached before the list R was read, and P that of a snapshot opened afterwards.
 
-    1. An XA COMMIT at or before E whose transaction is not in R is visible in the snapshot: it was logged before R was read, and
-       was off the list by then, so the engine had committed it.
-    2. If R is empty, and Com_xa_commit is the same before R was read and after the snapshot was opened, all XA COMMITs at or before
-       P are visible: none began in between, and none that began before was still running when R was read. So P is exact,
-       without a backfill.
-    3. Otherwise, let L be the last position at or before E such that no XA COMMIT of a transaction in R, as its last statement in
-       the binlog, lies at or before L. By 1, all XA COMMITs at or before L are visible. All other commits at or before P are
-       visible too. So min(L, P) is a low watermark, and the backfill from there to P makes the chunk exact at P.
+    1. An XA COMMIT at or before E whose transaction is not in R is visible in the snapshot: it was logged before R was
+       read, and was off the list by then, so the engine had committed it.
+    2. If R is empty, and Com_xa_commit is the same before R was read and after the snapshot was opened, all XA COMMITs
+       at or before P are visible: none began in between, and none that began before was still running when R was read.
+       So P is exact, without a backfill.
+    3. Otherwise, let L be the last position at or before E such that no XA COMMIT of a transaction in R, as its last
+       statement in the binlog, lies at or before L. By 1, all XA COMMITs at or before L are visible. All other commits
+       at or before P are visible too. So min(L, P) is a low watermark, and the backfill from there to P makes the chunk
+       exact at P.
 
-What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait of
-semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after all of them.
-`log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both. (`aged`, above, is another
-matter.)
+What else is logged before it is visible does not matter. MySQL's group commit, `binlog_order_commits=OFF` and the wait
+of semi-synchronous replication (AFTER_SYNC) lie between the log and the engine, but `gtid_executed` is updated after
+all of them. `log_status` waits for the first and the last. On MariaDB, P moves under the commit lock after both.
+(`aged`, above, is another matter.)
 """
 
 import json
@@ -104,8 +109,8 @@ class XaCommits(Protocol):
     ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions before
-        `end`.
+        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
+        before `end`.
         """
 
 
@@ -176,8 +181,8 @@ def gtid_mode_lowered(mode: str) -> SourceLostError:
 class Watermarks:
     """Takes the watermarks of one reader's chunks, one after the other, on one connection.
 
-    `offer` adds candidates (classes gtid and aged). In class snapshot, a transaction is open between `low` and `release`.
-    `kind`: the class; log_status becomes aged when the server stops committing in the order of the log.
+    `offer` adds candidates (classes gtid and aged). In class snapshot, a transaction is open between `low` and
+    `release`. `kind`: the class; log_status becomes aged when the server stops committing in the order of the log.
     `places`: of the XA transactions that were prepared last before the low watermark.
     """
 
@@ -201,10 +206,12 @@ class Watermarks:
         self._candidates = sorted([*self._candidates, candidate], key=lambda c: c.position.order)[-64:]
 
     def low(self, step: Step = no_step) -> Position:
-        """A low watermark; a SELECT on this connection may start now. Raises TransientError if none settles within a minute.
+        """A low watermark; a SELECT on this connection may start now.
 
-        Raises SourceLostError if the class is gtid and the server may write transactions without a GTID, or if it is aged and
-        commits may wait long for a replica.
+        Raises TransientError if none settles within a minute.
+
+        Raises SourceLostError if the class is gtid and the server may write transactions without a GTID, or if it is
+        aged and commits may wait long for a replica.
         """
         step("before_low")
         self.places = XaPlaces()

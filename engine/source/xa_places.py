@@ -42,7 +42,9 @@ class XaPlaces:
         return place if place is not None and place.end.order <= position.order else None
 
     def after(self, more: "XaPlaces", decided: Iterable[Xid]) -> "XaPlaces":
-        """These places, after the next stretch was read. decided: transactions that were prepared here and decided there.
+        """These places, after the next stretch was read.
+
+        decided: transactions that were prepared here and decided there.
 
         A gap between the two would hide that an id was used again, so nothing is known from before one.
         """
@@ -68,7 +70,10 @@ def _last(places: Mapping[Xid, Prepared], most: int) -> Mapping[Xid, Prepared]:
 
 
 class KnownPlaces:
-    """Where XA transactions were prepared, as known at several positions of one log. The last ones that were noted count."""
+    """Where XA transactions were prepared, as known at several positions of one log.
+
+    The last ones that were noted count.
+    """
 
     def __init__(self, *known: XaPlaces) -> None:
         self._known: deque[tuple[Position, XaPlaces]] = deque(maxlen=_MOST_KNOWN)

@@ -1,11 +1,11 @@
 """Replaces `pyspark.daemon`: the process from which Spark forks the readers of a local session.
 
-It has imported everything that a reader needs. Importing takes a second of CPU time, which each reader would spend itself; with a
-slot per core of a large machine, that would be the longest part of a session's start. `pyspark.daemon` also collects garbage after
-each task: 60 ms for these modules, nothing once they are frozen.
+It has imported everything that a reader needs. Importing takes a second of CPU time, which each reader would spend
+itself; with a slot per core of a large machine, that would be the longest part of a session's start. `pyspark.daemon`
+also collects garbage after each task: 60 ms for these modules, nothing once they are frozen.
 
-Spark ends a task by closing its connection, as when a run stops. `pyspark.daemon` then prints a traceback: the reader could not
-flush its answer, or write at all, and ends. Nobody waits for that answer, so it is not printed here.
+Spark ends a task by closing its connection, as when a run stops. `pyspark.daemon` then prints a traceback: the reader
+could not flush its answer, or write at all, and ends. Nobody waits for that answer, so it is not printed here.
 """
 
 import gc

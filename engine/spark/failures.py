@@ -82,8 +82,8 @@ def explained(text: str, master: str, remedy: str, hosts: Callable[[], Sequence[
 
     Of an unknown failure in Python, the last line is the message; the caller logs the trace.
 
-    remedy: how to set another interpreter for the workers. hosts: called if a worker lacks something and Spark does not say which
-    worker (it omits that from errors of Python).
+    remedy: how to set another interpreter for the workers. hosts: called if a worker lacks something and Spark does not
+    say which worker (it omits that from errors of Python).
     """
     for pattern, kind, *parts in _MEANINGS:
         if found := re.search(pattern, text):

@@ -16,7 +16,8 @@ _SCHEMA = "report binary"
 def run_tasks(spark: SparkSession, tasks: Sequence[Task]) -> list[ReaderReport]:
     """Run the tasks, one per Spark task, and return all their reports; blocks. Works in classic and Connect sessions.
 
-    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises if a task fails on all attempts.
+    Spark's attempt number is added to each report as `attempt`. Raises whatever Spark raises if a task fails on all
+    attempts.
     """
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """The two kinds of session and all their differences: a driver of our own, or a Connect server's.
 
-Classic: the driver is a JVM of this process, whatever the master (`local[…]`, `spark://`, `yarn`, `k8s://`). Connect (`sc://`): the
-driver is elsewhere; there is no SparkContext, and jobs have tags instead of descriptions.
+Classic: the driver is a JVM of this process, whatever the master (`local[…]`, `spark://`, `yarn`, `k8s://`). Connect
+(`sc://`): the driver is elsewhere; there is no SparkContext, and jobs have tags instead of descriptions.
 """
 
 import os
@@ -28,15 +28,16 @@ _CONF = {
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "1g",
-    # The JVM only moves tasks and reports. Without its optimising compiler and parallel collector it starts in about half the
-    # CPU time (measured on two busy cores: 53 and 35 s until readers were warm, 74 and 85 s with them).
+    # The JVM only moves tasks and reports. Without its optimising compiler and parallel collector it starts in about
+    # half the CPU time (measured on two busy cores: 53 and 35 s until readers were warm, 74 and 85 s with them).
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 _LOCAL_CONF = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _CLUSTER_CONF = {
     "spark.task.maxFailures": "8",  # executors lost one after the other are not the task's fault
 }
-# Workers that run this process's own Python use its compiled code in place, and are forked from a process that has imported it.
+# Workers that run this process's own Python use its compiled code in place, and are forked from a process that has
+# imported it.
 _CODE = str(Path(__file__).resolve().parents[2])
 _PATH = "spark.executorEnv.PYTHONPATH"
 _OWN_PYTHON_CONF = {"spark.python.daemon.module": "engine.spark.daemon"}
@@ -102,8 +103,8 @@ class _Classic:
         self.spark.sparkContext.addPyFile(str(archive))
 
     def slots(self) -> int:
-        # As barrier stages count: cores of the registered executors divided by cores per task. `defaultParallelism` would be at
-        # least 2, and whatever `spark.default.parallelism` says.
+        # As barrier stages count: cores of the registered executors divided by cores per task. `defaultParallelism`
+        # would be at least 2, and whatever `spark.default.parallelism` says.
         context: Any = self.spark.sparkContext
         scala = context._jsc.sc()  # noqa: SLF001 - Python has no other way to ask
         return int(scala.maxNumConcurrentTasks(scala.resourceProfileManager().defaultResourceProfile()))
@@ -159,8 +160,8 @@ def redacting(conf: Mapping[str, str]) -> dict[str, str]:
 def _start_driver(conf: Mapping[str, str]) -> None:
     """Start the JVM without secrets.
 
-    Its command line, which every user of this machine can read, contains all settings that pyspark knows at that moment. Secrets
-    are sent to the running JVM through its socket, with the session.
+    Its command line, which every user of this machine can read, contains all settings that pyspark knows at that
+    moment. Secrets are sent to the running JVM through its socket, with the session.
     """
     from pyspark import SparkConf, SparkContext
 
@@ -213,8 +214,8 @@ class _Connect:
         self.spark.addArtifacts(str(archive), pyfile=True)
 
     def slots(self) -> int:
-        # The only number that a client can get without a job: the number of splits of a range, which is the cores of all executors,
-        # but at least 2.
+        # The only number that a client can get without a job: the number of splits of a range, which is the cores of
+        # all executors, but at least 2.
         plan = self.spark.sql("EXPLAIN SELECT * FROM range(1)").collect()[0][0]
         found = re.search(r"splits=(\d+)", plan)
         cores = int(found[1]) if found else 1
@@ -236,7 +237,10 @@ class _Connect:
 
 
 def retrying(master: str) -> str:
-    """The master with retries. `local[N]` never retries a failed task, `local[N,3]` does; other masters retry anyway."""
+    """The master with retries.
+
+    `local[N]` never retries a failed task, `local[N,3]` does; other masters retry anyway.
+    """
     if master.startswith("local[") and "," not in master:
         return f"{master[:-1]},3]"
     return "local[1,3]" if master == "local" else master

@@ -26,7 +26,8 @@ from engine.spec.settings import Spec
 _FIRST_TASK_S = 180.0
 """Seconds after which a cluster that has run no task of ours counts as having no room for us."""
 _LOOK_S = 5.0
-"""Seconds between counts of the slots. Counting also keeps a Connect session alive, which its server ends after an idle hour."""
+"""Seconds between counts of the slots. Counting also keeps a Connect session alive, which its server ends after an idle
+hour."""
 _TRIES = 4
 
 T = TypeVar("T")
@@ -60,8 +61,8 @@ class Session:
     def run(self, tasks: Sequence[Task], description: str) -> list[ReaderReport]:
         """Run the tasks as one job and return all their reports; blocks. Thread-safe.
 
-        Raises TransientError if Spark lost a task's worker on all attempts, or `interrupt` ended it; PreflightError if a worker
-        lacks something; SparkLostError if the session has ended; and otherwise whatever Spark raises.
+        Raises TransientError if Spark lost a task's worker on all attempts, or `interrupt` ended it; PreflightError if
+        a worker lacks something; SparkLostError if the session has ended; and otherwise whatever Spark raises.
         """
         try:
             if not self._interrupted:
@@ -132,7 +133,8 @@ class Session:
             reports = self.run([Warming()] * (2 * claimed), "starting the readers")
             self._claimed = self._kind.slots()
             readers = {report.reader for report in reports}
-            # There may be more readers than slots: a slot may begin its next task before Spark has its last worker back.
+            # There may be more readers than slots: a slot may begin its next task before Spark has its last worker
+            # back.
             self._overstated = max(0, claimed - len(readers))
             if self._claimed <= claimed:
                 return

@@ -1,7 +1,8 @@
 """`python -m engine.spark.trial SPEC`: start or join the Spark session of a spec, as a run would, and print the result.
 
-Prints one line of JSON: the session as in the journal, or an error's fields. For the console's button, and for anyone who wants to
-know before the snapshot. Nothing is read from the source. The destination's folder is created if the workers must see it.
+Prints one line of JSON: the session as in the journal, or an error's fields. For the console's button, and for anyone
+who wants to know before the snapshot. Nothing is read from the source. The destination's folder is created if the
+workers must see it.
 """
 
 import json

@@ -1,7 +1,8 @@
 """Checks each of Spark's workers before the first task: Python, packages, the destination's folder.
 
-The check is a plain Python function that uses only the standard library, in a job without Arrow, so it runs even where everything
-is missing. Spark itself detects another minor version of Python (`failures`): no function of ours runs there.
+The check is a plain Python function that uses only the standard library, in a job without Arrow, so it runs even where
+everything is missing. Spark itself detects another minor version of Python (`failures`): no function of ours runs
+there.
 """
 
 import importlib
@@ -62,7 +63,10 @@ def ask(spark: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
 
 
 def hosts(spark: Any, tasks: int) -> list[str]:
-    """The hosts that run tasks, found by their JVMs: works even where our Python does not run. Raises what Spark raises."""
+    """The hosts that run tasks, found by their JVMs: works even where our Python does not run.
+
+    Raises what Spark raises.
+    """
     frame = spark.range(0, tasks, 1, tasks).selectExpr("reflect('java.net.InetAddress', 'getLocalHost') AS host")
     return sorted({row.host.split("/")[0] for row in frame.collect()})
 
@@ -70,7 +74,8 @@ def hosts(spark: Any, tasks: int) -> list[str]:
 def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, remedy: str) -> None:
     """Raises PreflightError with each package that a host lacks, and each host without the folder. Pure.
 
-    wanted: this process's versions; the workers' must have the same major version. remedy: how to set another interpreter.
+    wanted: this process's versions; the workers' must have the same major version. remedy: how to set another
+    interpreter.
     """
     faulty_hosts: dict[str, set[str]] = defaultdict(set)
     pythons, blind = set(), set()

@@ -1,7 +1,7 @@
 """What an ALTER TABLE does to its table's columns and rows, as far as its text shows.
 
-An action that is not known here, or not to its end, makes the whole statement `unknown`: its rows are then read again, which is
-always right. So this recognises only actions that certainly keep every value of every row that is there.
+An action that is not known here, or not to its end, makes the whole statement `unknown`: its rows are then read again,
+which is always right. So this recognises only actions that certainly keep every value of every row that is there.
 
 The grammar is that of "ALTER TABLE Statement" in the manuals of MySQL 9 and MariaDB 11.
 """

@@ -1,13 +1,13 @@
 """Which tables a statement may alter, as far as its text shows.
 
     nothing    it changes no row, no column and no key of any table
-    rebuilds   it changes none of these either, but the server may compute the generated columns of the tables that it names again,
-               under the settings of the session
+    rebuilds   it changes none of these either, but the server may compute the generated columns of the tables that it
+               names again, under the settings of the session
     writes     it writes rows: through views, triggers, routines and foreign keys it can reach any table
     alters     it creates, alters, empties, replaces, renames or drops the tables that it names
 
-`known` says whether these tables are all. They are only if the statement is read to its end; otherwise it may have altered any
-table, and the catalog must be asked.
+`known` says whether these tables are all. They are only if the statement is read to its end; otherwise it may have
+altered any table, and the catalog must be asked.
 """
 
 from collections.abc import Callable

@@ -1,17 +1,18 @@
 """The tokens of a statement, as the server that logged it read them.
 
-Where a literal ends, and what is a name, depends on the session ("String Literals", "Schema Object Names" and "Comments", MySQL
-manual):
+Where a literal ends, and what is a name, depends on the session ("String Literals", "Schema Object Names" and
+"Comments", MySQL manual):
 
     ANSI_QUOTES             double quotes enclose a name, not a text; a backslash in it is a plain character
     NO_BACKSLASH_ESCAPES    a backslash in a text is a plain character
 
 and on the server: `/*M! … */` is code to MariaDB, and a plain comment to MySQL.
 
-A comment that only some servers execute is code. Both servers log it as a plain comment if they did not execute it (`/* 99999`
-in place of `/*!99999`), so one that is left in the binlog was executed.
+A comment that only some servers execute is code. Both servers log it as a plain comment if they did not execute it (`/*
+99999` in place of `/*!99999`), so one that is left in the binlog was executed.
 
-A no-break space is a blank to the server in some character sets, and part of a name in others: a statement with one is not read.
+A no-break space is a blank to the server in some character sets, and part of a name in others: a statement with one is
+not read.
 
 A statement is read to its end or not at all. Nothing is concluded from a part of it.
 """
@@ -59,7 +60,10 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token. value: without quotes; of a text, with its escapes. spaced: whether a blank or a comment comes before it."""
+    """A token.
+
+    value: without quotes; of a text, with its escapes. spaced: whether a blank or a comment comes before it.
+    """
 
     kind: Kind
     value: str
@@ -75,7 +79,10 @@ class Token:
 
 
 def tokens(statement: str, modes: Modes) -> tuple[Token, ...]:
-    """All tokens of a statement, without a final semicolon. Raises UnreadableError if a quote or a comment is not closed."""
+    """All tokens of a statement, without a final semicolon.
+
+    Raises UnreadableError if a quote or a comment is not closed.
+    """
     found = tuple(_tokens(statement, modes))
     return found[:-1] if found and found[-1].is_sign(";") else found
 

@@ -1,7 +1,7 @@
 """A run's metrics as OpenMetrics families, from the journal's counts and the committed state. Pure.
 
-Names are Tidemark's own, in base units. Each help text names the related Debezium and Flink CDC metrics, which operators know.
-Counters start with the run (`status.counters`); each scrape calls `families`.
+Names are Tidemark's own, in base units. Each help text names the related Debezium and Flink CDC metrics, which
+operators know. Counters start with the run (`status.counters`); each scrape calls `families`.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """Keeps a terminal for the progress of a run: what native code and child processes print goes to `runner.log`.
 
-Java and Spark write their warnings to the descriptors 1 and 2 that they inherit, whatever Python does with `sys.stdout`. Their
-lines would stand inside the progress bars.
+Java and Spark write their warnings to the descriptors 1 and 2 that they inherit, whatever Python does with
+`sys.stdout`. Their lines would stand inside the progress bars.
 """
 
 import os

@@ -134,7 +134,10 @@ class DiskStatus(TypedDict):
 
 
 class Status(TypedDict):
-    """The output of `status --json` (docs/command-line.md). Facts that only a live runner knows are None without one."""
+    """The output of `status --json` (docs/command-line.md).
+
+    Facts that only a live runner knows are None without one.
+    """
 
     pipeline: str
     state: str
@@ -159,7 +162,8 @@ class Status(TypedDict):
     waiting_for: str | None
     away: Mapping[str, Any] | None
     source: Mapping[str, Any] | None
-    """When the source was last compared with the run's beginning, and what has changed since: `compared`, `facts`, `changes`."""
+    """When the source was last compared with the run's beginning, and what has changed since: `compared`, `facts`,
+    `changes`."""
     blocked: list[dict[str, Any]]
     """The reads that wait for a lock on the source, by table: the fields of the event `source.blocked`."""
     controls: Mapping[str, Any] | None
@@ -193,7 +197,8 @@ def status(
 ) -> Status:
     """The status of a pipeline, from its files.
 
-    verify: how often its spec has it verified. sink: its destination. copies: whether it copies tables (`source.startup`).
+    verify: how often its spec has it verified. sink: its destination. copies: whether it copies tables
+    (`source.startup`).
     """
     ledger = Ledger(directory.ledger)
     state = ledger.state

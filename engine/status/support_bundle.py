@@ -1,7 +1,7 @@
 """A zip for support: a pipeline's configuration, state and history, without secrets, and without row values unless requested.
 
-Nothing in it leaves this machine by itself. `engine.base.redaction` removes secrets. Row values occur in chunk bounds and in lists
-of keys.
+Nothing in it leaves this machine by itself. `engine.base.redaction` removes secrets. Row values occur in chunk bounds
+and in lists of keys.
 """
 
 import json
@@ -62,7 +62,10 @@ class Bundle:
 
 
 def write_bundle(spec: Spec, spec_file: Path, directory: Directory, out: Path, *, with_values: bool = False) -> Bundle:
-    """Write the zip to `out`. with_values: include chunk bounds and keys. Raises TidemarkError when it cannot be written."""
+    """Write the zip to `out`.
+
+    with_values: include chunk bounds and keys. Raises TidemarkError when it cannot be written.
+    """
     settings.learn_secrets(spec)
     scrubber = Scrubber()
     parts = []

@@ -1,8 +1,8 @@
 """Waits until a mirror has the changes that a comparison replayed for it.
 
-An exact comparison brings the mirror's rows to the source's position with the binlog (`settling`). So it proves that the mirror is
-right as of its own position, not that it will ever get what it lacks: its destination may take nothing. A live runner proves
-nothing either. Only a mirror that has reached the compared position is `verified`.
+An exact comparison brings the mirror's rows to the source's position with the binlog (`settling`). So it proves that
+the mirror is right as of its own position, not that it will ever get what it lacks: its destination may take nothing. A
+live runner proves nothing either. Only a mirror that has reached the compared position is `verified`.
 """
 
 from collections.abc import Callable, Mapping

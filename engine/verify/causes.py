@@ -52,7 +52,10 @@ def explained(
     reader: MirrorReader,
     keys: Sequence[Key],
 ) -> list[Difference]:
-    """The differences with their causes. schema: of the published rows. keys: the differences' keys; all can name rows."""
+    """The differences with their causes.
+
+    schema: of the published rows. keys: the differences' keys; all can name rows.
+    """
     wanted = identities(table, keys)
     images = _images(table, schema, reader, wanted)
     changed, unread = _changed_by_others(table, schema, mirror, reader, wanted)

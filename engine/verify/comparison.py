@@ -1,6 +1,7 @@
 """Compares two tables of rows by identity. Pure.
 
-Values are equal if Arrow says so: both sides have the types of the published columns, so equal values have equal representations.
+Values are equal if Arrow says so: both sides have the types of the published columns, so equal values have equal
+representations.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from engine.capture.chunk.backfill import among
 
 Kind = Literal["missing", "extra", "different", "duplicate"]
 KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "duplicate")
-"""A row that only the source has, that only the mirror has, with other values in the mirror, or more than once in the mirror."""
+"""A row that only the source has, that only the mirror has, with other values in the mirror, or more than once in the
+mirror."""
 Mask = npt.NDArray[np.bool_]
 
 

@@ -1,11 +1,12 @@
 """Continuous verification: a thread of the runner that compares mirrors with the source all the time, gently.
 
-It takes the table whose comparison is the oldest, and of it the parts that were compared longest ago, as many as have some ten
-thousand rows. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows together take about
-`verify.period`. A table whose mirror another program has changed does not wait for its turn. The verifier reads under the copy's
-throttle, and not while the pipeline is paused, copies tables, or waits for its source.
+It takes the table whose comparison is the oldest, and of it the parts that were compared longest ago, as many as have
+some ten thousand rows. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows
+together take about `verify.period`. A table whose mirror another program has changed does not wait for its turn. The
+verifier reads under the copy's throttle, and not while the pipeline is paused, copies tables, or waits for its source.
 
-It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics know it.
+It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics
+know it.
 """
 
 import threading
@@ -160,7 +161,10 @@ class ContinuousVerifier:
         return Rests(long_s, short_s)
 
     def _next(self, state: State, summaries: Mapping[str, Summary]) -> str | None:
-        """The table to compare. Every other turn is the oldest's: a program that always writes must not hold up other tables."""
+        """The table to compare.
+
+        Every other turn is the oldest's: a program that always writes must not hold up other tables.
+        """
         hurried = [] if self._hurried else written(state, summaries, self._foreign)
         self._hurried = bool(hurried)
         return hurried[0] if hurried else oldest(state, summaries)
@@ -198,8 +202,8 @@ class ContinuousVerifier:
 def known_at_start(directory: Directory) -> dict[str, str]:
     """The results that a run need not journal, by table: when it was compared.
 
-    Alerts and metrics must know the rows that differ, and that those of an alert do not differ any more: the table may have been
-    repaired while no runner was alive.
+    Alerts and metrics must know the rows that differ, and that those of an alert do not differ any more: the table may
+    have been repaired while no runner was alive.
     """
     alerted = set[object]()
     with suppress(ValueError, OSError, TypeError, KeyError):  # somebody may have damaged it

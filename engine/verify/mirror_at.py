@@ -1,9 +1,10 @@
 """A version of a mirror, and the source's position that it has reached.
 
-Let the ledger be read first, then the mirror. An epoch that had been pruned by then was in the mirror already. So the changes that
-the mirror may lack are in the epochs that were kept, after the one up to which the mirror says it is merged. The position before
-the first of them is where the mirror equals the source, apart from chunks that are exact at a later position. A comparison may
-therefore take any position up to it, and replay the binlog from there: replaying is idempotent, because row images are full.
+Let the ledger be read first, then the mirror. An epoch that had been pruned by then was in the mirror already. So the
+changes that the mirror may lack are in the epochs that were kept, after the one up to which the mirror says it is
+merged. The position before the first of them is where the mirror equals the source, apart from chunks that are exact at
+a later position. A comparison may therefore take any position up to it, and replay the binlog from there: replaying is
+idempotent, because row images are full.
 """
 
 import math

@@ -53,7 +53,10 @@ def merged(
     keys: Sequence[Sequence[str]] = (),
     chunks: Sequence[int] = (),
 ) -> tuple[Summary, Details]:
-    """The summary and details of a table after a result. keys, chunks: those compared, if the comparison named rows or chunks."""
+    """The summary and details of a table after a result.
+
+    keys, chunks: those compared, if the comparison named rows or chunks.
+    """
     before = known or _NEVER
     if result.hint:
         return _unreadable(before, details, result, generation, chunks)

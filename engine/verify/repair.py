@@ -1,7 +1,7 @@
 """Repairs what a verification found: redumps the rows that differ, and verifies them again.
 
-A redump reads rows again and writes them as changes (`capture.chunk.redump_part`), so the change log shows the repair. A live
-runner executes it; without one, a run until caught-up does.
+A redump reads rows again and writes them as changes (`capture.chunk.redump_part`), so the change log shows the repair.
+A live runner executes it; without one, a run until caught-up does.
 """
 
 import json

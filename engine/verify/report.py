@@ -1,7 +1,7 @@
 """A report of a verification that an auditor can keep: JSON, or a page to print, with a checksum of its content.
 
-The checksum is the SHA-256 of the report as canonical JSON (keys sorted, no spaces, UTF-8) without the field `sha256`. The page
-contains that JSON too, so that both can be checked: `check_report`.
+The checksum is the SHA-256 of the report as canonical JSON (keys sorted, no spaces, UTF-8) without the field `sha256`.
+The page contains that JSON too, so that both can be checked: `check_report`.
 """
 
 import hashlib
@@ -72,7 +72,10 @@ def checksum(report: dict[str, Any]) -> str:
 
 
 def write_report(file: Path, report: dict[str, Any]) -> None:
-    """Write a report: a page if the file's name ends with .html, else JSON. Raises SpecError if it cannot be written."""
+    """Write a report: a page if the file's name ends with .html, else JSON.
+
+    Raises SpecError if it cannot be written.
+    """
     text = page(report) if file.suffix == ".html" else json.dumps(report, ensure_ascii=False, indent=1, default=str)
     try:
         write_atomically(file, text)

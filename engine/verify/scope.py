@@ -72,9 +72,10 @@ def ranges_of(
 ) -> Sequence[NumberedRange]:
     """The ranges of one table to compare.
 
-    They are the chunks of its last copy, so that each has its own verdict. Their bounds come from the journals, which are not
-    synced to disk. So they must cover the whole table, which the ledger says is copied, whatever the journals say. If they do not,
-    if the journals no longer have all of them, or if the server orders the chunk key, it is one range.
+    They are the chunks of its last copy, so that each has its own verdict. Their bounds come from the journals, which
+    are not synced to disk. So they must cover the whole table, which the ledger says is copied, whatever the journals
+    say. If they do not, if the journals no longer have all of them, or if the server orders the chunk key, it is one
+    range.
     """
     if scope.ranges:
         return scope.ranges

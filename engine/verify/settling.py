@@ -1,13 +1,14 @@
 """Settles what a quick comparison found different: the exact comparison of a part at one position.
 
     S    the source's rows of the part, read like a chunk: exact at its high watermark H
-    M    the rows of the part in a version of the mirror that was loaded before, which equals the source at a position P <= H
+    M    the rows of the part in a version of the mirror that was loaded before, which equals the source at a position P
+         <= H
     C    the binlog's changes of the part in (P, H], reduced to the last image per key
     M'   M without the keys of C, plus the rows in C: the mirror's rows, brought to H
 
-S and M' are both the source at H, so any difference between them is real: nothing that changes meanwhile can look like one. A
-change without an image in the binlog is in S and not in M'. A change of the mirror alone is in M' and not in S. The rows in C hide
-damage of the mirror's rows that they replace. That is right: the next merge repairs it.
+S and M' are both the source at H, so any difference between them is real: nothing that changes meanwhile can look like
+one. A change without an image in the binlog is in S and not in M'. A change of the mirror alone is in M' and not in S.
+The rows in C hide damage of the mirror's rows that they replace. That is right: the next merge repairs it.
 """
 
 from collections.abc import Callable, Iterator

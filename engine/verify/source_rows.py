@@ -1,7 +1,7 @@
 """Reads the source's side of a comparison: quickly, or exactly at a position.
 
-A quick read is a plain SELECT. What it finds equal to the mirror is equal: the mirror has a state of the source that was seen. What
-it finds different may have changed meanwhile, so it proves nothing (`settling`).
+A quick read is a plain SELECT. What it finds equal to the mirror is equal: the mirror has a state of the source that
+was seen. What it finds different may have changed meanwhile, so it proves nothing (`settling`).
 """
 
 import tempfile
@@ -30,7 +30,8 @@ from engine.source.positions import Position
 from engine.verify.verdicts import Incomparable
 
 _PART_BYTES = 32 << 20
-"""Bytes of a part: what was read of a table shows how wide its rows are. The first part is small if they may be wide."""
+"""Bytes of a part: what was read of a table shows how wide its rows are. The first part is small if they
+may be wide."""
 _FIRST_ROWS, _GROWTH = 32, 4
 _FIXED_BYTES = 16
 _UNBOUNDED = {"json", *spatial.TYPES}
@@ -138,7 +139,10 @@ class SourceRows:
         return ExactPart(rows, result.high, result.limits, replace(request, limits=result.limits))
 
     def changes(self, start: Position, end: Position, request: ChunkRequest, within: Within | None) -> Reduced:
-        """The changes from `start` to `end`, reduced to their effect on the rows `within`. Raises as `FastForward.reduced`."""
+        """The changes from `start` to `end`, reduced to their effect on the rows `within`.
+
+        Raises as `FastForward.reduced`.
+        """
         mariadb, known = self._session.server.flavor == "mariadb", self._session.xa_places
         forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, known)
         reduced, _ = forward.reduced(within)

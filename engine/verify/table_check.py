@@ -1,12 +1,13 @@
 """Verifies the rows of one table: a quick comparison, then an exact one of whatever was different.
 
-    quick     a part of the table is read with a plain SELECT and compared with the mirror's rows. Equal rows are verified.
-    exact     keys that differ are compared at one position (`settling`), many of them together, because each comparison reads the
-              binlog from the mirror's position. If much of a range differs, the range is compared instead.
+    quick     a part of the table is read with a plain SELECT and compared with the mirror's rows. Equal rows are
+              verified.
+    exact     keys that differ are compared at one position (`settling`), many of them together, because each comparison
+              reads the binlog from the mirror's position. If much of a range differs, the range is compared instead.
     again     what differs there is a difference. It is reported if it is still there in another exact comparison.
 
-A part is a range of the chunk key. Ranges of keys that only the server can order cannot be found in the mirror, so such a table is
-compared at once, in partitions by a digest of the key.
+A part is a range of the chunk key. Ranges of keys that only the server can order cannot be found in the mirror, so such
+a table is compared at once, in partitions by a digest of the key.
 """
 
 from collections import Counter

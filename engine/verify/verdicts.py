@@ -10,8 +10,8 @@ from engine.verify.comparison import Kind
 Verdict = Literal["verified", "diverged", "unverifiable", "lagging"]
 Level = Literal["counts", "rows"]
 LEVELS: dict[str, Level] = {"counts": "counts", "checksum": "rows", "rows": "rows"}
-"""By what can be asked for, the level that runs. Checksums are no level of their own: the server needs as long to compute
-them as to send the rows, or longer; rows are compared as they are (docs/benchmarks.md)."""
+"""By what can be asked for, the level that runs. Checksums are no level of their own: the server needs as long to
+compute them as to send the rows, or longer; rows are compared as they are (docs/benchmarks.md)."""
 MOST_LISTED = 1000
 """Differences listed per table; all are counted."""
 

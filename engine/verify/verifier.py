@@ -1,7 +1,7 @@
 """Verifies the tables of a pipeline, with or without a runner (docs/verification.md).
 
-It reads the ledger, the mirrors and the source, and writes nothing to any of them. It takes no lock, so the pipeline runs on. Every
-comparison is exact at a position that both sides have (`settling`).
+It reads the ledger, the mirrors and the source, and writes nothing to any of them. It takes no lock, so the pipeline
+runs on. Every comparison is exact at a position that both sides have (`settling`).
 """
 
 import json
@@ -292,8 +292,8 @@ class Verifier:
         with closing(open_connection(endpoint)) as connection:
             kind = watermark_class(connection, describe(connection))
         session = ReaderSession(endpoint, kind, self._spec.source.settle_s, first)
-        # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that are read,
-        # and hide what changed without an event.
+        # The end of the binlog, not the committed position: what lies between them would be replayed over the rows that
+        # are read, and hide what changed without an event.
         position = current(session.connection, session.server)
         gtids = known_gtids(session.connection, endpoint, session.server, position, first)
         session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(session.connection)))

@@ -25,7 +25,10 @@ _Place = tuple[Path, str]
 
 
 class Announcer:
-    """Announces alerts for pipelines without a runner. Each message is sent until its route has accepted or rejected it."""
+    """Announces alerts for pipelines without a runner.
+
+    Each message is sent until its route has accepted or rejected it.
+    """
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -108,7 +111,8 @@ class Announcer:
 def _undelivered(where: Directory, name: str, route: Route, notice: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Deliver a notice. Returns those that are to be delivered later: it, or the end of what is over already.
 
-    A run that is alive by now has announced the end before: a receiver that gets the notice afterwards would keep it open.
+    A run that is alive by now has announced the end before: a receiver that gets the notice afterwards would keep it
+    open.
     """
     answer = _delivered(name, route, notice)
     if answer.problem:

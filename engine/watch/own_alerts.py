@@ -92,7 +92,10 @@ class OwnAlerts:
         return replace(record, alerts=tuple(one for one in record.alerts if one not in over), unposted=unposted)
 
     def released(self, about: Subject, record: Record) -> Record:
-        """With messages about the run's own alerts that a silence held back, and holds back no more. The run must be gone."""
+        """With messages about the run's own alerts that a silence held back, and holds back no more.
+
+        The run must be gone.
+        """
         found, watched = _left_by_run(about.where), {one["kind"] for one in record.alerts}
         news = [one for one in _unsent(about.where, found) if one.get("kind") not in watched]
         if not news or any(one.run == about.run and one.starting for one in record.restarts):

@@ -93,7 +93,8 @@ def write_record(directory: Directory, record: Record) -> None:
 class Records:
     """The records of pipelines, for one watchdog. Thread-safe.
 
-    A record that the disk does not take, such as a full one, is kept in memory, so that nothing is announced or launched twice.
+    A record that the disk does not take, such as a full one, is kept in memory, so that nothing is announced or
+    launched twice.
     """
 
     def __init__(self) -> None:

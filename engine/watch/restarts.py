@@ -8,7 +8,8 @@ A runner is started again only if all of this is true:
     here       the run was on this host, and no standby runner waits, which would take over
     allowed    the last hour had fewer than watch.max_restarts_per_hour restarts
 
-Nothing here keeps a second runner out. The pipeline's lock and term do that: a runner that finds another one ends with exit code 5.
+Nothing here keeps a second runner out. The pipeline's lock and term do that: a runner that finds another one ends with
+exit code 5.
 """
 
 from collections.abc import Mapping
@@ -53,7 +54,10 @@ class Death:
 
 
 def death_of(runner: Mapping[str, Any] | None) -> Death | None:
-    """What became of a run; None while it lives, and if it ended as asked. runner: `engine.pipeline.runner_file.read_runner`."""
+    """What became of a run; None while it lives, and if it ended as asked.
+
+    runner: `engine.pipeline.runner_file.read_runner`.
+    """
     if runner is None or runner["alive"]:
         return None
     lost, error = runner["state"] != "ended", runner.get("error") or {}

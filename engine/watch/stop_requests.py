@@ -1,8 +1,9 @@
 """Commands to stop that no runner took: they also cancel the restart of the runner that they were meant for.
 
-A `stop` names the run that its sender saw. If that run was killed before it took the command, or was gone already, the command
-waits in the inbox. No clock decides: a stop is for the lost run if it names that run, or an earlier one of the same series of
-restarts. A runner that a watchdog has launched obeys such a stop too, which may have come while it started.
+A `stop` names the run that its sender saw. If that run was killed before it took the command, or was gone already, the
+command waits in the inbox. No clock decides: a stop is for the lost run if it names that run, or an earlier one of the
+same series of restarts. A runner that a watchdog has launched obeys such a stop too, which may have come while it
+started.
 """
 
 import json
@@ -68,7 +69,10 @@ def runs_restarted_by(directory: Directory) -> Collection[str]:
 
 
 def restart_pending(directory: Directory, settings: Watch, runner: Mapping[str, Any] | None) -> bool:
-    """Whether a watchdog restarts the runner, now or when one looks. runner: `engine.pipeline.runner_file.find_runner`."""
+    """Whether a watchdog restarts the runner, now or when one looks.
+
+    runner: `engine.pipeline.runner_file.find_runner`.
+    """
     death = death_of(runner)
     if runner is None or death is None or settings.restart == "never" or asked_to_stop(runner) or not_mendable(death):
         return False

@@ -13,7 +13,8 @@ from engine.watch.stop_requests import waiting_stop
 def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What the watchdog will do about the newest run: `due`, `down` and `restarts_within_hour`; None if nothing.
 
-    A stop counts from the moment at which it is sent, also if no watchdog looks. runner: `engine.pipeline.runner_file.read_runner`.
+    A stop counts from the moment at which it is sent, also if no watchdog looks. runner:
+    `engine.pipeline.runner_file.read_runner`.
     """
     with suppress(Exception):
         death, record = death_of(runner), read_record(directory)

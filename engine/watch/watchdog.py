@@ -1,8 +1,8 @@
 """The watchdog announces runners that were lost, and restarts runners if their spec asks for it.
 
-The console has one, and so has `tidemark watch`. Several may look at one pipeline: `watch.record.alone` lets one of them decide,
-and the record has what the others did. If two of them start a runner all the same, the second one meets the pipeline's lock, and
-ends with exit code 5.
+The console has one, and so has `tidemark watch`. Several may look at one pipeline: `watch.record.alone` lets one of
+them decide, and the record has what the others did. If two of them start a runner all the same, the second one meets
+the pipeline's lock, and ends with exit code 5.
 """
 
 import json

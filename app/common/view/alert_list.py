@@ -1,7 +1,7 @@
 """Alerts: which are firing, which need attention, which were resolved, and the rules by which they fire.
 
-A runner raises and clears alerts. Without one, the file keeps the last known alerts, which nobody can clear. So an alert of a
-pipeline without a runner is shown with the time at which it was last known, never as current.
+A runner raises and clears alerts. Without one, the file keeps the last known alerts, which nobody can clear. So an
+alert of a pipeline without a runner is shown with the time at which it was last known, never as current.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -58,7 +58,10 @@ class Firing:
 
     @property
     def waits(self) -> bool:
-        """Whether it needs attention: nobody has acknowledged it. The badge, the cards and the count of problems go by it."""
+        """Whether it needs attention: nobody has acknowledged it.
+
+        The badge, the cards and the count of problems go by it.
+        """
         return self.acknowledged is None
 
     @property
@@ -72,7 +75,8 @@ class Firing:
 def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing]:
     """The alerts of a pipeline.
 
-    A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not fit.
+    A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not
+    fit.
     """
     if runner.disk_full and all(one.get("kind") != "disk_full" for one in raised):
         message = f"The pipeline waits: {runner.disk_full}. Nothing is lost."

@@ -27,7 +27,10 @@ class Sent:
 def sentences(
     sent: Sequence[Sent], answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
 ) -> list[tuple[str, str]]:
-    """(colour, sentence) for each command to show, oldest first. shown: when each one's answer was first shown, and added to."""
+    """(colour, sentence) for each command to show, oldest first.
+
+    shown: when each one's answer was first shown, and added to.
+    """
     found = [_sentence(one, [a for a in answers if a.id == one.id], shown, now) for one in sent]
     return [line for line in found if line is not None]
 

@@ -31,8 +31,8 @@ class Demo:
 def state(log: str, *, running: bool, ending: bool, failed: bool) -> Demo:
     """The state of a demo.
 
-    log: the output of its process. running: whether there is one. ending: whether somebody ends it. failed: whether it ended with
-    an error.
+    log: the output of its process. running: whether there is one. ending: whether somebody ends it. failed: whether it
+    ended with an error.
     """
     steps = tuple(line for line in log.splitlines() if line.strip())
     if running:

@@ -1,8 +1,8 @@
 """The draft of a pipeline: its spec so far, and the finding of each step. Pure; `wizard.drafts` keeps it on disk.
 
-The spec is the nested dictionary of its TOML, so keys that were written by hand survive the steps, which do not know them. A
-finding is kept with a fingerprint of the settings it depends on, so that a change of one of them invalidates it. A draft holds
-no secret: passwords are references.
+The spec is the nested dictionary of its TOML, so keys that were written by hand survive the steps, which do not know
+them. A finding is kept with a fingerprint of the settings it depends on, so that a change of one of them invalidates
+it. A draft holds no secret: passwords are references.
 """
 
 import hashlib

@@ -17,6 +17,9 @@ def meanings(text: str) -> dict[str, str]:
 
 
 def tooltip(known: Mapping[str, str], words: tuple[str, ...], also: str = "") -> str:
-    """Markdown with the meanings of these words. also: a sentence before them. Raises KeyError if the glossary lacks a word."""
+    """Markdown with the meanings of these words.
+
+    also: a sentence before them. Raises KeyError if the glossary lacks a word.
+    """
     lines = [f"**{word[0].upper()}{word[1:]}**: {known[word]}." for word in words]
     return "\n\n".join(filter(None, (also, *lines)))

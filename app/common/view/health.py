@@ -1,7 +1,7 @@
 """The three layers of a pipeline's health: the runner is alive, it keeps up, and the source still has the binlog it needs.
 
-Each layer has its own state, in words and with a colour that shows who must act. If the runner is not alive, the last numbers stay,
-in grey, with the time of the reading.
+Each layer has its own state, in words and with a colour that shows who must act. If the runner is not alive, the last
+numbers stay, in grey, with the time of the reading.
 """
 
 import json
@@ -114,8 +114,8 @@ class Runner:
     def shown(self) -> str:
         """The key of `status_style.PIPELINE` that is shown.
 
-        "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks some,
-        "full" if a disk is.
+        "away" during an outage of the source, "refused" if it refuses the login, "privileges" if the account lacks
+        some, "full" if a disk is.
         """
         away = None if self.away is None else self.away.cause
         return shown_state(self.state, away=away, full=bool(self.disk_full))
@@ -137,7 +137,10 @@ class Runner:
 
     @property
     def needs_resnapshot(self) -> bool:
-        """Whether the error that ended the run advises to resnapshot all tables. Without that, a restart may fail again."""
+        """Whether the error that ended the run advises to resnapshot all tables.
+
+        Without that, a restart may fail again.
+        """
         return self.state == "failed" and names_full_resnapshot((self.error or {}).get("hint", ""))
 
     @property
@@ -277,7 +280,9 @@ def layers(
     stopped: Sequence[str] = (),
     lacks: Sequence[str] = (),
 ) -> tuple[Layer, Layer, Layer]:
-    """Engine, keeping up, source safe. recent: the readings of the last minute, oldest first. stopped: the stopped tables.
+    """Engine, keeping up, source safe.
+
+    recent: the readings of the last minute, oldest first. stopped: the stopped tables.
 
     lacks: the required settings that the source lacks, as alerts say it.
     """
@@ -429,7 +434,10 @@ def _lacking_layer(lacks: Sequence[str]) -> Layer:
 
 
 def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
-    """How long the source keeps the binlog that the pipeline still needs. Without a reading, the time left gets shorter."""
+    """How long the source keeps the binlog that the pipeline still needs.
+
+    Without a reading, the time left gets shorter.
+    """
     title = "Source safe"
     tip = "The time until the source purges the binlog at the committed position. After that, only a resnapshot helps."
     if lag is None:

@@ -69,7 +69,10 @@ def effect(pace: Pace, rows_s: float | None) -> str:
 
 
 def checks(pace: Pace, waiting_for: str | None) -> str:
-    """What the runner polls on the source and on replicas, with the limits; "" if nothing. It reports a value above its limit."""
+    """What the runner polls on the source and on replicas, with the limits; "" if nothing.
+
+    It reports a value above its limit.
+    """
     loads = {**(pace.settings.get("max_load") or {}), **(pace.settings.get("critical_load") or {})}
     polled = [*loads, *(f"the lag of {replica}" for replica in pace.settings.get("replicas") or ())]
     if not polled:
@@ -81,8 +84,8 @@ def checks(pace: Pace, waiting_for: str | None) -> str:
 def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
     """One sentence per limit or pause that slows the snapshot; none if nothing does.
 
-    copying: tables are being read. With a rate limit, each group of chunks waits for a moment. The notice stays all the time, since
-    a line that appears and disappears moves the page.
+    copying: tables are being read. With a rate limit, each group of chunks waits for a moment. The notice stays all the
+    time, since a line that appears and disappears moves the page.
     """
     most = (
         rate(pace.settings)

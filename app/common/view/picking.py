@@ -70,7 +70,9 @@ def exactly(database: str, table: str) -> str:
 def toggled(
     globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool, rule: NameRule = EXACT
 ) -> list[str]:
-    """The globs after selecting or clearing these tables; all other tables stay as they are. A whole database gets one glob.
+    """The globs after selecting or clearing these tables; all other tables stay as they are.
+
+    A whole database gets one glob.
 
     rule: how the server compares names.
     """
@@ -182,7 +184,10 @@ def _key_badges(table: Table) -> list[Badge]:
 
 
 def risks(surveyed: Sequence[Surveyed]) -> dict[str, list[Badge]]:
-    """The badges of each table without a projection. Computed once per survey, because it is the slow part of the tree."""
+    """The badges of each table without a projection.
+
+    Computed once per survey, because it is the slow part of the tree.
+    """
     return {one.table.full_name: badges(one) for one in surveyed}
 
 

@@ -156,7 +156,9 @@ def current_reads(reading: Mapping[str, Mapping[str, Any]], tables: Sequence[Pro
 
 
 def share(tables: Sequence[Progress]) -> float | None:
-    """The share of the expected chunks that are read, 0 to 1. Chunks are counted, since a source's row counts are estimates.
+    """The share of the expected chunks that are read, 0 to 1.
+
+    Chunks are counted, since a source's row counts are estimates.
 
     Less than 1 while the chunks of a table are still being planned; None while their number cannot be estimated.
     """
@@ -170,7 +172,10 @@ def share(tables: Sequence[Progress]) -> float | None:
 def rows_per_s(
     reads: Sequence[Read], now: datetime, window_s: float = RECENT_S, table: str | None = None
 ) -> float | None:
-    """Rows per second over the last `window_s`; a chunk's rows are spread over its read time. None if nothing was read."""
+    """Rows per second over the last `window_s`; a chunk's rows are spread over its read time.
+
+    None if nothing was read.
+    """
     chosen = [read for read in reads if table is None or read.table == table]
     if not chosen:
         return None
@@ -209,8 +214,8 @@ def estimate(
 ) -> Remaining | None:
     """The remaining time: by the speed of all reads, and by that of the newest third.
 
-    It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the first
-    reads may not show. None before 1 % and three chunks are done.
+    It is computed from rows, since a small table is a chunk too, and is never less than the throttle allows, which the
+    first reads may not show. None before 1 % and three chunks are done.
     """
     worth = left.worth(throttle)
     if done.chunks < 3 or done.worth(throttle) * 99 < worth or not left.chunks or len(reads) < 3:
@@ -240,7 +245,10 @@ def between(low_s: float, high_s: float) -> str:
 
 
 def finish(remaining: Remaining, now: datetime) -> str:
-    """When the copy ends, with the range: `02:14 UTC ± 6 min`. With seconds if it ends soon, with the date if not today."""
+    """When the copy ends, with the range: `02:14 UTC ± 6 min`.
+
+    With seconds if it ends soon, with the date if not today.
+    """
     middle, half_s = (remaining.low_s + remaining.high_s) / 2, (remaining.high_s - remaining.low_s) / 2
     at = zone.local(now + timedelta(seconds=middle))
     soon = middle < _SOON_S
@@ -259,7 +267,9 @@ def committed_position(lag: Lag | None, totals: EpochTotals) -> str:
 def status_line(
     copy: Copy, lag: Lag | None, state: str, phase: str | None, stale_lag: str = "", committed: str = ""
 ) -> str:
-    """The status in one line, in the style of gh-ost. stale_lag: what is known of the lag if the reading is not current.
+    """The status in one line, in the style of gh-ost.
+
+    stale_lag: what is known of the lag if the reading is not current.
 
     committed: the committed position, if it is known better than by the reading.
     """
@@ -283,7 +293,10 @@ def status_line(
 
 
 def line_markup(line: str) -> str:
-    """HTML with a status line. Streamlit's block of code would wait for a library that colours languages, 0.3 s of each page."""
+    """HTML with a status line.
+
+    Streamlit's block of code would wait for a library that colours languages, 0.3 s of each page.
+    """
     return f'{_LINE_STYLE}<code class="status-line">{html.escape(line)}</code>'
 
 

@@ -54,7 +54,10 @@ def numbers(text: str) -> list[int]:
 
 
 def missing(request: Request, *, numeric: bool = False) -> str:
-    """What the form still needs; empty if it is complete. numeric: the chunk key is a number; only the server orders other keys."""
+    """What the form still needs; empty if it is complete.
+
+    numeric: the chunk key is a number; only the server orders other keys.
+    """
     if request.part != "Everything" and not request.table:
         return "Choose a table"
     try:
@@ -84,7 +87,10 @@ def _wrong_range(lower: str, upper: str, *, numeric: bool) -> str:
 
 
 def keys(text: str) -> list[str | list[str]]:
-    """The primary keys in a text, one per line; a key of several columns is a JSON list. Raises ValueError with a message."""
+    """The primary keys in a text, one per line; a key of several columns is a JSON list.
+
+    Raises ValueError with a message.
+    """
     found: list[str | list[str]] = []
     for line in filter(None, map(str.strip, text.splitlines())):
         if not line.startswith("["):

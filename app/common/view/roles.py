@@ -36,7 +36,10 @@ def closed(address: str | None, environment: Mapping[str, str]) -> bool:
 
 
 def open_to_others(address: str | None) -> bool:
-    """Whether the console listens on more than loopback. address: Streamlit's `server.address`; None means every interface."""
+    """Whether the console listens on more than loopback.
+
+    address: Streamlit's `server.address`; None means every interface.
+    """
     return address not in LOOPBACK
 
 

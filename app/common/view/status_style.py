@@ -1,4 +1,7 @@
-"""The style of each state on all pages. The colour shows who must act: red means you, orange means that the runner retries."""
+"""The style of each state on all pages.
+
+The colour shows who must act: red means you, orange means that the runner retries.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

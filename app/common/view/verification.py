@@ -77,7 +77,9 @@ class VerifiedTable:
 def outcome(
     tables: Sequence[Mapping[str, Any]], ended: str, now: Sequence[VerifiedTable] = ()
 ) -> list[tuple[str, str]]:
-    """The sentences about a verification that was asked for, with their colours. tables: of `verify --json`. ended: its time.
+    """The sentences about a verification that was asked for, with their colours.
+
+    tables: of `verify --json`. ended: its time.
 
     now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not said any more.
     """
@@ -135,10 +137,11 @@ def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
 def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = True, continuous: bool = False) -> Layer:
     """The fourth light. It is green only if every table that can be verified is, and the mirrors follow the source now.
 
-    It is red if rows differ, or if a mirror cannot be read: readers see that too. It is blue until all rows were compared once.
+    It is red if rows differ, or if a mirror cannot be read: readers see that too. It is blue until all rows were
+    compared once.
 
-    current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether the runner
-    compares tables by itself.
+    current: whether the mirrors follow the source; without that, a verdict is only one of the past. continuous: whether
+    the runner compares tables by itself.
     """
     able = [one for one in tables if one.state != "unverifiable"]
     rows = sum(one.differences for one in tables)

@@ -1,7 +1,7 @@
 """The time zone in which a page shows times: UTC, or the browser's.
 
-Journals, commands, specs and files are in UTC; the zone only affects what is shown. It belongs to one run of a page for one
-browser, and each such run has its own thread, so it is a context variable.
+Journals, commands, specs and files are in UTC; the zone only affects what is shown. It belongs to one run of a page for
+one browser, and each such run has its own thread, so it is a context variable.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,8 @@ def steady(at: datetime) -> Iterator[None]:
 def read(day: str, time_of_day: str) -> datetime:
     """The instant, in UTC, of a time that was entered in the chosen time zone.
 
-    Raises ValueError with a message if it is not a time, or if it does not exist or exists twice because of a clock change.
+    Raises ValueError with a message if it is not a time, or if it does not exist or exists twice because of a clock
+    change.
     """
     try:
         typed = datetime.fromisoformat(f"{day}T{time_of_day}")

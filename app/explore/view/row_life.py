@@ -39,14 +39,16 @@ def steps(
     redumps: Mapping[str, str] | None = None,
     expires: bool = False,
 ) -> list[Step] | None:
-    """The steps, oldest first. rows: the answer of `engine.explore.queries.history_sql`, as dictionaries; columns: the source's.
+    """The steps, oldest first.
 
-    more: the answer lacks the newest changes and the mirror's row; then there are no steps (None), rather than a wrong end.
-    read: the read that brought a row that was there before the copy, if known. redumps: who asked for each, and why, by its id.
-    expires: the change log does not keep old changes.
+    rows: the answer of `engine.explore.queries.history_sql`, as dictionaries; columns: the source's.
 
-    An update has two entries, its before and after image. A row whose first entry is not an insert was there before the copy.
-    The last entry, if any, is the mirror's row.
+    more: the answer lacks the newest changes and the mirror's row; then there are no steps (None), rather than a wrong
+    end. read: the read that brought a row that was there before the copy, if known. redumps: who asked for each, and
+    why, by its id. expires: the change log does not keep old changes.
+
+    An update has two entries, its before and after image. A row whose first entry is not an insert was there before the
+    copy. The last entry, if any, is the mirror's row.
     """
     if more:
         return None

@@ -59,7 +59,10 @@ def _difference(text: str, value: float, first: float) -> str:
 
 
 def folded(rows: Sequence[Mapping[str, str]]) -> tuple[list[Mapping[str, str]], list[str]]:
-    """The measures in which runs differ, and the names of those in which all are the same. A single run has no differences."""
+    """The measures in which runs differ, and the names of those in which all are the same.
+
+    A single run has no differences.
+    """
     same = [row[""] for row in rows if len(row) > 2 and len(set(list(row.values())[1:])) == 1]
     return [row for row in rows if row[""] not in same], same
 

@@ -21,8 +21,8 @@ def place(position: str) -> Place | None:
 def axis(places: Iterable[Place]) -> dict[str, int]:
     """Where each binlog file begins on one common axis of bytes.
 
-    The journal does not have the sizes of the files, so a file is drawn up to the largest offset seen in it. The order of all
-    positions and the distances within a file are exact.
+    The journal does not have the sizes of the files, so a file is drawn up to the largest offset seen in it. The order
+    of all positions and the distances within a file are exact.
     """
     largest: dict[str, int] = {}
     for file, offset in places:
@@ -37,7 +37,8 @@ def axis(places: Iterable[Place]) -> dict[str, int]:
 def figure(windows: Sequence[Window]) -> Figure:
     """One bar per window, from the low to the high watermark, labelled with the number of changes that were merged.
 
-    Each has a row of its own: a chunk that was read in several snapshots has several windows, whose labels would overlap.
+    Each has a row of its own: a chunk that was read in several snapshots has several windows, whose labels would
+    overlap.
     """
     known = [(w, low, high) for w in windows if (low := place(w.low)) and (high := place(w.high))]
     starts = axis([low for _, low, _ in known] + [high for _, _, high in known])

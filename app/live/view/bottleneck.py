@@ -1,7 +1,7 @@
 """What limits a copy now: a wait, the throttle, reading from the source, the backfill, writing, or idle readers.
 
-It follows from the seconds of the readers in the last minute. What it cannot tell apart it names together: `read` has the source's
-time, the reader's decoding and the pauses of a throttle.
+It follows from the seconds of the readers in the last minute. What it cannot tell apart it names together: `read` has
+the source's time, the reader's decoding and the pauses of a throttle.
 """
 
 from collections.abc import Mapping
@@ -63,7 +63,10 @@ def bottleneck(
 
 
 def readers_of(slots: int, usual: int, settings: Mapping[str, Any]) -> int:
-    """How many chunks are read at once. usual: of the spec, 0: as many as slots. A rate keeps a slot free for the binlog."""
+    """How many chunks are read at once.
+
+    usual: of the spec, 0: as many as slots. A rate keeps a slot free for the binlog.
+    """
     readers = min(settings.get("readers") or usual or slots, slots)
     rated = settings.get("max_rows_per_s") or settings.get("max_bytes_per_s")
     return max(1, min(readers, slots - 1)) if rated else readers

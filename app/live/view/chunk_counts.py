@@ -25,8 +25,8 @@ def more_note(plan: Plan | None) -> str:
 def changed_note(plan: Plan | None, splits: Sequence[Split]) -> str:
     """Why a completely planned table has more or fewer chunks than at first; empty if it has as many.
 
-    splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an estimate, from
-    the server's statistics.
+    splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an
+    estimate, from the server's statistics.
     """
     split = len(splits)
     if plan is None or not (plan.complete or split):

@@ -17,7 +17,8 @@ POINTS = 240
 _WHOLE = 10.0
 """Smaller rates are labelled with decimals."""
 _GAP_WIDTHS = 3.5
-"""Readings further apart than this many bucket widths are not joined by a line, because nothing was measured in between."""
+"""Readings further apart than this many bucket widths are not joined by a line, because nothing was measured in
+between."""
 
 
 def start(since: datetime, until: datetime, firsts: Sequence[datetime]) -> datetime:
@@ -75,10 +76,12 @@ def curves_of(
     lives: Sequence[tuple[datetime, datetime]],
     width: int,
 ) -> list[Curve]:
-    """Rows copied and changes committed per second, lag in seconds and in bytes. One without a value in the time shown is left out.
+    """Rows copied and changes committed per second, lag in seconds and in bytes.
 
-    shown: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these a rate is
-    unknown, not 0. A gap in the lag means that nothing was measured.
+    One without a value in the time shown is left out.
+
+    shown: begin and end of the chart. lives: for each run, the time from its first to its last event. Outside of these
+    a rate is unknown, not 0. A gap in the lag means that nothing was measured.
     """
     since, until = shown
     row_times, rows = row_rates(reads, since, until, width)

@@ -96,7 +96,10 @@ def names(kinds: Iterable[str]) -> list[str]:
 
 
 def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
-    """Newest first. One line per command, per group of chunks, per table that a run splits, and per table of a redump."""
+    """Newest first.
+
+    One line per command, per group of chunks, per table that a run splits, and per table of a redump.
+    """
     return [line for line, _ in _lines_of(events)]
 
 
@@ -112,7 +115,10 @@ def command_of(event: Event) -> str | None:
 
 
 def line_of(event: Event, others: Sequence[Event]) -> FeedLine:
-    """The line of one event as it is now. others: later events that may end what it is about, or those of the same command."""
+    """The line of one event as it is now.
+
+    others: later events that may end what it is about, or those of the same command.
+    """
     own = (event.run, event.seq)
     others = [one for one in others if (one.run, one.seq) != own]
     return next(line for line, events in _lines_of([event, *others]) if own in events)
@@ -121,7 +127,8 @@ def line_of(event: Event, others: Sequence[Event]) -> FeedLine:
 def search(newest: Sequence[Event], matching: Sequence[Event], text: str) -> list[FeedLine]:
     """The lines that show `text`, or that have an event whose data contain it, newest first.
 
-    newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text finds all.
+    newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text
+    finds all.
     """
     wanted = text.casefold()
     known = {(event.run, event.seq) for event in newest}
@@ -300,7 +307,10 @@ def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _run_ended(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
-    """How a run ended, and the error if there was one. A run that was stopped did not fail, whatever tables had stopped."""
+    """How a run ended, and the error if there was one.
+
+    A run that was stopped did not fail, whatever tables had stopped.
+    """
     code, error = body.get("exit_code") or 0, error_of(body.get("error"))
     why = f": {error['message']}" if error else f", {EXIT_CODES.get(code)}" if code else ""
     return describe(event, body) + why, "red" if code and body.get("outcome") != "stopped" else "gray"

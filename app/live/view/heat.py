@@ -1,7 +1,7 @@
 """The colours of the chunk map: by state, or by one number of each chunk on a logarithmic scale.
 
-A scale has up to five steps. Their lower bounds are round, so they stay the same while chunks are read. Zero, which has no
-logarithm, is a step of its own.
+A scale has up to five steps. Their lower bounds are round, so they stay the same while chunks are read. Zero, which has
+no logarithm, is a step of its own.
 """
 
 from bisect import bisect_right
@@ -27,7 +27,8 @@ _SECONDS = (
     *(10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 18_000, 43_200),
     *(days * 86_400 for days in _decades(1, 2, 5, last=3)),
 )
-# Chunks have about the planned rows, a round number. It must not be a bound, or chance would give equal chunks two colours.
+# Chunks have about the planned rows, a round number. It must not be a bound, or chance would give equal chunks two
+# colours.
 _ROWS = (1, 3, 7, *(10 * value for value in _decades(1.5, 3, 7, last=10)))
 _COUNTS = _decades(1, 2, 5)
 _ATTEMPTS = (1, 2, 3, *_decades(5, 10, 20, last=5))

@@ -59,7 +59,10 @@ class Instant:
 
 
 def lived_until(run: Run, until: datetime, beats: Mapping[str, datetime], *, alive: bool) -> datetime:
-    """Until when a run is known to have lived: `until` if it is alive, else its last event or heartbeat. beats: by run."""
+    """Until when a run is known to have lived: `until` if it is alive, else its last event or heartbeat.
+
+    beats: by run.
+    """
     return until if alive else max(run.last_event, beats.get(run.run, run.last_event))
 
 
@@ -88,7 +91,10 @@ def activity(
 
 
 def run_end(start: Moment, moments: Sequence[Moment], lives: Mapping[str, datetime], following: datetime) -> datetime:
-    """When a run ended: as it reported, or else when it was last alive. following: when the next run started, or now."""
+    """When a run ended: as it reported, or else when it was last alive.
+
+    following: when the next run started, or now.
+    """
     ended = next((one.ts for one in moments if one.event == "run.ended" and one.run == start.run), None)
     if ended is None:
         ended = lives.get(start.run, following)
@@ -216,7 +222,10 @@ def instants(moments: Sequence[Moment]) -> list[Instant]:
 
 
 def run_bounds(moments: Sequence[Moment]) -> list[Instant]:
-    """The first start and the ends of runs. They are listed, but not drawn: the bars of the phases begin and end there."""
+    """The first start and the ends of runs.
+
+    They are listed, but not drawn: the bars of the phases begin and end there.
+    """
     starts = [one for one in moments if one.event in ("run.started", "run.ended")][:1]
     found = [Instant("Phase", one.ts, "run started", one) for one in starts if one.event == "run.started"]
     return found + [
@@ -231,7 +240,10 @@ def within(spans: Sequence[Span], since: datetime, until: datetime) -> list[Span
 
 
 def lines(spans: Sequence[Span], marks: Sequence[Instant]) -> list[tuple[datetime, str, str, Moment]]:
-    """The events behind the timeline, newest first: (time, row, words, event). Phases are none: the events around them are."""
+    """The events behind the timeline, newest first: (time, row, words, event).
+
+    Phases are none: the events around them are.
+    """
     found = [(one.at, one.row, one.name, one.moment) for one in marks]
     found += [
         (

@@ -2,7 +2,10 @@
 
 
 def reading(place: str) -> dict[str, tuple[str, str]]:
-    """By tool, the language and a few lines. All of them are right with deletion vectors. place: the folder of the mirror."""
+    """By tool, the language and a few lines.
+
+    All of them are right with deletion vectors. place: the folder of the mirror.
+    """
     text = place.replace("'", "''")
     return {
         "DuckDB": ("sql", f"INSTALL delta; LOAD delta;\nSELECT * FROM delta_scan('{text}') LIMIT 10;"),

@@ -1,4 +1,7 @@
-"""What a pipeline asks of its source: now, and in the last hour and day. It follows from the journal; the source is not asked."""
+"""What a pipeline asks of its source: now, and in the last hour and day.
+
+It follows from the journal; the source is not asked.
+"""
 
 from collections.abc import Mapping
 from typing import Any

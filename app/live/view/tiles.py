@@ -1,7 +1,7 @@
 """The chunk map: one tile per chunk, or per range of chunks if there are thousands.
 
-A tile of several chunks shows the most urgent state among them, so that one failure among a hundred is visible, and the share that
-is read; on a heat map, the highest value. Opening it (`window`) shows the chunks one by one.
+A tile of several chunks shows the most urgent state among them, so that one failure among a hundred is visible, and the
+share that is read; on a heat map, the highest value. Opening it (`window`) shows the chunks one by one.
 """
 
 from bisect import bisect_left, bisect_right
@@ -39,7 +39,8 @@ class Tile:
     span: str = ""
     """The bounds of a single chunk, if known."""
     split: str = ""
-    """How many of the chunks were split because they were larger than planned; of a single chunk, also from and into which."""
+    """How many of the chunks were split because they were larger than planned; of a single chunk, also from and into
+    which."""
 
     @property
     def title(self) -> str:
@@ -112,7 +113,10 @@ def _chosen(states: Sequence[ChunkState], window: tuple[int, int] | None) -> Seq
 
 
 def opened(states: Sequence[ChunkState], window: tuple[int, int] | None) -> tuple[int, int] | None:
-    """The part of the window that has chunks; None, the whole map, if there is none. A resnapshot may plan fewer chunks."""
+    """The part of the window that has chunks; None, the whole map, if there is none.
+
+    A resnapshot may plan fewer chunks.
+    """
     chosen = _chosen(states, window)
     return (chosen[0].chunk, chosen[-1].chunk) if window and chosen else None
 

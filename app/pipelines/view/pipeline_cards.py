@@ -153,7 +153,9 @@ def card_of(
     differences: int = 0,
     alerts: Sequence[Firing] = (),
 ) -> Card:
-    """The card of one pipeline. source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ.
+    """The card of one pipeline.
+
+    source: its host and port. epochs: those of the last `CHANGES_S`. differences: rows that differ.
 
     alerts: all of the pipeline.
     """

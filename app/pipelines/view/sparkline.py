@@ -14,7 +14,9 @@ Points = Sequence[tuple[datetime, float | None]]
 
 
 def picture(points: Points, since: datetime, until: datetime, width_ms: int) -> str:
-    """The address of an SVG of the lag. Its scale ends at the largest lag, but not below that of keeping up, which is dashed.
+    """The address of an SVG of the lag.
+
+    Its scale ends at the largest lag, but not below that of keeping up, which is dashed.
 
     An interval without a reading is a gap. Empty without any. width_ms: the length of an interval.
     """

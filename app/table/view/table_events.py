@@ -54,7 +54,10 @@ def _mentions(event: Event, table: str) -> bool:
 
 
 def schema_rows(events: Sequence[Event]) -> list[dict[str, object]]:
-    """Schema changes, resnapshots and changes of the state, newest first. A state that a later run repeats is left out."""
+    """Schema changes, resnapshots and changes of the state, newest first.
+
+    A state that a later run repeats is left out.
+    """
     return list(_schema(sorted(events, key=lambda event: (event.ts, event.seq))))[::-1]
 
 

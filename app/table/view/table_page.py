@@ -1,7 +1,8 @@
 """One table: its state and why, how fresh its destination is, its copy and its changes.
 
-A table without changes looks like one that is stuck, and like one that nobody reads. So it is only called up to date while the
-runner works, the lag is small and measured now, and neither the change log nor the mirror lacks an older change.
+A table without changes looks like one that is stuck, and like one that nobody reads. So it is only called up to date
+while the runner works, the lag is small and measured now, and neither the change log nor the mirror lacks an older
+change.
 """
 
 from collections.abc import Sequence
@@ -160,7 +161,10 @@ def _unpublished(facts: Facts, now: datetime) -> Verdict | None:
 
 
 def _behind(facts: Facts, now: datetime) -> Verdict | None:
-    """The pipeline is behind, or nobody knows by how much, and so may be this table. Merges are a matter of each table."""
+    """The pipeline is behind, or nobody knows by how much, and so may be this table.
+
+    Merges are a matter of each table.
+    """
     lag = replace(facts.lag, mirror_age_s=None) if facts.lag else None
     layer = keeping_up_layer(facts.runner, lag, facts.recent, now)
     return None if layer.colour == "green" else (layer.headline, layer.colour, layer.details)
@@ -199,7 +203,10 @@ def _unmerged(facts: Facts, now: datetime) -> Verdict | None:
 
 
 def _unmerged_s(facts: Facts, now: datetime) -> float:
-    """For how long the oldest change has waited for a merge. The runner measures it for the mirror that waits longest."""
+    """For how long the oldest change has waited for a merge.
+
+    The runner measures it for the mirror that waits longest.
+    """
     since = facts.flow.unmerged_since
     if since is None or not facts.mirrored:
         return 0.0

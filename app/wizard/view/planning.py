@@ -45,7 +45,10 @@ class Line:
 
 
 def readers_of(spec: Spec, cores: int) -> int:
-    """How many chunks are read at once, by the spec. cores: this machine's, used for `local[*]` and as a guess for a cluster."""
+    """How many chunks are read at once, by the spec.
+
+    cores: this machine's, used for `local[*]` and as a guess for a cluster.
+    """
     if spec.snapshot.readers:
         return spec.snapshot.readers
     if spec.spark.master == "local":

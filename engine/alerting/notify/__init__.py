@@ -1,1 +1,4 @@
-"""Where alerts go: routes to webhooks, Slack, PagerDuty and mail. Runners, watchdogs and the console use the same ones."""
+"""Where alerts go: routes to webhooks, Slack, PagerDuty and mail.
+
+Runners, watchdogs and the console use the same ones.
+"""

@@ -1,8 +1,8 @@
 """Alerts as events of PagerDuty's Events API v2.
 
-An alert triggers an incident and its end resolves it, both with the same `dedup_key`: the pipeline, the kind and the table. So a
-repeated alert, and one that another run repeats, joins the incident that is open. The time at which an alert began is no part of
-the key: an alert whose message changes is raised again without an end in between.
+An alert triggers an incident and its end resolves it, both with the same `dedup_key`: the pipeline, the kind and the
+table. So a repeated alert, and one that another run repeats, joins the incident that is open. The time at which an
+alert began is no part of the key: an alert whose message changes is raised again without an end in between.
 """
 
 import hashlib

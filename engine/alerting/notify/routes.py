@@ -23,10 +23,10 @@ from engine.spec.settings import Spec
 class Routes:
     """The routes of a spec, each with a thread of its own: one that is down delays no other, and no caller.
 
-    failed: the route's name, the problem, and the seconds until the next try, None if the notice is dropped; once until it works.
-    recovered: the route's name, the number of failures, and for how many seconds it failed.
-    doubtful: routes that count as failing until they accept a notice.
-    A route whose secret is missing fails alone: it is tried again until the secret is there.
+    failed: the route's name, the problem, and the seconds until the next try, None if the notice is dropped; once until
+    it works. recovered: the route's name, the number of failures, and for how many seconds it failed. doubtful: routes
+    that count as failing until they accept a notice. A route whose secret is missing fails alone: it is tried again
+    until the secret is there.
     """
 
     def __init__(
@@ -79,8 +79,8 @@ def broken_routes(settings: Alerts) -> dict[str, str]:
 def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, Answer]:
     """Deliver an alert once through each route that takes its severity, and return the answers by route.
 
-    event: `RAISED` or `CLEARED`. alert: the fields of `events.AlertRaised`. An alert that a silence covers is not delivered, its
-    end is. Takes tens of seconds for a receiver that does not answer.
+    event: `RAISED` or `CLEARED`. alert: the fields of `events.AlertRaised`. An alert that a silence covers is not
+    delivered, its end is. Takes tens of seconds for a receiver that does not answer.
     """
     assert event in (RAISED, CLEARED)
     if event == RAISED and silence_of(directory, alert) is not None:

@@ -1,7 +1,7 @@
 """Delivers the notices of one route in its own thread, so that callers never wait.
 
-Notices go in order. An undeliverable one is retried with growing pauses and holds up those after it; only the newest of those are
-kept. An answer that rejects a notice permanently (400, 404 …) drops it.
+Notices go in order. An undeliverable one is retried with growing pauses and holds up those after it; only the newest of
+those are kept. An answer that rejects a notice permanently (400, 404 …) drops it.
 """
 
 import threading
@@ -19,11 +19,10 @@ _FIRST_RETRY_S, _LONGEST_RETRY_S, _CLOSING_RETRY_S = 1.0, 60.0, 0.5
 class Sender:
     """One route.
 
-    deliver: delivers a notice once.
-    failed: called once when that fails, and again only after it worked in between. Receives the problem, and the seconds until the
-    next try, None if the notice is dropped.
-    recovered: called when a notice is accepted after that. Receives the number of failures, and the seconds since the first one.
-    down: whether it counts as failing from the beginning.
+    deliver: delivers a notice once. failed: called once when that fails, and again only after it worked in between.
+    Receives the problem, and the seconds until the next try, None if the notice is dropped. recovered: called when a
+    notice is accepted after that. Receives the number of failures, and the seconds since the first one. down: whether
+    it counts as failing from the beginning.
     """
 
     def __init__(

@@ -1,11 +1,12 @@
 """Reads the source's binlog from any position, and any part of it again, as `transaction_outcomes` requires.
 
-A MariaDB server that is killed during a write leaves a file that ends in the middle of an event, and continues in the next file.
-A dump of the torn file ends with an error that also stops MariaDB's own replicas. The torn transaction was rolled back when the
-server restarted, so the binlog continues in the next file. (MySQL truncates the file when it starts.)
+A MariaDB server that is killed during a write leaves a file that ends in the middle of an event, and continues in the
+next file. A dump of the torn file ends with an error that also stops MariaDB's own replicas. The torn transaction was
+rolled back when the server restarted, so the binlog continues in the next file. (MySQL truncates the file when it
+starts.)
 
-A damaged event is requested again. Damage in transit disappears on the second read, and reading continues where it stopped. If the
-event is damaged again at the same place, the file itself is damaged.
+A damaged event is requested again. Damage in transit disappears on the second read, and reading continues where it
+stopped. If the event is damaged again at the same place, the file itself is damaged.
 """
 
 from collections.abc import Callable, Generator, Iterator

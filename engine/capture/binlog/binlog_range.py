@@ -1,9 +1,9 @@
 """Turns runs of events into changes: transactions, table maps, statements, and the row images of captured tables.
 
-Pure. It takes the `EventBatch`s of a stream that begins between two transactions, and yields `RowChanges` until its end position
-is reached. If a table can no longer be captured exactly, it stops (`stopped`); if that could be any table, SourceLostError is
-raised. A statement that may alter a captured table ends the range before the next transaction (`altered`).
-`run.tables.schema_change` then finds out the table's new definition before more is read.
+Pure. It takes the `EventBatch`s of a stream that begins between two transactions, and yields `RowChanges` until its end
+position is reached. If a table can no longer be captured exactly, it stops (`stopped`); if that could be any table,
+SourceLostError is raised. A statement that may alter a captured table ends the range before the next transaction
+(`altered`). `run.tables.schema_change` then finds out the table's new definition before more is read.
 """
 
 import math
@@ -42,7 +42,8 @@ _NO_TABLE = (0xFFFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFF)
 class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a user
     """A table's rows do not match its captured columns, although no statement altered it.
 
-    position: before the rows' transaction, the last position that can be captured. Later changes may have been yielded already.
+    position: before the rows' transaction, the last position that can be captured. Later changes may have been yielded
+    already.
     """
 
     def __init__(self, table: str, position: Position, error: TableStoppedError) -> None:
@@ -70,12 +71,13 @@ class _Mapped:
 class BinlogRange:
     """The binlog from `start` to `end`, both between transactions. Captures `tables`, given by database and name.
 
-    awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through which a
-    table's rows are not needed, so not decoded. known: statements up to this position have been handled already. log: see `log`.
-    places: of the XA transactions that were prepared last before `start`, or before another position.
-    `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed. `altered`: why the range ends
-    earlier than requested; `end` is then its actual end. `stopped`: tables that can no longer be captured, with the reason.
-    `nulled`: dates that became NULL, by table and column. `defined`: whether a statement may have created or renamed tables.
+    awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through
+    which a table's rows are not needed, so not decoded. known: statements up to this position have been handled
+    already. log: see `log`. places: of the XA transactions that were prepared last before `start`, or before another
+    position. `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed.
+    `altered`: why the range ends earlier than requested; `end` is then its actual end. `stopped`: tables that can no
+    longer be captured, with the reason. `nulled`: dates that became NULL, by table and column. `defined`: whether a
+    statement may have created or renamed tables.
     """
 
     def __init__(
@@ -116,7 +118,10 @@ class BinlogRange:
 
     @property
     def log(self) -> Log | None:
-        """The whole binlog. Giant and XA transactions are read from it again. Set it before feeding the first of them."""
+        """The whole binlog.
+
+        Giant and XA transactions are read from it again. Set it before feeding the first of them.
+        """
         return self._outcomes.log
 
     @log.setter
@@ -237,7 +242,8 @@ class BinlogRange:
             if altered is not None and self.altered is not None:
                 to_publish = self._up_to_next(part, altered)
                 if self.altered.written is None:
-                    # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new table.
+                    # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new
+                    # table.
                     self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
             if len(to_publish.headers):
                 facts = self.transactions.of(to_publish)
@@ -297,7 +303,10 @@ class BinlogRange:
         return _Mapped(table, mapped)
 
     def _publishable(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
-        """The row events of a table that may be published. Raises SchemaMismatch if they do not match the captured columns."""
+        """The row events of a table that may be published.
+
+        Raises SchemaMismatch if they do not match the captured columns.
+        """
         since = self._since.get(mapped.table.full_name, (0, 0))
         if number <= since[0]:
             events = events[(run.offset[events] > since[1]) & (number == since[0])]
@@ -342,7 +351,9 @@ class BinlogRange:
         return first_write
 
     def _record_write(self, run: EventBatch, logged: Logged, created: tuple[str, ...]) -> None:
-        """Record a write that is logged as a statement. `run.tables.statement_reach` asks the catalog which tables it reaches.
+        """Record a write that is logged as a statement.
+
+        `run.tables.statement_reach` asks the catalog which tables it reaches.
 
         created: tables that it creates or replaces by a SELECT.
         """

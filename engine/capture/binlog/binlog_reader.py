@@ -33,8 +33,8 @@ class EventConsumer(Protocol[Found_co]):
 def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_server_id: int) -> Iterator[Found_co]:
     """Yield what a consumer makes of its range; for a `BinlogRange`, its changes, in order within each table.
 
-    `SHOW BINARY LOG STATUS` can show a position a moment before a dump can deliver it. The dump then ends early, between two
-    transactions, and is requested again. Raises TransientError if no progress is made for a minute.
+    `SHOW BINARY LOG STATUS` can show a position a moment before a dump can deliver it. The dump then ends early,
+    between two transactions, and is requested again. Raises TransientError if no progress is made for a minute.
     """
     deadline = clock.monotonic_s() + _PATIENCE_S
     consumer: Any = binlog_range
@@ -83,8 +83,9 @@ def gtids_at(endpoint: Endpoint, position: Position, first_server_id: int, *, ma
 def before(endpoint: Endpoint, position: Position, first_server_id: int, *, mariadb: bool) -> Before:
     """Read from the binlog itself what comes before a position.
 
-    `@@gtid_executed` may lag the binlog, and the set that `SHOW BINARY LOG STATUS` shows beside a position is no better. So the
-    position's file is read once up to it: the GTIDs that its head lists for earlier files, and its own GTID events.
+    `@@gtid_executed` may lag the binlog, and the set that `SHOW BINARY LOG STATUS` shows beside a position is no
+    better. So the position's file is read once up to it: the GTIDs that its head lists for earlier files, and its own
+    GTID events.
     """
     binlog_range = BinlogRange({}, Position(position.file, FIRST_OFFSET), position, mariadb=mariadb)
     for _ in read_range(endpoint, binlog_range, first_server_id):

@@ -2,12 +2,13 @@
 
 What is known (`XaPlaces`) may be as of another position than the range's start.
 
-* **Then or later.** The place of a transaction is its last PREPARE before the start. Places that are near are read again, once for
-  all. A place far away is read alone, when its transaction is committed.
-* **Earlier.** An id may have been used again in between. So the log is read backwards from the start to there, file by file, and a
-  little further, to where the transactions undecided then were prepared.
+* **Then or later.** The place of a transaction is its last PREPARE before the start. Places that are near are read
+  again, once for all. A place far away is read alone, when its transaction is committed.
+* **Earlier.** An id may have been used again in between. So the log is read backwards from the start to there, file by
+  file, and a little further, to where the transactions undecided then were prepared.
 
-A transaction that is not known is searched for backwards, file by file. Each part of the log is read once for all transactions.
+A transaction that is not known is searched for backwards, file by file. Each part of the log is read once for all
+transactions.
 """
 
 from collections.abc import Callable, Iterator, Sequence

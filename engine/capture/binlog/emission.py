@@ -1,19 +1,20 @@
 """The rule of emission: which changes of a binlog range are published (docs/correctness.md). Pure.
 
-For each finished chunk c, let A(c) be the position through which its published rows are exact: its high watermark if it is newly
-finished, the end of the last epoch afterwards. Let K(p) be the chunk that contains the key of the change at position p:
+For each finished chunk c, let A(c) be the position through which its published rows are exact: its high watermark if it
+is newly finished, the end of the last epoch afterwards. Let K(p) be the chunk that contains the key of the change at
+position p:
 
     the change at p is emitted  iff  K(p) is finished and p > A(K(p))
 
-No change is lost. While c is unfinished, its changes are dropped: either its SELECT starts after they are visible, or its
-backfill contains them; both end at its high watermark H. With c published in epoch k, the range of k starts at or before A(c) = H.
-No change is doubled: everything at or before A(c) is already in c's rows.
+No change is lost. While c is unfinished, its changes are dropped: either its SELECT starts after they are visible, or
+its backfill contains them; both end at its high watermark H. With c published in epoch k, the range of k starts at or
+before A(c) = H. No change is doubled: everything at or before A(c) is already in c's rows.
 
-The two images of an update are decided separately. If only one is emitted (the row moves into or out of the finished part, or its
-two chunks are exact at different positions), it becomes an insert or a delete.
+The two images of an update are decided separately. If only one is emitted (the row moves into or out of the finished
+part, or its two chunks are exact at different positions), it becomes an insert or a delete.
 
-Neighbouring chunks that are exact through the same position form one run, so the state of a table in a range does not grow with the
-number of its chunks.
+Neighbouring chunks that are exact through the same position form one run, so the state of a table in a range does not
+grow with the number of its chunks.
 """
 
 import math

@@ -75,7 +75,10 @@ class JudgedRun:
         committed: Prepared | None = None,
         rows: EventBatch | None = None,
     ) -> Judged:
-        """Events `begin` to `end`, exclusive, with those that count at a COMMIT among them. kept: as for `rearranged`."""
+        """Events `begin` to `end`, exclusive, with those that count at a COMMIT among them.
+
+        kept: as for `rearranged`.
+        """
         run, part = self.run, slice(begin, end)
         low, high = np.searchsorted(moves.behind, (begin, end)).tolist()
         stay = np.flatnonzero(self._stays[part]) + begin

@@ -1,12 +1,13 @@
 """Which GTIDs lie before the committed position, and what they may be used for.
 
-They have two uses. A low watermark checks that the transactions before a position are visible. A set without anonymous transactions
-is correct there, as long as `gtid_mode` is ON at that moment (`source.watermarks`). A failover checks that the new server has every
-published transaction (`run.source_loss.failover`). A set that lacks published transactions would pass that check wrongly. So once
-the binlog contains an anonymous transaction, the ledger keeps no GTIDs, and the run cannot fail over.
+They have two uses. A low watermark checks that the transactions before a position are visible. A set without anonymous
+transactions is correct there, as long as `gtid_mode` is ON at that moment (`source.watermarks`). A failover checks that
+the new server has every published transaction (`run.source_loss.failover`). A set that lacks published transactions
+would pass that check wrongly. So once the binlog contains an anonymous transaction, the ledger keeps no GTIDs, and the
+run cannot fail over.
 
-A later run keeps them again if the committed position's file has transactions before the position, all with GTIDs. The mode was
-ON since the file began, and a replica that executed them, in order, has everything before them.
+A later run keeps them again if the committed position's file has transactions before the position, all with GTIDs. The
+mode was ON since the file began, and a replica that executed them, in order, has everything before them.
 """
 
 from collections.abc import Sequence

@@ -1,11 +1,12 @@
 """Finds a position in a binlog: after a set of transactions, at a time, or at a given offset.
 
-By GTID, the position must be the only one: every transaction before it is published, every one after it is new. If it exists, it
-is in the newest file whose head lists only published transactions. From there, the binlog is scanned to its end, looking only at
-GTID events. A published transaction after a new one means that the two servers wrote in different orders, so no position is right.
+By GTID, the position must be the only one: every transaction before it is published, every one after it is new. If it
+exists, it is in the newest file whose head lists only published transactions. From there, the binlog is scanned to its
+end, looking only at GTID events. A published transaction after a new one means that the two servers wrote in different
+orders, so no position is right.
 
-On MariaDB a domain has the same order of transactions on all servers. So in each domain, everything up to our last transaction is
-published. The numbers must ascend in that order; if they do not, nothing is proved.
+On MariaDB a domain has the same order of transactions on all servers. So in each domain, everything up to our last
+transaction is published. The numbers must ascend in that order; if they do not, nothing is proved.
 """
 
 from collections.abc import Callable, Iterator
@@ -43,11 +44,15 @@ _OUTSIDE = frozenset(
         Kind.MARIA_START_ENCRYPTION,
     )
 )
-"""Events that begin outside a transaction: before each transaction, both servers write a GTID event or an anonymous one."""
+"""Events that begin outside a transaction: before each transaction, both servers write a GTID event or an anonymous
+one."""
 
 
 class NoPlaceError(Exception):
-    """The position does not exist. verdict: one of "diverged", "purged", "no GTIDs"; seen: the finding, for the message."""
+    """The position does not exist.
+
+    verdict: one of "diverged", "purged", "no GTIDs"; seen: the finding, for the message.
+    """
 
     def __init__(self, verdict: str, seen: str) -> None:
         super().__init__(verdict, seen)
@@ -56,7 +61,10 @@ class NoPlaceError(Exception):
 
 
 class Wanted(Protocol):
-    """Chooses transactions of a run, in order. alone: whether all transactions after the first chosen one must be chosen too."""
+    """Chooses transactions of a run, in order.
+
+    alone: whether all transactions after the first chosen one must be chosen too.
+    """
 
     alone: bool
 
@@ -87,7 +95,10 @@ class Scan:
         return self.position.order >= self.end.order or (self.found is not None and not self._wanted.alone)
 
     def feed(self, run: EventBatch) -> Iterator[None]:
-        """Yield nothing; the result is `found`. Raises NoPlaceError if a later transaction is not chosen but must be."""
+        """Yield nothing; the result is `found`.
+
+        Raises NoPlaceError if a later transaction is not chosen but must be.
+        """
         if file_number(run.file) > file_number(self.end.file):
             self.position = self.end
             return
@@ -141,7 +152,10 @@ class NotInSet:
 
 
 class BehindPosition:
-    """Chooses transactions after a GTID position of MariaDB's. before: the GTID list at the head of the first file read."""
+    """Chooses transactions after a GTID position of MariaDB's.
+
+    before: the GTID list at the head of the first file read.
+    """
 
     alone = True
 
@@ -192,7 +206,8 @@ class CommittedSince:
     def choose(
         self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
     ) -> npt.NDArray[np.bool_]:
-        # MariaDB writes whole seconds, of the committing statement. The last microsecond is assumed, lest the position be too late.
+        # MariaDB writes whole seconds, of the committing statement. The last microsecond is assumed, lest the position
+        # be too late.
         committed_us = facts[:, TS] * 1_000_000 + 999_999
         if not self._mariadb:
             body, kind = run.headers.body[begins], run.headers.kind[begins]
@@ -233,7 +248,10 @@ class Binlog:
         return place
 
     def since(self, since_us: int) -> Position:
-        """The position before the first transaction committed at or after a time. Raises NoPlaceError if it may be purged."""
+        """The position before the first transaction committed at or after a time.
+
+        Raises NoPlaceError if it may be purged.
+        """
         head = self._newest(lambda head: head.born < since_us // 1_000_000)
         if head is None:
             raise NoPlaceError("purged", f"its oldest file, {self.files[0]}, began later")
@@ -276,8 +294,8 @@ class Binlog:
     def next_between(self, position: Position, known: Position | None = None) -> Position:
         """The first position at or after `position`, in its file, at which a transaction may begin; else the file's end.
 
-        known: a position between two transactions. The file is read from there, or from its beginning if that is later or in
-        another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
+        known: a position between two transactions. The file is read from there, or from its beginning if that is later
+        or in another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
         """
         start = _from(position, known)
         last = start.offset

@@ -1,12 +1,13 @@
 """The row events of prepared XA transactions, kept from the first reading until the transaction is decided.
 
-Servers log the rows of an XA transaction at its PREPARE, and they count at its COMMIT. To read them there again would take a dump
-for each transaction. Most are committed in the block of the dump that prepares them: their row events only change places in it
-(`rearranged`). The table maps and row events of the others are kept: in memory up to a limit, then in a temporary file, up to
-another one. What is not kept (a transaction too large to be held back, or one beyond the limits) is read again.
+Servers log the rows of an XA transaction at its PREPARE, and they count at its COMMIT. To read them there again would
+take a dump for each transaction. Most are committed in the block of the dump that prepares them: their row events only
+change places in it (`rearranged`). The table maps and row events of the others are kept: in memory up to a limit, then
+in a temporary file, up to another one. What is not kept (a transaction too large to be held back, or one beyond the
+limits) is read again.
 
-At its COMMIT, a transaction's events follow the COMMIT, with its position. That holds within one binlog file: a server that
-restarts numbers its tables from the beginning. Events from another file are decoded by their own table maps.
+At its COMMIT, a transaction's events follow the COMMIT, with its position. That holds within one binlog file: a server
+that restarts numbers its tables from the beginning. Events from another file are decoded by their own table maps.
 """
 
 import pickle
@@ -69,7 +70,10 @@ class PreparedRows:
         self._loaded: tuple[_Block, EventBatch] | None = None
 
     def keep(self, run: EventBatch | None, parts: Sequence[tuple[int, int, int]]) -> None:
-        """Keep transactions of one run: number, first event and end of each. run: valid until dropped; None if it has no events."""
+        """Keep transactions of one run: number, first event and end of each.
+
+        run: valid until dropped; None if it has no events.
+        """
         block = None if run is None else _Block(run)
         if block is not None and not self._has_room(block.bytes):
             parts = [part for part in parts if part[1] == part[2]]

@@ -1,8 +1,8 @@
 """Changes: row images and their facts, as two Arrow tables of the same length.
 
-`rows` has the table's own columns. `facts` has, for each image: `kind` (an index into `decode.images.KINDS`), `file` (the number of
-its binlog file), `offset` (after its event), `ts` (commit, seconds since 1970), and the GTID of its transaction as `tx_source` (an
-index into `sources`, see `capture.binlog.transactions`) and `tx_n` (0: no GTID).
+`rows` has the table's own columns. `facts` has, for each image: `kind` (an index into `decode.images.KINDS`), `file`
+(the number of its binlog file), `offset` (after its event), `ts` (commit, seconds since 1970), and the GTID of its
+transaction as `tx_source` (an index into `sources`, see `capture.binlog.transactions`) and `tx_n` (0: no GTID).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -84,8 +84,8 @@ def log_schema(rows: pa.Schema) -> pa.Schema:
 def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first_seq: int) -> pa.Table:
     """Convert changes from one binlog file to rows of the change log.
 
-    kinds: as published; emission may have changed them. file: the binlog file's name. first_seq: `_tm_seq` of the first change; it
-    increases by one per change.
+    kinds: as published; emission may have changed them. file: the binlog file's name. first_seq: `_tm_seq` of the first
+    change; it increases by one per change.
     """
     count = len(changes)
     schema = log_schema(changes.rows.schema)

@@ -1,9 +1,9 @@
 """Statements in the binlog: which of them may concern a captured table.
 
-Nearly all QUERY events are `BEGIN`; their last bytes identify them without decoding. The others are decoded by the character set
-of their session and read by its SQL mode (`decode.query_event`, `sql.tokens`). A statement that is not read to its end may have
-altered any table: those that its text mentions count as altered, and the catalog is asked about the others
-(`run.tables.alterations`).
+Nearly all QUERY events are `BEGIN`; their last bytes identify them without decoding. The others are decoded by the
+character set of their session and read by its SQL mode (`decode.query_event`, `sql.tokens`). A statement that is not
+read to its end may have altered any table: those that its text mentions count as altered, and the catalog is asked
+about the others (`run.tables.alterations`).
 """
 
 import re
@@ -133,7 +133,10 @@ def _all_modes(*, mariadb: bool) -> list[Modes]:
 
 
 def without_values(statement: str) -> str:
-    """The statement up to its first literal. Messages and journals must not show values of a masked or omitted column."""
+    """The statement up to its first literal.
+
+    Messages and journals must not show values of a masked or omitted column.
+    """
     shown = _LITERAL.split(statement[:_SHOWN], maxsplit=1)[0]
     return shown if shown == statement else f"{shown}…"
 

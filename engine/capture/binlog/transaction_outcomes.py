@@ -2,21 +2,22 @@
 
 Servers log some rows before it is decided whether they count, and some that never count:
 
-* **Rolled back.** A transaction that cannot be rolled back without a trace (MariaDB: it dropped a temporary table, or wrote to a
-  table of another engine) is logged with `ROLLBACK` or `ROLLBACK TO savepoint` in it. It never contains rows of tables that cannot
-  roll back: in row format both servers log those at once, as a separate transaction. So its rows do not count, from its start or
-  from the `SAVEPOINT` of that name up to the rollback. A trigger's savepoint shadows one of the same name and is logged alike,
-  while in a session it would replace it (seen on MariaDB). If that name is rolled back to, rows between the two are doubtful.
-* **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`. They count at `XA COMMIT`, perhaps files later, or never.
-  They are kept (`prepared_rows`), and follow their COMMIT. What was not kept is read again when it is committed. Those prepared
-  before the binlog range are found by `earlier_transactions`, so any range can be read without what came before it. (MySQL logs
-  `XA COMMIT … ONE PHASE` as a PREPARE that says so: its rows count at once.)
-* **Torn.** A server that died during a write leaves an unfinished transaction at the end of a file, and rolls it back when it
-  restarts.
+* **Rolled back.** A transaction that cannot be rolled back without a trace (MariaDB: it dropped a temporary table, or
+  wrote to a table of another engine) is logged with `ROLLBACK` or `ROLLBACK TO savepoint` in it. It never contains rows
+  of tables that cannot roll back: in row format both servers log those at once, as a separate transaction. So its rows
+  do not count, from its start or from the `SAVEPOINT` of that name up to the rollback. A trigger's savepoint shadows
+  one of the same name and is logged alike, while in a session it would replace it (seen on MariaDB). If that name is
+  rolled back to, rows between the two are doubtful.
+* **Prepared.** The rows of an XA transaction are logged at `XA PREPARE`. They count at `XA COMMIT`, perhaps files
+  later, or never. They are kept (`prepared_rows`), and follow their COMMIT. What was not kept is read again when it is
+  committed. Those prepared before the binlog range are found by `earlier_transactions`, so any range can be read
+  without what came before it. (MySQL logs `XA COMMIT … ONE PHASE` as a PREPARE that says so: its rows count at once.)
+* **Torn.** A server that died during a write leaves an unfinished transaction at the end of a file, and rolls it back
+  when it restarts.
 
-The outcome is only known at a transaction's end. So the last transaction of a block is held back until it ends, as long as it is
-small. If a larger one concerns a captured table, the log is read ahead to its end once, before its rows are yielded. So rows never
-have to be revoked, and memory is bounded.
+The outcome is only known at a transaction's end. So the last transaction of a block is held back until it ends, as long
+as it is small. If a larger one concerns a captured table, the log is read ahead to its end once, before its rows are
+yielded. So rows never have to be revoked, and memory is bounded.
 """
 
 import re
@@ -55,7 +56,10 @@ class Log(Protocol):
     """The binlog that contains the range, for reading parts of it again."""
 
     def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
-        """Yield the events from `start` to `end`, across files, with artificial events. Each run is valid until the next."""
+        """Yield the events from `start` to `end`, across files, with artificial events.
+
+        Each run is valid until the next.
+        """
 
     def files(self) -> Sequence[str]:
         """The binlog files, oldest first."""
@@ -64,8 +68,9 @@ class Log(Protocol):
 class TransactionOutcomes:
     """Determines transaction outcomes in a log from `start` to `end`, both between transactions.
 
-    captured: the table ids of captured tables that a run names. wants_rows: whether there can be any. prepared_count: for reading a
-    prepared transaction that was committed. places: of transactions prepared before `start` (see `earlier_transactions`).
+    captured: the table ids of captured tables that a run names. wants_rows: whether there can be any. prepared_count:
+    for reading a prepared transaction that was committed. places: of transactions prepared before `start` (see
+    `earlier_transactions`).
     """
 
     def __init__(
@@ -147,7 +152,10 @@ class TransactionOutcomes:
         yield from self._judged(self._pop_held())
 
     def _file_ended(self, log: Log) -> bool:
-        """Whether the file of the open transaction has no more events. Its size does not tell: encrypted files are larger."""
+        """Whether the file of the open transaction has no more events.
+
+        Its size does not tell: encrypted files are larger.
+        """
         if file_number(self._file) < file_number(self.end.file):
             return True
         after = next((name for name in log.files() if file_number(name) > file_number(self._file)), None)
@@ -353,7 +361,10 @@ class TransactionOutcomes:
         return Masks(np.cumsum(change[:-1]) > 0, masks[_UNDONE], masks[_DOUBTFUL], idle)
 
     def _prepared_rows(self, judged: JudgedRun) -> Offsets:
-        """The rows of prepared transactions that count once these are committed. Keeps those that the run does not commit."""
+        """The rows of prepared transactions that count once these are committed.
+
+        Keeps those that the run does not commit.
+        """
         first, run, masks, spans = judged.first, judged.run, judged.masks, self._xa.spans
         if not masks.prepared.any():
             return np.zeros(0, np.int64)
@@ -373,7 +384,10 @@ class TransactionOutcomes:
         return rows
 
     def _with_commits(self, judged: JudgedRun, rows: Offsets, commits: Offsets) -> Iterator[Judged]:
-        """The run, with prepared rows behind their COMMITs. It is divided behind those whose rows must be read again."""
+        """The run, with prepared rows behind their COMMITs.
+
+        It is divided behind those whose rows must be read again.
+        """
         xa, first, run = self._xa, judged.first, judged.run
         at, here = xa.commit[commits] - first, xa.of[commits] >= first
         begin = xa.of[commits[here]]

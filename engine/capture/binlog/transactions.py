@@ -1,7 +1,8 @@
 """The transactions of a binlog range: when each event was committed, and under which GTID.
 
-A GTID consists of a source and a number. There are few sources and many numbers, so an event refers to its source by an index into
-`sources`, which contains the text before the number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on MariaDB.
+A GTID consists of a source and a number. There are few sources and many numbers, so an event refers to its source by an
+index into `sources`, which contains the text before the number: `uuid:` or `uuid:tag:` on MySQL, `domain-server-` on
+MariaDB.
 """
 
 from dataclasses import dataclass
@@ -22,7 +23,10 @@ TS, SOURCE, NUMBER = 0, 1, 2
 
 @dataclass(frozen=True)
 class Facts:
-    """For each event of a run, its transaction's time, source and number, in this order. The number is 0 if it has no GTID."""
+    """For each event of a run, its transaction's time, source and number, in this order.
+
+    The number is 0 if it has no GTID.
+    """
 
     table: npt.NDArray[np.int64]
     """One row per transaction."""
@@ -41,10 +45,10 @@ class Facts:
 class Transactions:
     """Tracks the transactions of one binlog range from run to run.
 
-    count, anonymous, bytes: the number of transactions, of those without a GTID, and of bytes of events.
-    last_ts: when the last event was written, in seconds since 1970. gtids: of the transactions read, and of those that the heads of
-    the files read list. complete: a file's head was read, so `gtids` contains all GTIDs of the log. births: per file, the time of
-    its FORMAT_DESCRIPTION event, which distinguishes two files of the same name. sources: see the module.
+    count, anonymous, bytes: the number of transactions, of those without a GTID, and of bytes of events. last_ts: when
+    the last event was written, in seconds since 1970. gtids: of the transactions read, and of those that the heads of
+    the files read list. complete: a file's head was read, so `gtids` contains all GTIDs of the log. births: per file,
+    the time of its FORMAT_DESCRIPTION event, which distinguishes two files of the same name. sources: see the module.
     """
 
     def __init__(self, *, mariadb: bool) -> None:

@@ -1,13 +1,14 @@
 """Which tables a statement logged as text writes to directly, and which routines it may call. Pure; sqlglot parses.
 
-`run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too many costs
-a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means every table:
+`run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too
+many costs a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means
+every table:
 
 * text that is not text in its character set;
 * a verb, or a form of one, that is not recognised here, and whatever follows MariaDB's `SET STATEMENT … FOR`.
 
-An INSERT, REPLACE or LOAD writes only to its target. For an UPDATE or DELETE, every table that it names counts. Any name before
-a parenthesis may be a stored function.
+An INSERT, REPLACE or LOAD writes only to its target. For an UPDATE or DELETE, every table that it names counts. Any
+name before a parenthesis may be a stored function.
 """
 
 import logging

@@ -1,9 +1,9 @@
 """Matches the COMMITs and ROLLBACKs of XA transactions with their PREPAREs, run by run, in columns.
 
-A transaction is known by the number of its first event (`transaction_outcomes` numbers all events of a range). Most are decided
-in the run that prepares them. To find these pairs, the run's events are sorted by a hash of their keys. A PREPARE and the
-decision that follows it in this order are a pair if their keys are equal. The other events pass through a dictionary, one by
-one. So a collision of hashes costs time, but never makes a pair.
+A transaction is known by the number of its first event (`transaction_outcomes` numbers all events of a range). Most are
+decided in the run that prepares them. To find these pairs, the run's events are sorted by a hash of their keys. A
+PREPARE and the decision that follows it in this order are a pair if their keys are equal. The other events pass through
+a dictionary, one by one. So a collision of hashes costs time, but never makes a pair.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,8 @@ class Decided:
     file: str
     spans: Spans
     decided_at: Offsets
-    """For each span, the number of the COMMIT, if the run has it; `UNDECIDED` without a decision, -1 after a rollback."""
+    """For each span, the number of the COMMIT, if the run has it; `UNDECIDED` without a decision, -1 after
+    a rollback."""
     commit: Offsets
     """The numbers of the COMMITs."""
     of: Offsets
@@ -74,7 +75,10 @@ def nothing_decided() -> Decided:
 
 @dataclass(frozen=True)
 class _Recent:
-    """The last transactions that a run decided, in order. others: the places of those that were prepared in earlier runs."""
+    """The last transactions that a run decided, in order.
+
+    others: the places of those that were prepared in earlier runs.
+    """
 
     keys: U64
     file: str
@@ -123,7 +127,10 @@ class XaDecisions:
     def _one_by_one(
         self, file: str, xa: XaEvents, spans: Spans, events: Offsets, span: Offsets, hashes: U64, of: Offsets
     ) -> dict[int, _Place]:
-        """Pass events through the dictionary. Fills `of`, and returns the places of earlier runs' transactions decided by them."""
+        """Pass events through the dictionary.
+
+        Fills `of`, and returns the places of earlier runs' transactions decided by them.
+        """
         places = dict[int, _Place]()
         for n in events.tolist():
             key = _key(xa.keys[n])

@@ -1,12 +1,13 @@
 """The XA events of the binlog, recognised in bulk: servers that use XA log tens of thousands of them each second.
 
-A transaction is identified by its *key*, the body of its XA_PREPARE event from the format id on: the format id, the lengths of
-gtrid and bqual (4 bytes each, little-endian), gtrid and bqual. The keys of a run are the rows of a matrix, padded with zeros.
-The lengths in them keep them distinct.
+A transaction is identified by its *key*, the body of its XA_PREPARE event from the format id on: the format id, the
+lengths of gtrid and bqual (4 bytes each, little-endian), gtrid and bqual. The keys of a run are the rows of a matrix,
+padded with zeros. The lengths in them keep them distinct.
 
-A COMMIT or ROLLBACK is a statement in which gtrid and bqual are hexadecimal: `XA COMMIT X'0a0b',X'',1`. Statements of one
-length mostly differ only in these digits. So one is read as text and is the template of the others. They must equal it in every
-other byte, and have hexadecimal digits where it has some. A statement that equals no template is read on its own.
+A COMMIT or ROLLBACK is a statement in which gtrid and bqual are hexadecimal: `XA COMMIT X'0a0b',X'',1`. Statements of
+one length mostly differ only in these digits. So one is read as text and is the template of the others. They must equal
+it in every other byte, and have hexadecimal digits where it has some. A statement that equals no template is read on
+its own.
 """
 
 import re

@@ -23,8 +23,9 @@ from engine.source.xa_places import Prepared, XaPlaces, Xid
 class XaScan:
     """Reads a binlog range for XA statements (a `capture.binlog.binlog_reader.EventConsumer`).
 
-    commits: for each transaction whose last statement commits it, the position before that. others: those whose last statement does
-    not. places: of the transactions prepared in the range. earlier: those decided in it that were prepared before.
+    commits: for each transaction whose last statement commits it, the position before that. others: those whose last
+    statement does not. places: of the transactions prepared in the range. earlier: those decided in it that were
+    prepared before.
     """
 
     def __init__(self, start: Position, end: Position) -> None:
@@ -100,7 +101,10 @@ class XaScan:
 
 @dataclass
 class XaVisibility:
-    """Follows the binlog up to `_through`. `_pending`: the positions before XA COMMITs up to there that may not be visible."""
+    """Follows the binlog up to `_through`.
+
+    `_pending`: the positions before XA COMMITs up to there that may not be visible.
+    """
 
     endpoint: Endpoint
     first_server_id: int
@@ -115,8 +119,8 @@ class XaVisibility:
     ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions before
-        `end`; the first reading looks after it first.
+        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
+        before `end`; the first reading looks after it first.
         """
         if self._through is None or self._through.order > end.order:
             self._begin(end, prepared, known)

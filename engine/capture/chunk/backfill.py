@@ -1,14 +1,15 @@
 """Backfill: applies the binlog between the watermarks to the rows of a chunk's SELECT (docs/correctness.md). Pure.
 
-Let R be the rows read, in some state between the low watermark L and the high watermark H. Let C be the images in (L, H] whose own
-chunk key is in the chunk's range. For a key with images in C, the last image wins: an insert or an after-image is the row at H; a
-delete or a before-image means that the range has no such row at H. A key without images in C did not change between L and H, so
-its row in R is its row at H. Hence
+Let R be the rows read, in some state between the low watermark L and the high watermark H. Let C be the images in (L,
+H] whose own chunk key is in the chunk's range. For a key with images in C, the last image wins: an insert or an
+after-image is the row at H; a delete or a before-image means that the range has no such row at H. A key without images
+in C did not change between L and H, so its row in R is its row at H. Hence
 
     chunk at H  =  (R without the keys of C)  +  (the last image of each key of C, if it is an insert or an after-image)
 
-An update is two images, each tested against the range separately, so a row that moves between chunks leaves one and enters the
-other. Keys are compared as bytes: a row image contains exactly the bytes of the stored key, whatever its collation.
+An update is two images, each tested against the range separately, so a row that moves between chunks leaves one and
+enters the other. Keys are compared as bytes: a row image contains exactly the bytes of the stored key, whatever its
+collation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -110,8 +111,8 @@ def reduce_changes(
 ) -> Reduced:
     """Reduce changes, given in order, to their effect on the rows that are `within` (None: on all rows).
 
-    schema: the schema of the rows. A window may contain a transaction of any size and rows of any width. So only the keys are kept
-    in memory; the images wait in a `Spill`.
+    schema: the schema of the rows. A window may contain a transaction of any size and rows of any width. So only the
+    keys are kept in memory; the images wait in a `Spill`.
     """
     images, last, count = Spill(schema), LastImages(pa.schema([schema.field(name) for name in identity])), 0
     for changes in parts:

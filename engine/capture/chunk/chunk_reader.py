@@ -1,12 +1,13 @@
 """Reads one chunk: low watermark, SELECT, high watermark, backfill, one Parquet file (docs/correctness.md).
 
-Rows stay in columns from the socket to the file. If a backfill may follow, they wait for the high watermark in memory, and beyond
-`max_memory` bytes on the reader's disk. If both watermarks are equal by construction, rows are written as they arrive.
+Rows stay in columns from the socket to the file. If a backfill may follow, they wait for the high watermark in memory,
+and beyond `max_memory` bytes on the reader's disk. If both watermarks are equal by construction, rows are written as
+they arrive.
 
-A throttled chunk is read in slices, one SELECT each, with pauses between them (`capture.pacing`). Between two SELECTs the reader
-holds nothing in the source: no read view, no metadata lock. So in class snapshot it ends the transaction before the first slice,
-and takes the high watermark after the last one, as in the other classes. The slices need not agree with each other: whatever
-changed between the watermarks, the backfill replaces.
+A throttled chunk is read in slices, one SELECT each, with pauses between them (`capture.pacing`). Between two SELECTs
+the reader holds nothing in the source: no read view, no metadata lock. So in class snapshot it ends the transaction
+before the first slice, and takes the high watermark after the last one, as in the other classes. The slices need not
+agree with each other: whatever changed between the watermarks, the backfill replaces.
 """
 
 import math
@@ -49,7 +50,8 @@ from engine.source.xa_places import XaPlaces
 _SMALL_BLOCK = 128 << 10
 """Bytes per block of a SELECT that is read with pauses between its blocks."""
 _LONGEST_PAUSE_S = 300.0
-"""Seconds between two blocks. The server breaks a SELECT off when it cannot send for `net_write_timeout`, ten minutes."""
+"""Seconds between two blocks. The server breaks a SELECT off when it cannot send for `net_write_timeout`,
+ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class ChunkRequest:
     def most(self, nulls: int | None = None) -> int | None:
         """Rows after which the reader stops. None if it cannot stop, because rows could share the key of the last one.
 
-        nulls: the number of rows with a NULL key, None if not counted. NULL keys are indistinguishable, so all of them are read.
+        nulls: the number of rows with a NULL key, None if not counted. NULL keys are indistinguishable, so all of them
+        are read.
         """
         if (
             self.keys
@@ -275,8 +278,9 @@ def _paced(
 ) -> Iterator[pa.Table]:
     """Yield the chunk's rows no faster than its rate.
 
-    A chunk that cannot be read in slices is one SELECT, and the pauses are between its blocks. Until it is read, it holds a read
-    view and a metadata lock. An engine without transactions would lock its writers out, so such a table is read without pauses.
+    A chunk that cannot be read in slices is one SELECT, and the pauses are between its blocks. Until it is read, it
+    holds a read view and a metadata lock. An engine without transactions would lock its writers out, so such a table is
+    read without pauses.
     """
     whole = request.most(nulls) is None and not request.keys
     if not request.rows_per_s or (whole and not request.table.transactional):
@@ -387,7 +391,10 @@ def changes_between(
 def changes_of(
     endpoint: Endpoint, first_server_id: int, table: Table, binlog_range: BinlogRange
 ) -> Iterator[RowChanges]:
-    """Yield a binlog range's changes of one table. Raises SchemaChangedError if it was altered, or the error that stopped it."""
+    """Yield a binlog range's changes of one table.
+
+    Raises SchemaChangedError if it was altered, or the error that stopped it.
+    """
     try:
         for _, _, changes in read_range(endpoint, binlog_range, first_server_id):
             yield changes

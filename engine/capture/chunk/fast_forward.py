@@ -1,14 +1,14 @@
 """Fast-forwards a finished chunk to a later position, for tables with a mutable key, whose rows can move between chunks.
 
-A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row left then has
-the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two. So for such tables
-(`has_mutable_key`), a chunk is published only with an epoch that begins where the chunk is exact:
+A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row
+left then has the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two.
+So for such tables (`has_mutable_key`), a chunk is published only with an epoch that begins where the chunk is exact:
 
     A(c) = P(k)  for every chunk c that is published with epoch k
 
-and everything emitted before epoch k is merged first. At P(k) each row is in at most one chunk, and all of epoch k follows it in
-the log's order. A chunk whose high watermark is after P(k) waits for the next epoch. A chunk whose high watermark is before P(k)
-is fast-forwarded by a second backfill of its file.
+and everything emitted before epoch k is merged first. At P(k) each row is in at most one chunk, and all of epoch k
+follows it in the log's order. A chunk whose high watermark is after P(k) waits for the next epoch. A chunk whose high
+watermark is before P(k) is fast-forwarded by a second backfill of its file.
 """
 
 from collections import Counter
@@ -63,7 +63,10 @@ class FastForward:
             yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
 
     def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
-        """Reduce the changes from `start` to `end` to their effect on the rows `within`. Also returns dates that became NULL."""
+        """Reduce the changes from `start` to `end` to their effect on the rows `within`.
+
+        Also returns dates that became NULL.
+        """
         projection = self.request.projection
         table = projection.tolerant(self.request.table)
         before, tables = self.xa_places.near(self.start), {(table.database, table.name): table}

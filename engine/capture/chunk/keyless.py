@@ -1,11 +1,12 @@
 """Reads a table without an identity: one chunk, published to its change log as inserts.
 
-Its rows are indistinguishable, so no change can be applied to the rows of a SELECT. The chunk must be exact by itself. The reader
-opens a consistent snapshot between two watermarks. It reads the snapshot only if it is known to show every change of the table
-between them; the snapshot is then the table at the high watermark. Otherwise the reader opens another one. With GTIDs, the
-snapshot is known to show what `gtid_executed` contained before it was opened. Only a millisecond stays in doubt, however long the
-read takes and however old the low watermark is. Without GTIDs nothing is known, so the window must be free of changes. (If the
-engine has no snapshots, the table is read between the watermarks, and read again if it changed.)
+Its rows are indistinguishable, so no change can be applied to the rows of a SELECT. The chunk must be exact by itself.
+The reader opens a consistent snapshot between two watermarks. It reads the snapshot only if it is known to show every
+change of the table between them; the snapshot is then the table at the high watermark. Otherwise the reader opens
+another one. With GTIDs, the snapshot is known to show what `gtid_executed` contained before it was opened. Only a
+millisecond stays in doubt, however long the read takes and however old the low watermark is. Without GTIDs nothing is
+known, so the window must be free of changes. (If the engine has no snapshots, the table is read between the watermarks,
+and read again if it changed.)
 """
 
 from collections import Counter

@@ -1,21 +1,23 @@
 """Redumps a published part of a table, and writes the changes that replace it in the destination.
 
-A part is a range of the chunk key, or a list of rows named by their identities. It is read like a chunk, exact at its high
-watermark H. Its *ghosts* are kept beside it: rows of the part that the mirror has at that time and the source has not.
+A part is a range of the chunk key, or a list of rows named by their identities. It is read like a chunk, exact at its
+high watermark H. Its *ghosts* are kept beside it: rows of the part that the mirror has at that time and the source has
+not.
 
-With an epoch that begins at P(k) >= H, both are fast-forwarded to P(k) and become the epoch's first changes: a `-D` per ghost and a
-`+I` per row, marked with the command's id (`_tm_redump`). From then on the ledger, the log and the mirror's merge treat them like
-any other change. Why that is right:
+With an epoch that begins at P(k) >= H, both are fast-forwarded to P(k) and become the epoch's first changes: a `-D` per
+ghost and a `+I` per row, marked with the command's id (`_tm_redump`). From then on the ledger, the log and the mirror's
+merge treat them like any other change. Why that is right:
 
     before   everything published for the part up to P(k) has smaller numbers in the log's order (`_tm_seq`);
     after    every change after P(k) has larger numbers, because the epoch's ranges start counting after the part;
-    at P(k)  the rows are the source's rows. A ghost is not one of them: it was none at H, and no change up to P(k) touched it. A
-             key that a change did touch is no ghost: either it is among the rows by then, or the log itself has its deletion. (The
-             mirror may not have merged that deletion when it was read, so the newest files of the log are checked.)
+    at P(k)  the rows are the source's rows. A ghost is not one of them: it was none at H, and no change up to P(k)
+             touched it. A key that a change did touch is no ghost: either it is among the rows by then, or the log
+             itself has its deletion. (The mirror may not have merged that deletion when it was read, so the newest
+             files of the log are checked.)
 
-A row stays in its range while it keeps its identity. Where that does not hold (`fast_forward.has_mutable_key`), only named
-rows can be redumped: a row that had left the range would look like a ghost. Nothing waits for a redump. The log is read as usual
-meanwhile, and merges leave the mirror's older versions alone.
+A row stays in its range while it keeps its identity. Where that does not hold (`fast_forward.has_mutable_key`), only
+named rows can be redumped: a row that had left the range would look like a ghost. Nothing waits for a redump. The log
+is read as usual meanwhile, and merges leave the mirror's older versions alone.
 """
 
 from collections import Counter
@@ -65,7 +67,10 @@ _KEYS_A_STATEMENT = 500
 def read_part(
     session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest
 ) -> tuple[ChunkResult, list[DataFile]]:
-    """Read one part, and write its ghosts to a file. Raises as `read_chunk`, and DestinationError for an unreadable mirror."""
+    """Read one part, and write its ghosts to a file.
+
+    Raises as `read_chunk`, and DestinationError for an unreadable mirror.
+    """
     result = (read_named if request.keys else read_chunk)(session, endpoint, first_server_id, request)
     request, reader = replace(request, limits=result.limits), request.reader
     assert reader is not None
@@ -76,7 +81,10 @@ def read_part(
 
 
 def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest) -> ChunkResult:
-    """Read the rows with the request's keys; like a chunk, they are exact at the high watermark. Raises as `read_chunk`."""
+    """Read the rows with the request's keys; like a chunk, they are exact at the high watermark.
+
+    Raises as `read_chunk`.
+    """
     timings, watermarks, nulled = Timings(), session.watermarks, Counter[str]()
     low = low_watermark(session, request)
     timings.lap("low")
@@ -137,7 +145,10 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
 
 
 def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: list[DataFile]) -> list[DataFile]:
-    """Write the mirror's rows of the part that were not read. Scans the keys first, and whole rows only if there are ghosts."""
+    """Write the mirror's rows of the part that were not read.
+
+    Scans the keys first, and whole rows only if there are ghosts.
+    """
     table = request.projection.published(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
@@ -157,7 +168,10 @@ def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: 
 
 
 def _condition(request: ChunkRequest) -> pc.Expression | None:
-    """A condition that lets the mirror's scan skip files. It uses only the key's first column, if Arrow can compare it."""
+    """A condition that lets the mirror's scan skip files.
+
+    It uses only the key's first column, if Arrow can compare it.
+    """
     if request.keys or request.key is None:
         return None
     column, field = request.key.columns[0], pc.field(request.key.names[0])

@@ -1,7 +1,9 @@
-"""Parses the text of a row filter into a `Condition`, and checks that its literals fit their columns. Pure; sqlglot parses.
+"""Parses the text of a row filter into a `Condition`, and checks that its literals fit their columns.
 
-The filter language is limited to what has the same meaning on every server and in Arrow: columns compared with literals. A literal
-must be a value of the column's own type, so no conversion has to be imitated.
+Pure; sqlglot parses.
+
+The filter language is limited to what has the same meaning on every server and in Arrow: columns compared with
+literals. A literal must be a value of the column's own type, so no conversion has to be imitated.
 """
 
 import difflib
@@ -45,7 +47,10 @@ class _UnfitError(Exception):
 
 
 def parse_where(text: str, table: Table) -> Condition:
-    """Parse a table's filter. Raises SpecError if it is not understood, names an unknown column, or a literal does not fit."""
+    """Parse a table's filter.
+
+    Raises SpecError if it is not understood, names an unknown column, or a literal does not fit.
+    """
     try:
         parsed = sqlglot.condition(text, dialect="mysql")
     except (sqlglot.errors.SqlglotError, RecursionError):
@@ -128,7 +133,10 @@ def _column(node: exp.Expr, table: Table) -> Column:
 
 
 def _value(column: Column, node: exp.Expr, *, ordered: bool) -> Any:
-    """The literal as a value of the column's Arrow type. Raises _UnfitError if it does not fit. ordered: for <, <=, > and >=."""
+    """The literal as a value of the column's Arrow type.
+
+    Raises _UnfitError if it does not fit. ordered: for <, <=, > and >=.
+    """
     node, wanted = node.unnest(), value_type(column).arrow(column)
     boolean = pa.types.is_boolean(wanted)
     if ordered and (column.type in _UNORDERED or boolean or pa.types.is_nested(wanted)):

@@ -1,8 +1,8 @@
 """A row filter: a condition on a table's columns, and the rows that meet it. Pure; `filter_parser` parses its text.
 
-The logic is SQL's three-valued logic: a comparison with NULL is unknown, and a row passes if the condition is true. The same code
-evaluates selected rows and row images of the log, over the same Arrow types, so both agree exactly. Texts compare by code point
-(the byte order of UTF-8) and binaries by byte, never by a collation.
+The logic is SQL's three-valued logic: a comparison with NULL is unknown, and a row passes if the condition is true. The
+same code evaluates selected rows and row images of the log, over the same Arrow types, so both agree exactly. Texts
+compare by code point (the byte order of UTF-8) and binaries by byte, never by a collation.
 """
 
 from collections.abc import Callable, Iterator

@@ -2,13 +2,13 @@
 
 The reader applies a projection before it writes a row anywhere:
 
-    a chunk      the SELECT lists the needed columns. Its rows are filtered, masked and cut as they arrive. Keys that the backfill
-                 touches are removed from them, whether or not their new images pass.
-    the log      an image is emitted if the rule of emission says so and its row passes. An update into the filter has only one
-                 half left and becomes an insert; an update out of it becomes a delete (`emission.published`).
+    a chunk      the SELECT lists the needed columns. Its rows are filtered, masked and cut as they arrive. Keys that
+                 the backfill touches are removed from them, whether or not their new images pass.
+    the log      an image is emitted if the rule of emission says so and its row passes. An update into the filter has
+                 only one half left and becomes an insert; an update out of it becomes a delete (`emission.published`).
 
-So the destination always equals the filtered source, provided the same columns identify a row: the columns of the key and the chunk
-key are always published unchanged. (Plans and journals show chunk bounds too.)
+So the destination always equals the filtered source, provided the same columns identify a row: the columns of the key
+and the chunk key are always published unchanged. (Plans and journals show chunk bounds too.)
 """
 
 import hashlib
@@ -120,7 +120,10 @@ WHOLE_TABLE = Projection()
 
 
 def published_as(table: Table, record: Mapping[str, Any] | None) -> Table:
-    """The table as the destination has it. record: its projection in the ledger (`Projection.as_dict`; None: everything)."""
+    """The table as the destination has it.
+
+    record: its projection in the ledger (`Projection.as_dict`; None: everything).
+    """
     if record is None:
         return table
     return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)

@@ -3,15 +3,17 @@
 The rule: a text becomes what `SELECT` returns to a client after `SET NAMES utf8mb4`. The servers convert each character
 independently of its neighbours. So one table per character set is enough, and a column is decoded at once:
 
-    every value is text in a set  ⟺  all of them together are, and every value starts where one of those characters starts.
+    every value is text in a set  ⟺  all of them together are, and every value starts where one of those characters
+                                  starts.
 
-(From right to left: the first value then ends where a character starts, so it consists of whole characters; so does the second; …)
-`columns` does this for every set that has a function from bytes to characters: `single`, `east_asian`, `unicode`.
+(From right to left: the first value then ends where a character starts, so it consists of whole characters; so does the
+second; …) `columns` does this for every set that has a function from bytes to characters: `single`, `east_asian`,
+`unicode`.
 
-The tables are Python's codecs with corrections. MySQL 9.7 and MariaDB 10.11 were queried for every existing code, stored in
-columns. `tests/live/test_charsets.py` queries them again; if a server differs, it prints the corrections in the format of our
-tables. The servers agree on every code that both store, so there is no need to know which server a value is from. Some codes are
-not quite characters. The servers, and we, treat them like this:
+The tables are Python's codecs with corrections. MySQL 9.7 and MariaDB 10.11 were queried for every existing code,
+stored in columns. `tests/live/test_charsets.py` queries them again; if a server differs, it prints the corrections in
+the format of our tables. The servers agree on every code that both store, so there is no need to know which server a
+value is from. Some codes are not quite characters. The servers, and we, treat them like this:
 
 * a code without a Unicode character that a column may contain arrives as "?", in tis620 and some of big5 as U+FFFD;
 * bytes over 0x7F in ascii, which only MariaDB's columns can contain, arrive as "?";
@@ -19,8 +21,9 @@ not quite characters. The servers, and we, treat them like this:
 
 Arrow validates utf8mb4 and utf8mb3. It accepts four bytes in utf8mb3, but no column contains them.
 
-We refuse whatever no column can contain, and one thing that some do: surrogates (in ucs2; on MariaDB also in utf8mb3, utf8mb4 and
-utf32). The servers send them as three bytes that are not UTF-8. No Arrow string may contain them; the row decoder refuses them too.
+We refuse whatever no column can contain, and one thing that some do: surrogates (in ucs2; on MariaDB also in utf8mb3,
+utf8mb4 and utf32). The servers send them as three bytes that are not UTF-8. No Arrow string may contain them; the row
+decoder refuses them too.
 """
 
 from functools import partial

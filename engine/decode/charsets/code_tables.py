@@ -1,7 +1,7 @@
 """The tables of the East Asian character sets: Python's codecs, corrected where the servers' tables differ.
 
-Every set has one table of 65536 code points, indexed by a byte and the byte after it. In the row of a byte that is a character by
-itself, all points are that character. Points over U+10FFFF have a special meaning, see the constants.
+Every set has one table of 65536 code points, indexed by a byte and the byte after it. In the row of a byte that is a
+character by itself, all points are that character. Points over U+10FFFF have a special meaning, see the constants.
 """
 
 from collections.abc import Mapping
@@ -38,8 +38,8 @@ class Set:
     areas: tuple[Area, ...]
     """The two-byte codes that a column may contain."""
     corrections: Mapping[int, str] = field(default_factory=dict)
-    """First code of a run, to the characters that the servers return for the run. Codes that Python lacks and that are not
-    corrected become "?"."""
+    """First code of a run, to the characters that the servers return for the run. Codes that Python lacks and that are
+    not corrected become "?"."""
     kana: bool = False
     """Whether the bytes A1 to DF are characters."""
     prefixed: bool = False

@@ -1,8 +1,8 @@
 """Decodes a column of encoded texts to an Arrow array of strings, for any character set that can split bytes into characters.
 
-The column's bytes are decoded in windows. So numpy's intermediate arrays stay in the CPU cache, and a LONGTEXT of a gigabyte does
-not need twenty of them. A window may end inside a character, so its last two characters are left to the next window. Two, because
-a set with up to four bytes per character may see such an end as two characters.
+The column's bytes are decoded in windows. So numpy's intermediate arrays stay in the CPU cache, and a LONGTEXT of a
+gigabyte does not need twenty of them. A window may end inside a character, so its last two characters are left to the
+next window. Two, because a set with up to four bytes per character may see such an end as two characters.
 """
 
 import codecs

@@ -1,12 +1,13 @@
 """Chinese, Japanese and Korean character sets: characters of one or two bytes, in some sets also of three or four.
 
-A byte that may be the first of two may also be the second, so its role depends on what comes before it. A byte that cannot be a
-first byte always ends a character. So in a run of bytes that can, the first, third, fifth … are first bytes, and each is followed
-by its second byte. This holds for valid text; any other contains a pair that is in no table. Two kinds of sets need one more step:
+A byte that may be the first of two may also be the second, so its role depends on what comes before it. A byte that
+cannot be a first byte always ends a character. So in a run of bytes that can, the first, third, fifth … are first
+bytes, and each is followed by its second byte. This holds for valid text; any other contains a pair that is in no
+table. Two kinds of sets need one more step:
 
 * in ujis and eucjpms 8F, which is never part of a pair, comes before a pair and selects another table;
-* gb18030's four-byte codes are two pairs, each with a digit as its second byte, which no two-byte code has. In a run of such halves
-  the first, third, fifth … are first halves, by the same argument.
+* gb18030's four-byte codes are two pairs, each with a digit as its second byte, which no two-byte code has. In a run of
+  such halves the first, third, fifth … are first halves, by the same argument.
 """
 
 import numpy as np
@@ -34,8 +35,8 @@ def split(charset: str, data: Bytes) -> Characters:
 def _seconds(firsts: Flags) -> Flags:
     """A mask of the elements after the first, third, fifth … element of each run of `firsts`.
 
-    Computed with one long integer that has a bit per element: adding its lowest bit to a run clears the run, because the carry
-    propagates to its end. That separates runs that start at an even place from the others.
+    Computed with one long integer that has a bit per element: adding its lowest bit to a run clears the run, because
+    the carry propagates to its end. That separates runs that start at an even place from the others.
     """
     size = len(firsts) // 8 + 1
     runs = int.from_bytes(np.packbits(firsts, bitorder="little").tobytes(), "little")

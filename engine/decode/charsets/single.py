@@ -6,8 +6,8 @@ import numpy as np
 
 from engine.decode.charsets.columns import Bytes, Characters, Points
 
-# Python's name of the set, or of the nearest one; then, by first byte, the characters that the servers return instead. Bytes that
-# Python leaves undefined, and that are not corrected, become "?".
+# Python's name of the set, or of the nearest one; then, by first byte, the characters that the servers return instead.
+# Bytes that Python leaves undefined, and that are not corrected, become "?".
 _SETS: dict[str, tuple[str, dict[int, str]]] = {
     "armscii8": (
         "latin-1",

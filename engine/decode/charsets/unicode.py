@@ -1,6 +1,7 @@
 """Unicode in fixed-width units: ucs2, utf16, utf16le and utf32.
 
-The servers treat a byte order mark as the character U+FEFF. Unpaired surrogates stay as they are, and cannot be converted to UTF-8.
+The servers treat a byte order mark as the character U+FEFF. Unpaired surrogates stay as they are, and cannot be
+converted to UTF-8.
 """
 
 from functools import partial

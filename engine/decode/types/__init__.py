@@ -1,7 +1,7 @@
 """One entry per MySQL type: its Arrow type, its two decoders and its preflight check.
 
-To add a type, add one entry to the `TYPES` of one of these modules. A type with a binlog type code of its own also needs its width
-in `decode.extents` and the size of its metadata in `decode.binlog_events`.
+To add a type, add one entry to the `TYPES` of one of these modules. A type with a binlog type code of its own also
+needs its width in `decode.extents` and the size of its metadata in `decode.binlog_events`.
 """
 
 from engine.base.errors import TableStoppedError, if_captured

@@ -1,7 +1,8 @@
 """MariaDB's UUID, INET4 and INET6: texts in rows, fixed-size binaries without trailing zero bytes in images.
 
-The texts are the server's own (MariaDB source, plugin/type_uuid and plugin/type_inet): lower case; in an INET6 the first longest
-run of two or more zero groups is `::`. An address that begins with 96 zero bits, or 80 and then ffff, ends like an INET4.
+The texts are the server's own (MariaDB source, plugin/type_uuid and plugin/type_inet): lower case; in an INET6 the
+first longest run of two or more zero groups is `::`. An address that begins with 96 zero bits, or 80 and then ffff,
+ends like an INET4.
 """
 
 from collections.abc import Callable
@@ -22,7 +23,10 @@ _GROUPS = (4, 2, 2, 2, 6)
 
 @cache
 def _bytes(form: str) -> pa.Array:
-    """The text of each byte. Created when first needed, because a process's first array from a list makes PyArrow import pandas."""
+    """The text of each byte.
+
+    Created when first needed, because a process's first array from a list makes PyArrow import pandas.
+    """
     return pa.array([format(n, form) for n in range(256)])
 
 

@@ -1,8 +1,8 @@
 """The common part of all type decoders: cursors over many records, and Arrow arrays copied from a buffer.
 
-A decoder gets one cursor per record, all on the same column. It returns the values as an Arrow array, and the cursors after them.
-Nothing is ever done row by row. Loads at a cursor may exceed a record by up to eight bytes, which `framing.PADDING` makes safe.
-Once per column, a check ensures that no cursor has left its record.
+A decoder gets one cursor per record, all on the same column. It returns the values as an Arrow array, and the cursors
+after them. Nothing is ever done row by row. Loads at a cursor may exceed a record by up to eight bytes, which
+`framing.PADDING` makes safe. Once per column, a check ensures that no cursor has left its record.
 """
 
 from collections import Counter
@@ -141,7 +141,10 @@ class ValueType:
 
 
 def null_bits(buffer: Bytes, at: Offsets, columns: int, unused: int = 0) -> Iterator[Nulls]:
-    """Yield, per column, which values are NULL, from the bitmaps at the cursors. The first `unused` bits belong to no column."""
+    """Yield, per column, which values are NULL, from the bitmaps at the cursors.
+
+    The first `unused` bits belong to no column.
+    """
     byte = buffer[at]
     for bit in range(unused, unused + columns):
         if not bit & 7:
@@ -163,8 +166,8 @@ def validity(null: Nulls) -> pa.Buffer | None:
 def slices(buffer: Bytes, start: Offsets, end: Offsets, null: Nulls, type_: pa.DataType) -> pa.Array:
     """Strings or binaries from the buffer, copied by Arrow.
 
-    The offsets start, end, start, end, … form an array over the buffer whose even slots are the values; `take` copies those. A NULL
-    must have start = end.
+    The offsets start, end, start, end, … form an array over the buffer whose even slots are the values; `take` copies
+    those. A NULL must have start = end.
     """
     count = len(start)
     if not count:

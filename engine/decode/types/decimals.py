@@ -1,8 +1,9 @@
 """DECIMAL: text in the binary protocol, packed groups of nine digits in row images.
 
-Packed format (MySQL source, strings/decimal.cc, `decimal2bin`): big-endian; the whole digits as a first group of fewer than nine,
-then full groups of nine in four bytes each; the fraction as full groups, then a last group of fewer. A group of n < 9 digits takes
-`_BYTES[n]` bytes. The highest bit is set for values from zero up; negative values have all bits inverted.
+Packed format (MySQL source, strings/decimal.cc, `decimal2bin`): big-endian; the whole digits as a first group of fewer
+than nine, then full groups of nine in four bytes each; the fraction as full groups, then a last group of fewer. A group
+of n < 9 digits takes `_BYTES[n]` bytes. The highest bit is set for values from zero up; negative values have all bits
+inverted.
 
 Up to 38 digits become decimal128; more become the server's own text.
 """
@@ -57,8 +58,8 @@ def _not_a_decimal(column: Column) -> DecodeError:
 def _short(records: Records, start: Offsets, after: Offsets, null: Nulls, column: Column) -> pa.Array:
     """Decimals of up to 18 digits, from their texts.
 
-    The server prints every value with exactly `scale` digits after the point, so each digit has a fixed place, counted from the
-    end. Digits are decoded from the right, all rows at once.
+    The server prints every value with exactly `scale` digits after the point, so each digit has a fixed place, counted
+    from the end. Digits are decoded from the right, all rows at once.
     """
     length = after - start
     minus = (records.buffer[start] == ord("-")) & (length > 0)

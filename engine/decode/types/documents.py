@@ -1,7 +1,7 @@
 """JSON: the server's own text in rows; MySQL's binary format in images, which is converted to the same text.
 
-MariaDB's JSON is a LONGTEXT in every respect and is not decoded here. The binary format is a tree, so it is read one value at a
-time.
+MariaDB's JSON is a LONGTEXT in every respect and is not decoded here. The binary format is a tree, so it is read one
+value at a time.
 """
 
 from collections.abc import Sequence

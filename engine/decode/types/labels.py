@@ -1,8 +1,9 @@
 """ENUM and SET: labels in rows, numbers in images.
 
-Rows contain the labels as text; those of a SET are joined by commas. Images contain the number of the ENUM's label, from 1 (0 is
-the empty text that the server stores for an invalid one), or a bit per member of the SET. The labels come from the table map if it
-contains them (`binlog_row_metadata=FULL`), so rows written before an ALTER keep their original labels; otherwise from the catalog.
+Rows contain the labels as text; those of a SET are joined by commas. Images contain the number of the ENUM's label,
+from 1 (0 is the empty text that the server stores for an invalid one), or a bit per member of the SET. The labels come
+from the table map if it contains them (`binlog_row_metadata=FULL`), so rows written before an ALTER keep their original
+labels; otherwise from the catalog.
 """
 
 from functools import partial
@@ -21,7 +22,8 @@ ENUM, SET = 247, 248
 """The first metadata byte of each; both have the type code of CHAR."""
 _STRING = 254
 _TWO_BYTES, _MOST_PACKED = 256, 4
-"""An ENUM takes two bytes from this many labels. A SET that needs more bytes takes eight (MySQL source, sql/field.cc)."""
+"""An ENUM takes two bytes from this many labels. A SET that needs more bytes takes eight (MySQL source,
+sql/field.cc)."""
 _BEYOND_UTF8MB3 = frozenset({"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"})
 _FULL = (
     "Set binlog_row_metadata = FULL on the source (`tidemark check SPEC` shows the statement), so that the binlog contains them; "

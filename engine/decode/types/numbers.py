@@ -1,7 +1,8 @@
 """Integers and floating-point numbers.
 
-Integers are little-endian in rows and in images; the binary protocol widens MEDIUMINT to four bytes. Each Arrow type is the
-smallest signed one that fits every value, because Delta has no unsigned types; BIGINT UNSIGNED becomes decimal(20, 0).
+Integers are little-endian in rows and in images; the binary protocol widens MEDIUMINT to four bytes. Each Arrow type is
+the smallest signed one that fits every value, because Delta has no unsigned types; BIGINT UNSIGNED becomes decimal(20,
+0).
 """
 
 from functools import partial

@@ -1,7 +1,7 @@
 """GEOMETRY and its subtypes, and VECTOR: binaries with a length prefix of four bytes.
 
-A geometry arrives as the server stores it and sends it to every client: the SRID in four little-endian bytes, then WKB ("Geometry
-storage format", MySQL manual). So the SRID is kept, whatever the reader does with it.
+A geometry arrives as the server stores it and sends it to every client: the SRID in four little-endian bytes, then WKB
+("Geometry storage format", MySQL manual). So the SRID is kept, whatever the reader does with it.
 
 A vector's bytes are a list of 32-bit floats. MariaDB announces and logs it as a VARBINARY, MySQL as a type of its own.
 """

@@ -1,9 +1,9 @@
 """Texts and binaries.
 
-Rows arrive in the connection's character set, utf8mb4; the server has converted them. Row images contain the column's own bytes.
-BINARY(n) arrives in images without its trailing zero bytes, which are restored. CHAR arrives without trailing blanks in both, as
-`SELECT` returns it. MariaDB's COMPRESSED columns arrive compressed in row images and are decompressed here (compressed *events*:
-`decode.unfold`).
+Rows arrive in the connection's character set, utf8mb4; the server has converted them. Row images contain the column's
+own bytes. BINARY(n) arrives in images without its trailing zero bytes, which are restored. CHAR arrives without
+trailing blanks in both, as `SELECT` returns it. MariaDB's COMPRESSED columns arrive compressed in row images and are
+decompressed here (compressed *events*: `decode.unfold`).
 """
 
 import zlib
@@ -55,7 +55,8 @@ def length_bytes(mapped: Mapped) -> int:
         return metadata[0]
     if code in (_VARCHAR, _VAR_STRING, _VARCHAR_COMPRESSED):
         return 2 if int.from_bytes(metadata, "little") > 0xFF else 1
-    # CHAR and BINARY: the real type and the length share two bytes. Lengths over 255 use two inverted bits of the type's byte.
+    # CHAR and BINARY: the real type and the length share two bytes. Lengths over 255 use two inverted bits of the
+    # type's byte.
     longest = metadata[1] | ((metadata[0] & 0x30) ^ 0x30) << 4
     return 2 if longest > 0xFF else 1
 

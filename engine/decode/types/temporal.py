@@ -1,11 +1,11 @@
 """DATE, DATETIME and TIMESTAMP.
 
-Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, second, microseconds (4). Images: DATE packs its parts
-into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of fraction (MySQL source,
-mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is in UTC in both.
+Rows: one length byte (0, 4, 7 or 11), year (2), month, day, hour, minute, second, microseconds (4). Images: DATE packs
+its parts into three little-endian bytes; DATETIME2 and TIMESTAMP2 are big-endian, with (digits + 1) // 2 bytes of
+fraction (MySQL source, mysys/my_time.cc). The session's time zone is UTC, so a TIMESTAMP is in UTC in both.
 
-An invalid date (zero, a zero part, 31 February) has no Arrow value. If the column permits it (`Column.null_dates`), it becomes NULL
-and is counted; otherwise it stops the table.
+An invalid date (zero, a zero part, 31 February) has no Arrow value. If the column permits it (`Column.null_dates`), it
+becomes NULL and is counted; otherwise it stops the table.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,10 @@ _BEFORE, _LENGTH = _calendar()
 def _without_wrong(
     wrong: npt.NDArray[np.bool_], text_of: Callable[[int], str], null: Nulls, records: Records, column: Column
 ) -> Nulls:
-    """Add the `wrong` values to the NULLs if the column permits it. Otherwise raises DecodeError with the text of the first one."""
+    """Add the `wrong` values to the NULLs if the column permits it.
+
+    Otherwise raises DecodeError with the text of the first one.
+    """
     if null is not None:
         wrong = wrong & ~null
     if not wrong.any():
@@ -152,7 +155,8 @@ def _image_timestamps(
     after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
     seconds = records.big_endian(at, 4).view(np.int64)
     us = fraction(records, at + 4, mapped.metadata[0])
-    # 0 is '0000-00-00 00:00:00'. MariaDB also stores fractions of 1970's first second; MySQL begins with the next second.
+    # 0 is '0000-00-00 00:00:00'. MariaDB also stores fractions of 1970's first second; MySQL begins with the next
+    # second.
     null = _without_wrong((seconds == 0) & (us == 0), lambda _: "0000-00-00 00:00:00", null, records, column)
     return pa.array(seconds * 1_000_000 + us, mask=null).view(pa.timestamp("us", "UTC")), after
 

@@ -1,9 +1,9 @@
 """TIME and YEAR.
 
-TIME exceeds a day and may be negative, so it becomes a text, as the server prints it: `-838:59:59.000000`. Rows: one length byte
-(0, 8 or 12), sign, days (4), hour, minute, second, microseconds (4). Images (TIME2): the parts of the magnitude and the fraction,
-packed into one big-endian number of 3 + (digits + 1) // 2 bytes. Negative values are the complement; the highest bit is set from
-zero up (MySQL source, mysys/my_time.cc, `my_time_packed_to_binary`).
+TIME exceeds a day and may be negative, so it becomes a text, as the server prints it: `-838:59:59.000000`. Rows: one
+length byte (0, 8 or 12), sign, days (4), hour, minute, second, microseconds (4). Images (TIME2): the parts of the
+magnitude and the fraction, packed into one big-endian number of 3 + (digits + 1) // 2 bytes. Negative values are the
+complement; the highest bit is set from zero up (MySQL source, mysys/my_time.cc, `my_time_packed_to_binary`).
 
 YEAR is a number: two bytes in rows; one in images, counted from 1900, where 0 is the year 0.
 """

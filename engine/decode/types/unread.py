@@ -1,4 +1,7 @@
-"""Columns that are not needed: their values are skipped, whatever they are. They occur only in row images, never in a SELECT."""
+"""Columns that are not needed: their values are skipped, whatever they are.
+
+They occur only in row images, never in a SELECT.
+"""
 
 from typing import NoReturn
 

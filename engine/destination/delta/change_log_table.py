@@ -1,7 +1,7 @@
 """The change log of one captured table: a Delta table with every change, in binlog order.
 
-Readers write the Parquet files in place and a commit adds them, so nothing is copied twice. A table without identity has no
-mirror: its chunk goes to the change log as inserts. Columns dropped at the source stay, with NULL in new rows.
+Readers write the Parquet files in place and a commit adds them, so nothing is copied twice. A table without identity
+has no mirror: its chunk goes to the change log as inserts. Columns dropped at the source stay, with NULL in new rows.
 """
 
 from collections.abc import Iterable
@@ -87,8 +87,8 @@ class ChangeLogTable:
     def begin_generation(self, table: Table, epoch: int, until: str) -> Path | None:
         """Get the columns of a table that is resnapshotted after this epoch. until: UTC text.
 
-        If it cannot get them, it begins again (`destination.delta.generations`). Returns where the earlier generation is kept,
-        if that is so.
+        If it cannot get them, it begins again (`destination.delta.generations`). Returns where the earlier generation
+        is kept, if that is so.
         """
         log, wanted = self.lake.log, log_schema(arrow_schema(table))
         delta, begun = self.lake.load(), self.generation >= epoch

@@ -30,7 +30,8 @@ from engine.spec.sink_settings import Sink
 class DeltaDestination:
     """notes: the folder for what maintenance and merges know of the tables; it can be deleted.
 
-    known_tables: the file for what the next run may know of them (`destination.delta.log.known_tables`). Both are None for readers.
+    known_tables: the file for what the next run may know of them (`destination.delta.log.known_tables`). Both are None
+    for readers.
     """
 
     def __init__(self, sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> None:

@@ -142,7 +142,10 @@ class DeltaDestinationTable:
             self.pair.mirror.widen(table)
 
     def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
-        """Give the change log the new columns, or begin it again. The mirror's files are not checked: all are replaced."""
+        """Give the change log the new columns, or begin it again.
+
+        The mirror's files are not checked: all are replaced.
+        """
         self.pair.mirror.on_read = on_read(self._sink, table, plan)
         self.pair.mirror.lake.forget_recent()
         self._missing += self.pair.changes.drop_lost()  # kept for a second attempt

@@ -1,14 +1,15 @@
 """A new generation of a change log, whose columns cannot become what the table has now.
 
-Delta columns are added and widened, never narrowed or turned into another type, and two names that differ by case alone cannot both
-be in one table. So the change log begins again, in two steps:
+Delta columns are added and widened, never narrowed or turned into another type, and two names that differ by case alone
+cannot both be in one table. So the change log begins again, in two steps:
 
-    1. keep    a Delta table beside it, `<table>__changes__until_<time>`, gets hard links to all its data files. It is built under
+    1. keep    a Delta table beside it, `<table>__changes__until_<time>`, gets hard links to all its data files. It is
+       built under
                another name and renamed, so it exists whole or not at all
     2. empty   one commit removes all files from the change log, sets the new columns, and records the epoch
 
-A crash between the two repeats the first, which then finds the kept one. The mirror needs none of this: the resnapshot that begins
-the generation replaces all its files and columns.
+A crash between the two repeats the first, which then finds the kept one. The mirror needs none of this: the resnapshot
+that begins the generation replaces all its files and columns.
 """
 
 import shutil
@@ -36,7 +37,10 @@ def can_become(table: str, held: pa.Schema, wanted: pa.Schema) -> bool:
 
 
 def keep(changes: Path, schema: pa.Schema, files: Sequence[StoredFile], description: str, until: str) -> Path | None:
-    """Keep a change log beside it; None if it has no files. until: UTC text. Returns the folder, which may be there already."""
+    """Keep a change log beside it; None if it has no files.
+
+    until: UTC text. Returns the folder, which may be there already.
+    """
     kept = kept_changes_folder(changes, until)
     if not files or kept.exists():
         return kept if files else None

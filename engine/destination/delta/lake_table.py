@@ -2,11 +2,12 @@
 
 Every commit contains transaction identifiers together with the files:
 
-    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. A repeated epoch finds its
-                                   identifier there and does nothing: exactly once, whenever the runner was killed
+    …-chunks, …-changes, …-merge   the last epoch whose chunks, changes or merge the table has. A repeated epoch finds
+                                   its identifier there and does nothing: exactly once, whenever the runner was killed
     …-merged-seq                   the `_tm_seq` up to which the change log is merged into the mirror
     …-generation                   the epoch with which the change log's generation began
-    …-term                         the term of the runner that made the commit (`destination.fence`); one with an earlier term stops
+    …-term                         the term of the runner that made the commit (`destination.fence`); one with an
+                                   earlier term stops
 
 The identifiers name the ledger, so another ledger's table is recognised and refused.
 """
@@ -49,9 +50,9 @@ TERM = "term"
 class LakeTable:
     """One Delta table of one captured table and one ledger.
 
-    owner: the ledger. guard: called before each write or deletion. name: of the captured table, for messages. kinds: the
-    transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a load. keeps:
-    whether the newest version stays in memory, for tables of few files.
+    owner: the ledger. guard: called before each write or deletion. name: of the captured table, for messages. kinds:
+    the transaction identifiers that commits to it may have, apart from the term; the search for each takes as long as a
+    load. keeps: whether the newest version stays in memory, for tables of few files.
     """
 
     def __init__(
@@ -124,9 +125,9 @@ class LakeTable:
     ) -> None:
         """Create the table if it does not exist; else add the properties that it lacks.
 
-        expected: the ledger has published rows to it. vectors: a new table may get deletion vectors. all_columns: whether an
-        existing table gets the columns that it lacks. Raises SpecError when it exists and belongs to another ledger,
-        DestinationError when it is expected and missing, or cannot be read.
+        expected: the ledger has published rows to it. vectors: a new table may get deletion vectors. all_columns:
+        whether an existing table gets the columns that it lacks. Raises SpecError when it exists and belongs to another
+        ledger, DestinationError when it is expected and missing, or cannot be read.
         """
         check_no_link(self.folder)
         if not self.there:
@@ -216,8 +217,8 @@ class LakeTable:
                     clock.sleep(_RETRY_S * 2**attempt)
                 self.load()
             except MissingFilesError:
-                # A merge writes its files again, and reads the newest version: another writer may have replaced files of this
-                # one and removed them, and may do so again meanwhile. Those of readers are lost.
+                # A merge writes its files again, and reads the newest version: another writer may have replaced files
+                # of this one and removed them, and may do so again meanwhile. Those of readers are lost.
                 if attempt == _ATTEMPTS:
                     raise
             else:
@@ -242,7 +243,8 @@ class LakeTable:
     def fault(self) -> str:
         """Why the table is not the one that this ledger has published to; "" if it is. Writes nothing.
 
-        Files torn at the end of its log do not count: the ledger has their actions (`DeltaLog.repair`). Raises DestinationError.
+        Files torn at the end of its log do not count: the ledger has their actions (`DeltaLog.repair`). Raises
+        DestinationError.
         """
         if not self.there:
             return f"{self.folder} is gone"

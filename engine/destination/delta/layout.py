@@ -11,8 +11,8 @@ from engine.spec.folder_names import CHANGES, folder_name
 def make_readable(folder: Path) -> None:
     """Create a table's folder. If its name or its database's is percent-encoded, add a link under the plain name.
 
-    deltalake (1.6) decodes a local table's path once too often when it reads the table's log, and finds it through the link.
-    Without it, a table can be neither written nor read. Raises SpecError if something else has the plain name.
+    deltalake (1.6) decodes a local table's path once too often when it reads the table's log, and finds it through the
+    link. Without it, a table can be neither written nor read. Raises SpecError if something else has the plain name.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for real in (folder.parent, folder):

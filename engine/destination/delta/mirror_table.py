@@ -1,12 +1,13 @@
 """The mirror of one captured table: a Delta table that equals the source.
 
-Once its first copy is complete, every version of a mirror is the source between two transactions. Each change of the mirror is
-one commit (`destination.delta.merge.mirror_files`) that takes it to the end of an epoch: the newest image of each key replaces or
-deletes its row. A merge up to epoch k comes after the chunks of all epochs up to k. Chunks that are added later than some of its
-epochs do no harm: by the rule of emission, none of those epochs has changes of these chunks.
+Once its first copy is complete, every version of a mirror is the source between two transactions. Each change of the
+mirror is one commit (`destination.delta.merge.mirror_files`) that takes it to the end of an epoch: the newest image of
+each key replaces or deletes its row. A merge up to epoch k comes after the chunks of all epochs up to k. Chunks that
+are added later than some of its epochs do no harm: by the rule of emission, none of those epochs has changes of these
+chunks.
 
-A resnapshotted table keeps its mirror until the last chunk is finished; one commit then replaces all of it with the chunks and the
-changes since. Columns dropped at the source stay in the mirror, with NULL in new rows.
+A resnapshotted table keeps its mirror until the last chunk is finished; one commit then replaces all of it with the
+chunks and the changes since. Columns dropped at the source stay in the mirror, with NULL in new rows.
 """
 
 from collections.abc import Sequence
@@ -48,7 +49,8 @@ class Written:
 class MirrorTable:
     """A mirror, with write access.
 
-    changes: its change log. on_read: whether a mirror that is created, or replaced by a resnapshot, merges changes on read.
+    changes: its change log. on_read: whether a mirror that is created, or replaced by a resnapshot, merges changes on
+    read.
     """
 
     def __init__(self, lake: LakeTable, changes: ChangeLogTable, *, on_read: bool) -> None:

@@ -1,8 +1,8 @@
 """Deletes orphans: files that earlier runs wrote and never committed.
 
-It deletes only files that no epoch of the ledger names, that the destination does not have, and that are younger than the last
-ledger file: a data file is complete before the ledger file of its epoch is created. Older files stay, as earlier versions of the
-destination may have them.
+It deletes only files that no epoch of the ledger names, that the destination does not have, and that are younger than
+the last ledger file: a data file is complete before the ledger file of its epoch is created. Older files stay, as
+earlier versions of the destination may have them.
 """
 
 import os

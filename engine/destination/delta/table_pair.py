@@ -24,8 +24,8 @@ from engine.ledger.state import Owner
 class TablePair:
     """The mirror and the change log of one captured table and one ledger.
 
-    owner: the ledger. guard: called before each write or deletion. on_read: whether a mirror that is created, or replaced by a
-    resnapshot, merges changes on read (`destination.delta.merge.mirror_files`).
+    owner: the ledger. guard: called before each write or deletion. on_read: whether a mirror that is created, or
+    replaced by a resnapshot, merges changes on read (`destination.delta.merge.mirror_files`).
     """
 
     def __init__(
@@ -103,11 +103,16 @@ class TablePair:
 
     @property
     def is_torn(self) -> bool:
-        """Whether a commit that later ones rest on is torn or gone. Runs read only newer commits, so they may not notice."""
+        """Whether a commit that later ones rest on is torn or gone.
+
+        Runs read only newer commits, so they may not notice.
+        """
         return any(lake.log.torn()[1] for lake in self.lakes)
 
     def repair(self, *, accepting: bool = False) -> list[str]:
-        """Set aside commits torn by a power cut. Returns their names. Raises DestinationError when later commits rest on them.
+        """Set aside commits torn by a power cut.
+
+        Returns their names. Raises DestinationError when later commits rest on them.
 
         accepting: give up the actions of those instead, because a resnapshot follows.
         """
@@ -154,7 +159,10 @@ class TablePair:
             log.forget()
 
     def recall(self, known: KnownTables) -> bool:
-        """Take the tables as the last run left them. Returns False if one has changed, or was checked for something else."""
+        """Take the tables as the last run left them.
+
+        Returns False if one has changed, or was checked for something else.
+        """
         checked = self._checked()
         return all(lake.recall(known, checked[lake.folder]) for lake in self.lakes)
 

@@ -31,8 +31,9 @@ def is_on_read(delta: DeltaTable) -> bool:
 def properties_of(table: Table, *, mirror: bool) -> dict[str, str]:
     """The Delta properties that name the columns with statistics, of the mirror or of the change log.
 
-    deltalake reads statistics of the first 32 columns by default. A change log's own columns come after the source's, and
-    `_tm_seq` without statistics would pass for 0. Columns with other characters are not listed: then all columns have them.
+    deltalake reads statistics of the first 32 columns by default. A change log's own columns come after the source's,
+    and `_tm_seq` without statistics would pass for 0. Columns with other characters are not listed: then all columns
+    have them.
     """
     schema = arrow_schema(table)
     columns = [name for name in table.key if pa.types.is_integer(schema.field(name).type)]

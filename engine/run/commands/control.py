@@ -1,6 +1,7 @@
 """Operator control of a runner: commands, signals, pauses, and the heartbeat, in a thread that never waits for Spark.
 
-No error ends the thread (`pipeline.helpers`): a file that cannot be read, or that makes its parser fail, goes to `inbox/refused`.
+No error ends the thread (`pipeline.helpers`): a file that cannot be read, or that makes its parser fail, goes to
+`inbox/refused`.
 """
 
 import signal
@@ -353,8 +354,8 @@ class Control:
     def _not_for_this_run(self, command: Command) -> str:
         """Why a stop, pause or resume is not for this run; "" if it is. No clock decides.
 
-        A command names the run that its sender saw. One that names none, written by hand or by an earlier version, is for this run
-        unless it was in the inbox before this run was visible.
+        A command names the run that its sender saw. One that names none, written by hand or by an earlier version, is
+        for this run unless it was in the inbox before this run was visible.
         """
         if not command.names_run:
             return "It was sent before this run began." if self._inbox.is_older(command.path) else ""

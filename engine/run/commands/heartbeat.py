@@ -24,7 +24,8 @@ class Reading(TypedDict):
     chunks: list[int]
     since: str  # UTC
     rows: int
-    """Rows read so far of all the table's chunks that are being read; those of a finished group are in the journal instead."""
+    """Rows read so far of all the table's chunks that are being read; those of a finished group are in the journal
+    instead."""
 
 
 class StartupStep(TypedDict):
@@ -51,7 +52,8 @@ class Activity:
     reading: Mapping[str, Reading] = field(default_factory=dict)
     """The longest-running reads, by table."""
     source: Mapping[str, Any] | None = None
-    """When the source was last compared with the run's beginning, and what has changed (`run.monitors.source_drift`)."""
+    """When the source was last compared with the run's beginning, and what has changed
+    (`run.monitors.source_drift`)."""
     blocked: Sequence[Mapping[str, Any]] = ()
     """The reads that wait for a lock on the source: the fields of `connection_events.ReadsBlocked`, by table."""
     continued: str | None = None
@@ -59,7 +61,8 @@ class Activity:
     spark_ui: str | None = None
     """The address of Spark's web UI."""
     loads: Mapping[str, float] = field(default_factory=dict)
-    """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last poll."""
+    """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last
+    poll."""
 
 
 def note_continuations(activity: Activity, journal: Journal) -> None:
@@ -85,8 +88,8 @@ class Heartbeat:
     def beat(self, activity: Activity, **more: Any) -> None:
         """Write the heartbeat. Raises OSError; on a full disk it first overwrites the file in place.
 
-        more: "state", "reason", "stop" (whether the run was asked to stop), `Disk.as_dict`, "helpers", "controls", "commands" and
-        "error", as `engine.pipeline.runner_file.read_runner` returns them.
+        more: "state", "reason", "stop" (whether the run was asked to stop), `Disk.as_dict`, "helpers", "controls",
+        "commands" and "error", as `engine.pipeline.runner_file.read_runner` returns them.
         """
         self._beats += 1
         record = {

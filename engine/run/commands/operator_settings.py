@@ -19,7 +19,9 @@ class OperatorSettings:
     def __init__(
         self, directory: Directory, journal: Journal, spec: Throttle, changed: Callable[[Throttle], None]
     ) -> None:
-        """spec: the spec's throttle, which operators may override. changed: receives the throttle in force, now and on each change.
+        """spec: the spec's throttle, which operators may override.
+
+        changed: receives the throttle in force, now and on each change.
 
         Raises SpecError if the saved settings cannot be read.
         """

@@ -10,7 +10,10 @@ LEAVE_S = 2.0
 
 
 def leave(code: int, say: Callable[[], None]) -> None:
-    """End the process with this exit code once `say` has returned or failed. Returns at once: its caller may hold any lock."""
+    """End the process with this exit code once `say` has returned or failed.
+
+    Returns at once: its caller may hold any lock.
+    """
 
     def end() -> None:
         with suppress(Exception):

@@ -9,7 +9,10 @@ from engine.run.commands.inbox import Command
 
 
 class TableCommand(Protocol):
-    """An accepted table command: a redump, or tables to add or remove. Its file stays in the inbox until it is answered."""
+    """An accepted table command: a redump, or tables to add or remove.
+
+    Its file stays in the inbox until it is answered.
+    """
 
     @property
     def identity(self) -> str: ...

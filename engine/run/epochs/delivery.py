@@ -1,8 +1,8 @@
 """Connects coordinator and publisher: commits epochs, tracks what the destination has applied, and handles destination failures.
 
-A table whose destination fails stops with the reason. It is resnapshotted instead if only data files are missing, and a stopped one
-when an operator resumes it. A table that stopped because its rows in the binlog are in doubt is resnapshotted too. The files of an
-epoch are checked before its commit.
+A table whose destination fails stops with the reason. It is resnapshotted instead if only data files are missing, and a
+stopped one when an operator resumes it. A table that stopped because its rows in the binlog are in doubt is
+resnapshotted too. The files of an epoch are checked before its commit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,10 @@ from engine.spec.settings import Spec
 
 
 class Delivery:
-    """One coordinator's link to the destination. It keeps no state: whatever it decides is in the ledger until it is done."""
+    """One coordinator's link to the destination.
+
+    It keeps no state: whatever it decides is in the ledger until it is done.
+    """
 
     def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
         self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
@@ -72,7 +75,8 @@ class Delivery:
     def _decisions(self, state: State, tables: Mapping[str, Table]) -> dict[str, TableChange]:
         """What to do with tables whose destination failed or that operators resumed, as far as the ledger lacks it.
 
-        Derived from the destination's and the inbox's current state, so that a decision whose commit fails is made again.
+        Derived from the destination's and the inbox's current state, so that a decision whose commit fails is made
+        again.
         """
         found: dict[str, TableChange] = {}
         for name, error in self._publisher.unrepaired().items():

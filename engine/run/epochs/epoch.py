@@ -1,8 +1,8 @@
 """Pure functions for one epoch: binlog ranges, the ledger record and the journal event.
 
-An epoch is one commit: a binlog range, and the chunks that finished meanwhile. `run.lifecycle.coordinator` runs the loop. It is
-written to the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.committed`, and applied by
-`destination.publisher`.
+An epoch is one commit: a binlog range, and the chunks that finished meanwhile. `run.lifecycle.coordinator` runs the
+loop. It is written to the ledger (`ledger.records.EpochRecord`, `ledger.store`), journalled as `epoch.committed`, and
+applied by `destination.publisher`.
 """
 
 from collections import Counter
@@ -29,12 +29,12 @@ def split_range(
 ) -> list[tuple[Position, Position]]:
     """Split the binlog from `start` to `end` into at most `slots` parts that end where a file begins. Pure.
 
-    files: oldest first, with their bytes. These decide how much a part holds, never where it ends: a file may be larger than its
-    last position.
+    files: oldest first, with their bytes. These decide how much a part holds, never where it ends: a file may be larger
+    than its last position.
 
-    A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the rest: the last
-    part then ends before `end`, but never before the committed position `known`. There are more than `slots` parts when `known`
-    lies far behind `start`.
+    A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the
+    rest: the last part then ends before `end`, but never before the committed position `known`. There are more than
+    `slots` parts when `known` lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
     begin, part_bytes = start, 0
@@ -75,9 +75,9 @@ def table_records(
 ) -> tuple[dict[str, TableChange], dict[str, TidemarkError]]:
     """The table records of an epoch, and the tables that stopped in its binlog range.
 
-    new_chunks: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that stopped
-    before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped: their changes come
-    before those of the binlog.
+    new_chunks: chunks split off since the last epoch. frozen: the chunks to publish. stopped: errors of tables that
+    stopped before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped:
+    their changes come before those of the binlog.
     """
     tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
     for name, since in new_chunks.items():
@@ -100,7 +100,8 @@ def table_records(
             tables.setdefault(name, {}).update(change)
     for change in tables.values():
         if "stopped" in change or "resnapshot" in change:
-            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
+            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear
+            # twice.
             change.pop("chunks", None)
         if "resnapshot" in change:
             change.pop("split", None)
@@ -110,7 +111,8 @@ def table_records(
 def completed(state: State, record: EpochRecord) -> EpochRecord:
     """The record, with `copied` set for each table whose last chunk it contains.
 
-    Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed then.
+    Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed
+    then.
     """
     after = apply(state, record)
     for name, change in record["tables"].items():
@@ -188,7 +190,9 @@ def committed(
     total_s: float,
     redumped: Sequence[RedumpReport] = (),
 ) -> EpochCommitted:
-    """The epoch, for the journal. chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit.
+    """The epoch, for the journal.
+
+    chunks: published with it. read_s, total_s: seconds of reading, and of reading and commit.
 
     redumped: the parts that it redumps.
     """

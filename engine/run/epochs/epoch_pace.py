@@ -1,8 +1,8 @@
 """How long the coordinator waits between epochs.
 
-An epoch costs a Spark job, a file for each changed table, and a commit to each change log, whatever it holds. Under steady load,
-fewer and larger epochs do the same with less: then an epoch may take a tenth of the time at most. The interval grows slowly, so a
-burst does not change it, and the first epoch without changes makes it short again.
+An epoch costs a Spark job, a file for each changed table, and a commit to each change log, whatever it holds. Under
+steady load, fewer and larger epochs do the same with less: then an epoch may take a tenth of the time at most. The
+interval grows slowly, so a burst does not change it, and the first epoch without changes makes it short again.
 """
 
 _SHARE = 0.1
@@ -10,7 +10,10 @@ _GROWTH = 1.1
 
 
 class EpochPace:
-    """The interval between epochs, in seconds. shortest_s: while little happens. longest_s: the mirror is not merged more often."""
+    """The interval between epochs, in seconds.
+
+    shortest_s: while little happens. longest_s: the mirror is not merged more often.
+    """
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
         self._shortest_s = shortest_s

@@ -49,7 +49,10 @@ class EpochReader:
     """The same, at the ends of the last epochs."""
 
     def committed(self, reports: Sequence[RangeReport]) -> None:
-        """Note an epoch's XA transactions. A range that ended early does not know its own; what was known before it stays."""
+        """Note an epoch's XA transactions.
+
+        A range that ended early does not know its own; what was known before it stays.
+        """
         for report in reports:
             if report.xa is not None:
                 self.places = self.places.after(*report.xa)

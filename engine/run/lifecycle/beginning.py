@@ -1,8 +1,8 @@
 """Where a run begins: at the first epoch, at the committed position, at another server after a failover, or with resnapshots.
 
-Tables are resnapshotted here, before the run reads, where nothing else can help and a command has asked for it: after a lost
-position, under a ledger that is older than the destination, for a destination that is not what the ledger has published, and for
-other columns or rows in the spec. Without the command, the run ends with the error.
+Tables are resnapshotted here, before the run reads, where nothing else can help and a command has asked for it: after a
+lost position, under a ledger that is older than the destination, for a destination that is not what the ledger has
+published, and for other columns or rows in the spec. Without the command, the run ends with the error.
 """
 
 from collections.abc import Collection, Sequence
@@ -158,7 +158,10 @@ class Beginning:
     def _resnapshot_faulty(
         self, ledger: Ledger, connection: Connection, names: Collection[str], resume: Collection[str]
     ) -> None:
-        """Resnapshot the tables with a faulty destination that a command asked for. resume: those that a resume names."""
+        """Resnapshot the tables with a faulty destination that a command asked for.
+
+        resume: those that a resume names.
+        """
         assert ledger.state is not None
         self._control.poll_inbox()
         asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
@@ -207,7 +210,10 @@ class Beginning:
                 self._journal.write(planned(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:
-        """Check that the server has the ledger's history; commit a failover when it is another server. Raises SourceLostError."""
+        """Check that the server has the ledger's history; commit a failover when it is another server.
+
+        Raises SourceLostError.
+        """
         state, first = ledger.state, self._spec.first_server_id()
         assert state is not None
         if server.identity == state.identity:

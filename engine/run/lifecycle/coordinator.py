@@ -1,9 +1,9 @@
 """The epoch loop (docs/correctness.md).
 
-Each epoch freezes the set of finished chunks, takes the source's position P', and reads the binlog from min(P, A of the frozen
-chunks) to P'. It commits chunks and changes in one ledger file and submits that to the publisher.
-The order is the proof. A frozen chunk's high watermark lies before P', so the range ends after it. A chunk that is not frozen
-joins a later epoch, whose range starts at or before its high watermark.
+Each epoch freezes the set of finished chunks, takes the source's position P', and reads the binlog from min(P, A of the
+frozen chunks) to P'. It commits chunks and changes in one ledger file and submits that to the publisher. The order is
+the proof. A frozen chunk's high watermark lies before P', so the range ends after it. A chunk that is not frozen joins
+a later epoch, whose range starts at or before its high watermark.
 
 Separate Spark jobs read the chunks: the binlog never waits for the snapshot, nor the snapshot for the binlog.
 """
@@ -152,7 +152,9 @@ class Coordinator:
         return Committed(self.position, self._last_ts)
 
     def run(self, until: str | None) -> bool:
-        """Run epochs. Returns True once the goal is reached, False after a stop; all finished chunks are then committed.
+        """Run epochs.
+
+        Returns True once the goal is reached, False after a stop; all finished chunks are then committed.
 
         Parked chunks do not keep a run from its goal: the caller checks `Gate.parking`.
         """
@@ -372,7 +374,8 @@ class Coordinator:
     def _retry(self, error: TidemarkError) -> None:
         """Retry until the source answers; return early on a pause or a stop.
 
-        Raises the error if the source stays away too long, if it persists while the source answers, or if connections are too few.
+        Raises the error if the source stays away too long, if it persists while the source answers, or if connections
+        are too few.
         """
         self._connection.require_enough(error)
         while self._control.state == "running":

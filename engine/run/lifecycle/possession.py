@@ -1,9 +1,12 @@
 """A runner takes possession of a pipeline before it writes or deletes anything: compare, take the term, compare again.
 
-    1. compare   ledger and destination are compared (`destination.agreement`); if they do not belong together, nothing is touched
+    1. compare   ledger and destination are compared (`destination.agreement`); if they do not belong together, nothing
+       is touched
     2. ledger    an epoch commits the new term: a runner with an earlier term cannot commit any more
-    3. fence     the destination gets the term: a runner with an earlier term cannot write there any more, wherever its ledger is
-    4. seal      unless the last runner ended in order, every table gets a commit of this term. That rejects a commit which an
+    3. fence     the destination gets the term: a runner with an earlier term cannot write there any more, wherever its
+       ledger is
+    4. seal      unless the last runner ended in order, every table gets a commit of this term. That rejects a commit
+       which an
                  earlier runner has prepared. Then ledger and destination are compared again
 
 A runner that is killed in between leaves a term in the ledger that nobody holds, which is harmless.
@@ -44,10 +47,13 @@ class Possession:
         self._take_fence(ledger.state)
 
     def take(self, ledger: Ledger, asked: Collection[str], *, everything: bool) -> int | None:
-        """Take the pipeline. Raises MismatchError when ledger and destination do not belong together, PipelineHeldError.
+        """Take the pipeline.
 
-        asked: tables that commands resnapshot or remove; everything: a command resnapshots all. Returns None, or, if the ledger is
-        older than the destination and everything is resnapshotted, a `_tm_seq` greater than any in the change logs.
+        Raises MismatchError when ledger and destination do not belong together, PipelineHeldError.
+
+        asked: tables that commands resnapshot or remove; everything: a command resnapshots all. Returns None, or, if
+        the ledger is older than the destination and everything is resnapshotted, a `_tm_seq` greater than any in the
+        change logs.
         """
         assert ledger.state is not None
         newest = self.destination.newest_term(ledger.state.ledger)

@@ -1,7 +1,8 @@
 """One run of a pipeline, from the lock to the last commit.
 
-In this order: take the lock, open the journal, attach alerts and metrics to it, check source and destination, start Spark while the
-first epoch is loaded or created, recover the destination, run epochs, publish the rest, write the outcome.
+In this order: take the lock, open the journal, attach alerts and metrics to it, check source and destination, start
+Spark while the first epoch is loaded or created, recover the destination, run epochs, publish the rest, write the
+outcome.
 """
 
 import os
@@ -227,7 +228,8 @@ class _Run:
         if error is not None:
             own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
             fields = own.as_dict()
-        # Tables that stopped are no failure of a run that an operator ends; they are in the ledger and have alerts of their own.
+        # Tables that stopped are no failure of a run that an operator ends; they are in the ledger and have alerts of
+        # their own.
         failed = error is not None and not (self._control.stopping and isinstance(error, TablesStoppedError))
         outcome = "failed" if failed else "stopped" if self._control.stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
@@ -302,7 +304,10 @@ class _Run:
         return publisher
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
-        """The metrics server, closed with the stack, or None without a port. Raises SpecError when the port is taken."""
+        """The metrics server, closed with the stack, or None without a port.
+
+        Raises SpecError when the port is taken.
+        """
         if self._spec.metrics.port is None:
             return None
         from engine.status.exporter import Exporter
@@ -413,7 +418,8 @@ class _Run:
     def _reconnected(self, ledger: Ledger, publisher: Publisher) -> Source | None:
         """The source at the server that answers now; None after a stop.
 
-        Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away too long.
+        Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away
+        too long.
         """
         while not self._control.stopping:
             try:

@@ -1,8 +1,8 @@
 """The Spark session of a run (`engine.spark.session.open_session` opens it), and its replacement when it is lost.
 
-A session is lost with its driver, its Connect server, or when the cluster ends the application. Committed data is safe; running
-reads start again. The first start shows whether the spec is right, so its failure ends the run. Later starts are retried with
-growing pauses for an hour. A session that lasted ten minutes resets the count.
+A session is lost with its driver, its Connect server, or when the cluster ends the application. Committed data is safe;
+running reads start again. The first start shows whether the spec is right, so its failure ends the run. Later starts
+are retried with growing pauses for an hour. A session that lasted ten minutes resets the count.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Reports reads that wait for a lock on the source: to the journal, and to the heartbeat for `status` and the console.
 
-`source.blocked_reads` finds them, with one statement while there are none. The lag monitor's thread looks every two seconds on its
-own connection. While a run starts, nobody measures lag, so `StartupLook` looks instead: the plan reads tables, too.
+`source.blocked_reads` finds them, with one statement while there are none. The lag monitor's thread looks every two
+seconds on its own connection. While a run starts, nobody measures lag, so `StartupLook` looks instead: the plan reads
+tables, too.
 """
 
 import threading

@@ -1,14 +1,15 @@
 """Looks at the source while a pipeline runs: what the preflight requires, cascades that are not logged, binlog filters, new tables.
 
-It also compares settings, grants, certificate and version with those of the run's beginning (`run.monitors.source_drift`).
+It also compares settings, grants, certificate and version with those of the run's beginning
+(`run.monitors.source_drift`).
 
-Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered, added or
-resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a setting, it looks every few
-seconds, so that a correction shows. A look is one statement per database, and on MariaDB one more per table with a foreign key:
-25 to 50 ms for 400 of them.
+Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered,
+added or resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a
+setting, it looks every few seconds, so that a correction shows. A look is one statement per database, and on MariaDB
+one more per table with a foreign key: 25 to 50 ms for 400 of them.
 
-Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A filter always
-does: no run starts with one.
+Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A
+filter always does: no run starts with one.
 """
 
 import threading
@@ -66,7 +67,10 @@ class Known:
         self._at_start = {name: names for name, names in known.items() if name not in self._reported}
 
     def news(self, found: Found, hint: str = "") -> list[HiddenChanges]:
-        """The events of a look. The foreign keys of a table that is not captured any more are gone. hint: for the settings."""
+        """The events of a look.
+
+        The foreign keys of a table that is not captured any more are gone. hint: for the settings.
+        """
         # A foreign key that is dropped and comes back is new.
         self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
         news = []

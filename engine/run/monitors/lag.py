@@ -1,12 +1,13 @@
 """Measures every two seconds, on its own connection, how far the pipeline is behind and how much retention is left.
 
-In between, it asks the source twice a second whether it answers, so that an outage is seen at once (`run.source_loss.outage`). When
-it has connected, it measures as often, until nothing is outstanding or two seconds are over.
+In between, it asks the source twice a second whether it answers, so that an outage is seen at once
+(`run.source_loss.outage`). When it has connected, it measures as often, until nothing is outstanding or two seconds are
+over.
 
-Lag in seconds uses the server's clock: now minus the time after which everything outstanding was committed. That is the later of
-the commit time of the last transaction committed here, and the last measurement whose end of the binlog is committed by now. So a
-transaction after an idle hour is no hour of lag. It is 0 when nothing is outstanding, because no traffic is not lag.
-`run.monitors.retention` computes the retention left.
+Lag in seconds uses the server's clock: now minus the time after which everything outstanding was committed. That is the
+later of the commit time of the last transaction committed here, and the last measurement whose end of the binlog is
+committed by now. So a transaction after an idle hour is no hour of lag. It is 0 when nothing is outstanding, because no
+traffic is not lag. `run.monitors.retention` computes the retention left.
 """
 
 import threading
@@ -106,8 +107,8 @@ def percentiles(lags: Sequence[float]) -> dict[str, float] | None:
 class LagMonitor:
     """Writes `source.lag` until it is closed, and reports an unreachable source; `helpers` reports other errors.
 
-    oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table (`Targets.oldest_mirror`).
-    look: called with its connection after each measurement (`run.monitors.blocked_monitor`).
+    oldest_mirror: the age of the oldest change that a mirror lacks, in seconds, and its table
+    (`Targets.oldest_mirror`). look: called with its connection after each measurement (`run.monitors.blocked_monitor`).
     """
 
     def __init__(

@@ -1,10 +1,11 @@
 """Notices that another program has changed rows of a mirror, by the new commits in its Delta log (`foreign_commits`).
 
-This thread looks at a mirror after each merge and resnapshot, and at all mirrors in turn, once a minute. So it also finds what was
-committed while no runner was alive. A look at a log without new commits takes 20 µs on a local disk, however long the log is. The
-thread looks for at most 5 % of the time, so on a slow file system a turn takes longer.
+This thread looks at a mirror after each merge and resnapshot, and at all mirrors in turn, once a minute. So it also
+finds what was committed while no runner was alive. A look at a log without new commits takes 20 µs on a local disk,
+however long the log is. The thread looks for at most 5 % of the time, so on a slow file system a turn takes longer.
 
-A mirror that another program has changed waits for its turn, so a program that writes all the time causes one event a minute.
+A mirror that another program has changed waits for its turn, so a program that writes all the time causes one event a
+minute.
 """
 
 import threading

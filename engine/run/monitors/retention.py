@@ -1,9 +1,9 @@
 """Forecasts when the source purges the committed position. Pure.
 
-A server purges a binlog file when a newer one begins and the file is due: a number of seconds after it was closed, which is when
-the next file began, or when all files together exceed a size (MariaDB 11.4 on). The result is the earliest such time. MariaDB
-keeps files longer while fewer replicas than `slave_connections_needed_for_purge` are connected, and both servers keep a file that
-is being dumped; the forecast does not count on that.
+A server purges a binlog file when a newer one begins and the file is due: a number of seconds after it was closed,
+which is when the next file began, or when all files together exceed a size (MariaDB 11.4 on). The result is the
+earliest such time. MariaDB keeps files longer while fewer replicas than `slave_connections_needed_for_purge` are
+connected, and both servers keep a file that is being dumped; the forecast does not count on that.
 """
 
 from collections import deque
@@ -51,8 +51,8 @@ def runway_s(
 ) -> float | None:
     """Seconds until the source may purge the position's file; 0 if it is due or gone; None if that never happens by itself.
 
-    files: sizes by name, oldest first. now_s, closed_s: by the server's clock. closed_s: when the file was closed; None for the
-    current file.
+    files: sizes by name, oldest first. now_s, closed_s: by the server's clock. closed_s: when the file was closed; None
+    for the current file.
     """
     if position.file not in files:
         return 0.0

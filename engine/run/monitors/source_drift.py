@@ -1,7 +1,7 @@
 """What has changed on the source since the run began: compares its facts (`source.source_facts`), and keeps since when.
 
-`run.monitors.hidden_monitor` asks the source every minute. A required setting has an alert of its own (`source_settings`),
-which this one does not repeat.
+`run.monitors.hidden_monitor` asks the source every minute. A required setting has an alert of its own
+(`source_settings`), which this one does not repeat.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,8 +1,8 @@
 """Measures the free space of the destination's disk once a minute, and forecasts when it is full.
 
-The growth is the slope of a line through the used bytes of the last day, one sample an hour and the newest measurement: all that is
-on the disk counts, whoever wrote it. There is no forecast before an hour has been measured, and none while the disk does not grow.
-The samples outlive a run (`space.json`, which you can delete).
+The growth is the slope of a line through the used bytes of the last day, one sample an hour and the newest measurement:
+all that is on the disk counts, whoever wrote it. There is no forecast before an hour has been measured, and none while
+the disk does not grow. The samples outlive a run (`space.json`, which you can delete).
 """
 
 import json
@@ -39,7 +39,8 @@ def growth_per_day(samples: Sequence[Sample]) -> float | None:
 class SpaceMonitor:
     """The space of one folder's disk, measured by one thread.
 
-    folder: of the destination; it need not exist yet. samples: the file that keeps the samples. write: journals an event.
+    folder: of the destination; it need not exist yet. samples: the file that keeps the samples. write: journals an
+    event.
     """
 
     def __init__(self, folder: Path, samples: Path, write: Callable[[SpaceMeasured], object]) -> None:

@@ -1,7 +1,7 @@
 """Executes redumps of published tables while the pipeline streams.
 
-A command stays in the inbox until its last part is committed. So the next runner restarts a redump that a killed runner left
-unfinished: redumping a part twice is as right as once (`capture.chunk.redump_part`).
+A command stays in the inbox until its last part is committed. So the next runner restarts a redump that a killed runner
+left unfinished: redumping a part twice is as right as once (`capture.chunk.redump_part`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -58,12 +58,13 @@ class _Work:
 class RedumpExecutor:
     """The redumps of one runner.
 
-    A command is done when the mirrors have its rows: its tables are merged at once. A resnapshot takes as long as a copy, so the
-    command is done when it has begun, and its answer says that.
+    A command is done when the mirrors have its rows: its tables are merged at once. A resnapshot takes as long as a
+    copy, so the command is done when it has begun, and its answer says that.
 
-    make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all of its last
-    snapshot. reader: reads a table's mirror back. chunks: the folder of its files of chunks. unmerged: the change log files that a
-    mirror may not have yet. merge: merges tables at once, with all that is committed; returns whether they are merged.
+    make_copy: creates a table copy from a table, its coverage, a command and keys. has_copy: whether a mirror has all
+    of its last snapshot. reader: reads a table's mirror back. chunks: the folder of its files of chunks. unmerged: the
+    change log files that a mirror may not have yet. merge: merges tables at once, with all that is committed; returns
+    whether they are merged.
     """
 
     def __init__(
@@ -235,7 +236,10 @@ class RedumpExecutor:
         self._read = [f for f in self._read if f.table != table]
 
     def failed(self, table: str, error: TidemarkError) -> None:
-        """End the command whose chunks cannot be read. A whole table whose mirror cannot be read is resnapshotted instead."""
+        """End the command whose chunks cannot be read.
+
+        A whole table whose mirror cannot be read is resnapshotted instead.
+        """
         identity = self._active.get(table)
         self.drop(table)
         work = self._works.get(identity) if identity else None

@@ -27,7 +27,10 @@ def fast_forward_to(
     task: Callable[[Finished, Position], FastForward],
     run: Callable[[Sequence[FastForward], str], Sequence[ReaderReport]],
 ) -> FastForwarded:
-    """Fast-forward chunks to a position at or after their high watermarks. Raises errors that concern more than one table."""
+    """Fast-forward chunks to a position at or after their high watermarks.
+
+    Raises errors that concern more than one table.
+    """
     forwarded = FastForwarded([f for f in chunks if f.high.order == position.order])
     behind = {f.identity: f for f in chunks if f.high.order < position.order}
     if not behind:

@@ -1,8 +1,8 @@
 """Parked chunks: each failed repeatedly, and not because of the source. Everything else continues without them.
 
-Nothing of a parked chunk's range is published: emission treats it as a chunk that is not read yet. It is retried once when the next
-run begins, and like any other chunk when an operator resumes its table. A file that outlives the run (`directory.parked`) records
-parked chunks for `status` and the next run; the ledger only has them as pending.
+Nothing of a parked chunk's range is published: emission treats it as a chunk that is not read yet. It is retried once
+when the next run begins, and like any other chunk when an operator resumes its table. A file that outlives the run
+(`directory.parked`) records parked chunks for `status` and the next run; the ledger only has them as pending.
 """
 
 from collections.abc import Container, Iterable, Mapping

@@ -11,8 +11,9 @@
     a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again in groups half
                           the size, until a failing chunk is alone; then the chunk itself is at fault
 
-If many chunks of a table are parked in a row, with none read in between, the table itself is at fault: its remaining chunks rest
-until an operator resumes the table, or until the next run. Redumped chunks are not parked: the command is refused instead.
+If many chunks of a table are parked in a row, with none read in between, the table itself is at fault: its remaining
+chunks rest until an operator resumes the table, or until the next run. Redumped chunks are not parked: the command is
+refused instead.
 """
 
 import math
@@ -39,7 +40,8 @@ from engine.run.snapshot.table_copy import Finished, TableCopy, Trial
 from engine.run.source_loss.outage import REFUSED_S
 
 ATTEMPTS = 8
-"""Tries of a table, except for a chunk's own errors and an unreachable source; a chunk read or split off resets the count."""
+"""Tries of a table, except for a chunk's own errors and an unreachable source; a chunk read or split off resets the
+count."""
 _FIRST_RETRY_S = 0.5
 _LONGEST_RETRY_S = 30.0
 
@@ -111,7 +113,10 @@ class ChunkRetries:
     def lost(
         self, copy: TableCopy, chunks: list[int], among: int, group: int, error: TidemarkError, batch: Batch
     ) -> set[int]:
-        """Handle a lost worker with a group of `among` chunks. chunks: those of the table. Returns those not to put back now."""
+        """Handle a lost worker with a group of `among` chunks.
+
+        chunks: those of the table. Returns those not to put back now.
+        """
         if isinstance(error, DiskFullError):
             self._disk_full(copy, chunks, group, error)
             return set()
@@ -159,8 +164,8 @@ class ChunkRetries:
     ) -> None:
         """Schedule the next try of a table. Raises the error if a retry is useless or there were too many.
 
-        away: the reader could not reconnect right after; such tries are not counted, as `run.source_loss.outage` ends them. A
-        changed table whose schema change never shows up in the binlog stops alone.
+        away: the reader could not reconnect right after; such tries are not counted, as `run.source_loss.outage` ends
+        them. A changed table whose schema change never shows up in the binlog stops alone.
         """
         if isinstance(error, ConnectionLimitError):
             batch.refused = error

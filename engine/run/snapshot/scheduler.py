@@ -1,12 +1,12 @@
 """The chunk scheduler: which chunks are read next, by which job, and what they return.
 
-Tables are split while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Threads submit groups of chunks
-to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers is in flight,
-so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free. Groups shrink towards the end,
-so that the readers finish together.
+Tables are split while they are read (`run.snapshot.splitter`), a bounded number of chunks ahead. Threads submit groups
+of chunks to Spark as one-task jobs, each worth at least a second of work. At most one group more than there are readers
+is in flight, so that the binlog waits for one task at most. Spark gives the next group to whichever slot is free.
+Groups shrink towards the end, so that the readers finish together.
 
-With a rate, a group reads slowly and keeps its slot for long (`run.snapshot.throttle`). Then no more groups are in flight than
-there are readers, and one slot of several stays free for the binlog.
+With a rate, a group reads slowly and keeps its slot for long (`run.snapshot.throttle`). Then no more groups are in
+flight than there are readers, and one slot of several stays free for the binlog.
 """
 
 import math
@@ -65,7 +65,10 @@ class _Group:
 
 
 class Snapshot:
-    """Splits tables, assigns chunks and collects results. Used by one thread; only the jobs and the splitter run in others."""
+    """Splits tables, assigns chunks and collects results.
+
+    Used by one thread; only the jobs and the splitter run in others.
+    """
 
     def __init__(
         self,
@@ -172,7 +175,8 @@ class Snapshot:
     def assign(self, prototype: ChunkGroup, hold: Callable[[], str] = lambda: "") -> None:
         """Keep chunks split ahead, and start groups while readers are free.
 
-        prototype: a group without requests; its `counts` is a folder. hold: the reason why no group may start now, or "".
+        prototype: a group without requests; its `counts` is a folder. hold: the reason why no group may start now, or
+        "".
         """
         if self._jobs and clock.monotonic_s() - self._shown_s >= _SHOW_S:
             self._show_reading()

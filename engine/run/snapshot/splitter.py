@@ -1,9 +1,10 @@
 """The thread that splits tables into chunks, a bounded number ahead of the readers, on its own connection.
 
-It is stateless: it receives a range that is not split yet and returns the chunks split off. So the binlog never waits for a walk.
+It is stateless: it receives a range that is not split yet and returns the chunks split off. So the binlog never waits
+for a walk.
 
-`plan.splitting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large (`ChunkRequest.most`), and
-`TableCopy.shorten` queues the rest to be split again.
+`plan.splitting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large
+(`ChunkRequest.most`), and `TableCopy.shorten` queues the rest to be split again.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -166,7 +166,10 @@ class TableCopy:
         return self.keys[number * KEYS_A_CHUNK : (number + 1) * KEYS_A_CHUNK]
 
     def next_chunks(self, budget_s: float, readers: int, *, share: bool) -> list[Chunk]:
-        """Take the next chunks, worth `budget_s`. share: leave chunks for other readers, so that groups shrink towards the end."""
+        """Take the next chunks, worth `budget_s`.
+
+        share: leave chunks for other readers, so that groups shrink towards the end.
+        """
         fair = max(1, len(self.waiting) // (2 * readers)) if share else len(self.waiting)
         count = self._group_limit(min(max(1, round(budget_s / self.chunk_s)), fair))
         chunks = [self.waiting.popleft() for _ in range(count)]
@@ -212,8 +215,8 @@ class TableCopy:
     def priority(self, *, in_turn: bool = False) -> tuple[int, int, int, float]:
         """The sort key for the next table: priority, then the fewest chunks in flight, then the most work left.
 
-        in_turn: before the most work left, the table that has waited longest. If there is only one reader, no table has chunks in
-        flight when the next one is chosen, and the largest would come first until it is copied.
+        in_turn: before the most work left, the table that has waited longest. If there is only one reader, no table has
+        chunks in flight when the next one is chosen, and the largest would come first until it is copied.
         """
         left = self.coverage.total(self.plan.estimated_chunks) - self.coverage.done
         return self.rank, self.under_way, self.turn if in_turn else 0, -left * self.chunk_s

@@ -1,10 +1,11 @@
 """The throttle: limits chunk reads by rate, by the hour, and by the source's load and replica lag.
 
-It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. A group gets a share of the
-rates (`Lease`), which its reader keeps (`capture.pacing`); the shares of all groups together never exceed the rates. Rows that were
-read faster than that are paid for before another group starts. Like gh-ost, a separate connection polls the source's
-health. Above `max_load`, or while a named replica lags, no group starts; above `critical_load` the pipeline pauses. A load is an
-instantaneous value that jumps, so reading continues only after two seconds of polls within the limits.
+It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. A group gets a
+share of the rates (`Lease`), which its reader keeps (`capture.pacing`); the shares of all groups together never exceed
+the rates. Rows that were read faster than that are paid for before another group starts. Like gh-ost, a separate
+connection polls the source's health. Above `max_load`, or while a named replica lags, no group starts; above
+`critical_load` the pipeline pauses. A load is an instantaneous value that jumps, so reading continues only after two
+seconds of polls within the limits.
 """
 
 import threading
@@ -146,8 +147,9 @@ class Hold:
 class Health:
     """Polls the load of the source and the lag of the named replicas until it is closed.
 
-    reason: why nothing should be read now. critical: called with the reason whenever a load newly exceeds `critical_load`. This
-    thread does not report a source that does not answer; a replica that does not answer is a reason to wait.
+    reason: why nothing should be read now. critical: called with the reason whenever a load newly exceeds
+    `critical_load`. This thread does not report a source that does not answer; a replica that does not answer is a
+    reason to wait.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """A source that writes no binlog: the ledger notes it, so that no later run skips the gap.
 
-A server that is restarted without `log_bin`, and later with it, continues its binlog in the next file, with the next GTID. Nothing
-in the binlog shows that rows changed in between. So whoever notices it first notes it in the ledger: the epochs, the lag monitor
-(which asks while the pipeline is paused or waits for its source, too), or the preflight of a start. Until all tables are
-resnapshotted, each run from that server ends with BinlogOffError. Another server that provably has everything published never had
-those rows, so the pipeline may fail over to it, but not back.
+A server that is restarted without `log_bin`, and later with it, continues its binlog in the next file, with the next
+GTID. Nothing in the binlog shows that rows changed in between. So whoever notices it first notes it in the ledger: the
+epochs, the lag monitor (which asks while the pipeline is paused or waits for its source, too), or the preflight of a
+start. Until all tables are resnapshotted, each run from that server ends with BinlogOffError. Another server that
+provably has everything published never had those rows, so the pipeline may fail over to it, but not back.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,10 @@ Through = Callable[[Callable[[], object]], object]
 
 
 def note(ledger: Ledger, run: str, through: Through, guard: Callable[[], object] = lambda: None) -> None:
-    """Commit an epoch that notes it, unless the ledger knows. guard: raises PipelineHeldError if another runner has taken over."""
+    """Commit an epoch that notes it, unless the ledger knows.
+
+    guard: raises PipelineHeldError if another runner has taken over.
+    """
     state = ledger.state
     assert state is not None
     if state.identity not in state.binlog_off:

@@ -1,11 +1,11 @@
 """Failover: a pipeline whose source was promoted, moved or rebuilt continues by GTID, if the history is proved to be the same.
 
-`source.connect.check_identity` and `run.lifecycle.runner` notice that another server answers; this module decides what follows.
-Positions of two servers cannot be compared, so the ledger's position is translated once. Three conditions must hold. The new
-server's history contains everything published; it has purged nothing after that; and one place in its binlog has all published
-transactions before it and all new ones after it (`capture.binlog.position_search`). A separate epoch commits the new identity and
-place. No old position survives: finished chunks are exact at the committed position, which stands for all of them, and uncommitted
-chunks are read again.
+`source.connect.check_identity` and `run.lifecycle.runner` notice that another server answers; this module decides what
+follows. Positions of two servers cannot be compared, so the ledger's position is translated once. Three conditions must
+hold. The new server's history contains everything published; it has purged nothing after that; and one place in its
+binlog has all published transactions before it and all new ones after it (`capture.binlog.position_search`). A separate
+epoch commits the new identity and place. No old position survives: finished chunks are exact at the committed position,
+which stands for all of them, and uncommitted chunks are read again.
 """
 
 from dataclasses import replace
@@ -27,10 +27,12 @@ _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_p
 def failed_over(
     state: State, connection: Connection, endpoint: Endpoint, server: Server, first_server_id: int, run: str
 ) -> EpochRecord:
-    """The epoch that moves the ledger to another server. Raises SourceLostError without proof that the history is the same.
+    """The epoch that moves the ledger to another server.
 
-    It is a BinlogOffError if the server was the source before, and wrote no binlog for a while: it may have rows of that time that
-    the server in between never had.
+    Raises SourceLostError without proof that the history is the same.
+
+    It is a BinlogOffError if the server was the source before, and wrote no binlog for a while: it may have rows of
+    that time that the server in between never had.
     """
     if (at := state.binlog_off.get(server.identity)) is not None:
         raise binlog_off(at)
@@ -43,7 +45,8 @@ def failed_over(
 def in_a_row(before: int, began: int, ended: int) -> int:
     """The number of failovers in a row, this one included. before: the number so far.
 
-    began, ended: the epochs at which the time since the last failover began and ended. A commit in between starts the count again.
+    began, ended: the epochs at which the time since the last failover began and ended. A commit in between starts the
+    count again.
     """
     return before + 1 if began == ended else 1
 

@@ -1,15 +1,17 @@
 """An unreachable source: how long a run waits for it, and where it reports that.
 
-A run waits as long as waiting can help: until the source may purge the binlog at the committed position, judged by the retention
-left that was last measured. If the source never purges, the run waits forever. If the source answers but refuses the login, the run
-waits five minutes: a proxy without a server does that, and a server that is starting. A changed password needs a person. It waits
-as long for privileges that the account has lost: whoever took them can give them back.
+A run waits as long as waiting can help: until the source may purge the binlog at the committed position, judged by the
+retention left that was last measured. If the source never purges, the run waits forever. If the source answers but
+refuses the login, the run waits five minutes: a proxy without a server does that, and a server that is starting. A
+changed password needs a person. It waits as long for privileges that the account has lost: whoever took them can give
+them back.
 
-Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The source is
-back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the console and an alert.
+Two threads report: the coordinator, whose epochs fail, and the lag monitor, which notices a hanging source sooner. The
+source is back when neither reports failures. Each try is a journal event; `away` in `runner.json` feeds `status`, the
+console and an alert.
 
-The monitor asks the source twice a second. If there is no answer for a second, `away` says so (`look`), with no attempt yet:
-nothing is journaled unless the question fails.
+The monitor asks the source twice a second. If there is no answer for a second, `away` says so (`look`), with no attempt
+yet: nothing is journaled unless the question fails.
 """
 
 import threading
@@ -39,7 +41,8 @@ _MIN_WAIT_S = 300.0
 """The shortest wait for a source, however little retention is left: expired binlog files often still exist."""
 _FIRST_S, _MAX_PAUSE_S = 1.0, 30.0
 _MONITOR_PAUSE_S = 5.0
-"""The monitor asks at least this often while the epochs report the outage: its questions are cheap, and no try is journaled."""
+"""The monitor asks at least this often while the epochs report the outage: its questions are cheap, and no try is
+journaled."""
 PATIENCE_S = 1.0
 """A source that leaves a ping unanswered for longer is shown as away."""
 MEASURE_PATIENCE_S = 3.0
@@ -79,8 +82,8 @@ class Account:
 class OutageTracker:
     """Tracks the outages of one run's source. Thread-safe.
 
-    show: called on each change, with the fields of an `Outage`, or None when the source is back. abort_waits: called on a stop
-    while the source is away, to abort waits for its answer.
+    show: called on each change, with the fields of an `Outage`, or None when the source is back. abort_waits: called on
+    a stop while the source is away, to abort waits for its answer.
     """
 
     def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:

@@ -1,7 +1,7 @@
 """The first epoch: where a pipeline starts, which tables it captures, and their plans.
 
-The position is taken before the catalogue is read. So a schema change in between lies after the position, and is seen in the
-binlog.
+The position is taken before the catalogue is read. So a schema change in between lies after the position, and is seen
+in the binlog.
 """
 
 import uuid
@@ -66,8 +66,8 @@ def first_epoch(
 ) -> Begun:
     """The record of epoch 0 for a pipeline without a ledger. Tables that cannot be captured stop in it.
 
-    If the pipeline copies nothing (`Source.copies`), each table is one finished chunk. Raises SpecError if the binlog does not
-    contain the start position.
+    If the pipeline copies nothing (`Source.copies`), each table is one finished chunk. Raises SpecError if the binlog
+    does not contain the start position.
     """
     position = anchored(_start(spec, connection, endpoint, server), spec, connection, endpoint, server)
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")

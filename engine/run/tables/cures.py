@@ -1,10 +1,10 @@
 """Stopped tables that a changed spec brings back, or takes out of the pipeline, at the next start. Pure.
 
-The text of a stop names the setting that led to it. If the spec now has a value with which the table would not have stopped, it is
-resnapshotted, as by `redump`: that is right whatever happened before.
+The text of a stop names the setting that led to it. If the spec now has a value with which the table would not have
+stopped, it is resnapshotted, as by `redump`: that is right whatever happened before.
 
-A stopped table that joined by the globs of `source.tables` and is not selected by them any more is removed. Its published data
-stays. A table that a command added was never selected by them, and stays.
+A stopped table that joined by the globs of `source.tables` and is not selected by them any more is removed. Its
+published data stays. A table that a command added was never selected by them, and stays.
 """
 
 import re

@@ -1,6 +1,9 @@
-"""Whether a DDL keeps every value of every row: proved from its parsed text and from the catalog before and after. Pure.
+"""Whether a DDL keeps every value of every row: proved from its parsed text and from the catalog before and after.
 
-The text says which columns it adds, drops, changes and moves (`sql.alter`). It keeps the rows if that explains the catalog:
+Pure.
+
+The text says which columns it adds, drops, changes and moves (`sql.alter`). It keeps the rows if that explains the
+catalog:
 
     the columns after  =  those before, with the statement's actions, in this order
     a changed column   has the same values as before, by both types (`_keeps_values`)
@@ -8,9 +11,9 @@ The text says which columns it adds, drops, changes and moves (`sql.alter`). It 
     the key            is the same
     no column          is generated: the server may compute it again, under the settings of the session
 
-The catalog may already show later statements. `definition_after` takes their actions back, as far as the text of all of them
-says how. Statements that are not recognised cause a resnapshot, which is always right. `run.tables.schema_change` has the verdict
-(evolve, resnapshot, stop).
+The catalog may already show later statements. `definition_after` takes their actions back, as far as the text of all of
+them says how. Statements that are not recognised cause a resnapshot, which is always right. `run.tables.schema_change`
+has the verdict (evolve, resnapshot, stop).
 """
 
 from collections.abc import Sequence
@@ -31,8 +34,8 @@ _ROUNDED = ("float", "double")
 def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequence[str]) -> bool:
     """Whether every existing row keeps its values after an ALTER TABLE, with NULL in the columns that it adds.
 
-    after: the table in the catalog. held: the names of the destination's columns: adding one of them again would bring back its
-    old values. alter: None for any other statement.
+    after: the table in the catalog. held: the names of the destination's columns: adding one of them again would bring
+    back its old values. alter: None for any other statement.
     """
     if alter is None or alter.actions is None or before.key != after.key:
         return False
@@ -54,7 +57,8 @@ def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequen
 def definition_after(before: Table, alter: Alter, later: Sequence[Alter], shown: Table) -> Table | None:
     """The table right after an ALTER TABLE; None if that cannot be known.
 
-    later: all later statements that concern the table and are in the catalog, in order. shown: the table in the catalog.
+    later: all later statements that concern the table and are in the catalog, in order. shown: the table in the
+    catalog.
     """
     if not later:
         return shown
@@ -138,7 +142,10 @@ def _place(table: Table, name: str) -> str:
 
 
 def _keeps_values(before: Column, after: Column, *, changed: bool) -> bool:
-    """Whether a column has the same values before and after. Another collation may change those of generated columns."""
+    """Whether a column has the same values before and after.
+
+    Another collation may change those of generated columns.
+    """
     if not changed or before == after:
         return before == after and not (changed and before.type in _ROUNDED)
     return _bare(before) == _bare(after) and (after.nullable or not before.nullable) and _contains(before, after)

@@ -3,17 +3,17 @@
 Each change is a separate epoch, which reads no binlog and leaves the position P as it is:
 
     leave   the published data of the table is right at P; no binlog after P is read for it
-    join    P was taken before the catalogue is read, so a later schema change of the table lies after P, where it is seen. The
-            binlog before the chunks' low watermarks is not needed: a change is emitted for a chunk only once that is finished,
-            and a chunk that is read later is exact later (`run.lifecycle.coordinator`). So a table may join at any position. If the
-            pipeline copies nothing (`source.startup`), the table is streamed from P on
+    join    P was taken before the catalogue is read, so a later schema change of the table lies after P, where it is
+            seen. The binlog before the chunks' low watermarks is not needed: a change is emitted for a chunk only once
+            that is finished, and a chunk that is read later is exact later (`run.lifecycle.coordinator`). So a table
+            may join at any position. If the pipeline copies nothing (`source.startup`), the table is streamed from P on
 
-A table that left and whose destination was kept joins by a resnapshot (`run.tables.schema_change`): the mirror stays as it was
-until the last chunk is finished, and is then replaced at once.
+A table that left and whose destination was kept joins by a resnapshot (`run.tables.schema_change`): the mirror stays as
+it was until the last chunk is finished, and is then replaced at once.
 
-A dropped table is deleted after the commit, when no reader and no publisher can write to it any more. Another epoch then commits
-that it is deleted. Until then the table cannot join again, so that the deletion never touches its new rows. If the runner is killed
-in between, the ledger still says what to delete; the next runner does that first.
+A dropped table is deleted after the commit, when no reader and no publisher can write to it any more. Another epoch
+then commits that it is deleted. Until then the table cannot join again, so that the deletion never touches its new
+rows. If the runner is killed in between, the ledger still says what to delete; the next runner does that first.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,7 +50,10 @@ Name = tuple[str, str]
 
 
 class MembershipChanges:
-    """Pending membership changes. reading: whether chunks of a table are being read, even if their result is ignored."""
+    """Pending membership changes.
+
+    reading: whether chunks of a table are being read, even if their result is ignored.
+    """
 
     def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
         self._spec = spec

@@ -1,7 +1,7 @@
 """Stops a table that resnapshots itself again and again. Pure.
 
-A statement that Tidemark cannot apply costs a copy of the whole table each time. The ledger knows when the automatic resnapshots
-of the last hour began, so that a restart does not count from zero. An operator's resnapshot does.
+A statement that Tidemark cannot apply costs a copy of the whole table each time. The ledger knows when the automatic
+resnapshots of the last hour began, so that a restart does not count from zero. An operator's resnapshot does.
 """
 
 from dataclasses import replace
@@ -12,7 +12,10 @@ from engine.run.tables.schema_change import Altered, Verdict
 
 
 def limited(found: Verdict, altered: Altered, known: TableState, limit: int, now: str) -> Verdict:
-    """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour. now: UTC text."""
+    """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour.
+
+    now: UTC text.
+    """
     if found.outcome != "resnapshotted":
         return found
     latest = latest_resnapshots(known, now)

@@ -1,16 +1,18 @@
 """The verdict on a table that was altered, truncated, dropped or replaced, or that an operator wants resnapshotted.
 
     evolved        every row keeps its values, and the destination can have the columns: they are written from here on
-    resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its columns at that
-                   time. The mirror stays as it is until the last chunk is finished, and is then replaced at once
-                   (`destination.publisher`). A pipeline that copies nothing (`source.startup`) empties the mirror and streams the
-                   table. If the change log cannot get its columns, it begins again (`destination.delta.generations`)
-    stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is copied and
-                   the binlog has later schema changes, so that the columns in between are unknown
+    resnapshotted  otherwise: no binlog changes are emitted for the table until its chunks are read again, with its
+                   columns at that time. The mirror stays as it is until the last chunk is finished, and is then
+                   replaced at once (`destination.publisher`). A pipeline that copies nothing (`source.startup`) empties
+                   the mirror and streams the table. If the change log cannot get its columns, it begins again
+                   (`destination.delta.generations`)
+    stopped        the table is gone, cannot be captured as it is now, or the destination cannot hold it; or nothing is
+                   copied and the binlog has later schema changes, so that the columns in between are unknown
 
-A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. Nothing is emitted for a chunk
-before it is read, and it is read with the columns of that time. A later schema change in the binlog gets its own verdict: chunks
-that were read before it (exact at an earlier position) are resnapshotted, or the change kept their rows as they were.
+A resnapshot is right whatever happened, however often, and whatever the catalogue shows by then. Nothing is emitted for
+a chunk before it is read, and it is read with the columns of that time. A later schema change in the binlog gets its
+own verdict: chunks that were read before it (exact at an earlier position) are resnapshotted, or the change kept their
+rows as they were.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -87,8 +89,8 @@ class Altered:
     held: Collection[str]
     """The names of all columns that it ever had."""
     fits: Callable[[Table, Table], None]
-    """Raises IncompatibleColumnsError when the change log cannot get the table's new columns, TableStoppedError when the
-    destination cannot take the table at all."""
+    """Raises IncompatibleColumnsError when the change log cannot get the table's new columns, TableStoppedError when
+    the destination cannot take the table at all."""
     projection: Description | None = None
     """The published columns and rows, as the ledger keeps them."""
     stopped: ErrorRecord | None = None
@@ -98,8 +100,8 @@ class Altered:
     alter: Alter | None = None
     """What the statement does, if it is an ALTER TABLE that is understood."""
     later: Callable[[], Sequence[Alter] | None] = tuple
-    """What later statements in the binlog do to the table; None if that is unknown. Call it after reading the catalog, which may
-    already show them."""
+    """What later statements in the binlog do to the table; None if that is unknown. Call it after reading the catalog,
+    which may already show them."""
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
@@ -136,7 +138,10 @@ def _needs_new_log(spec: Spec, altered: Altered, after: Table) -> str:
 
 
 def _since(connection: Connection, altered: Altered, statement: str | None) -> Position:
-    """The position from which an uncopied table's current columns can read the binlog. Raises TableStoppedError for a gap."""
+    """The position from which an uncopied table's current columns can read the binlog.
+
+    Raises TableStoppedError for a gap.
+    """
     if statement is None:
         return current(connection, describe(connection))
     name = altered.table.full_name
@@ -168,7 +173,10 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
 
 
 def _evolved(altered: Altered, shown: Table) -> Table | None:
-    """The table after a statement that keeps every value of every row; None after any other. shown: the table in the catalog."""
+    """The table after a statement that keeps every value of every row; None after any other.
+
+    shown: the table in the catalog.
+    """
     before, plan, alter = altered.table, altered.plan, altered.alter
     if alter is None or alter.actions is None or (later := altered.later()) is None:
         return None

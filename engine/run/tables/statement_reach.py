@@ -2,17 +2,18 @@
 
     its own tables       `capture.binlog.written_tables`
     + triggers           every table, view and routine whose name occurs in the body of a trigger on a reached table
-    + foreign keys       tables whose rows follow those of a reached one (ON DELETE / ON UPDATE CASCADE, SET NULL, SET DEFAULT)
+    + foreign keys       tables whose rows follow those of a reached one (ON DELETE / ON UPDATE CASCADE, SET NULL, SET
+                         DEFAULT)
     + views              a written view leads to every table and view that its text names
     + routines           every table, view and routine whose name occurs in the body of a called routine
 
-and so on until nothing is added. A name counts wherever it occurs, read or written, in any database: a table too many costs a
-needless copy, one too few would be wrong.
+and so on until nothing is added. A name counts wherever it occurs, read or written, in any database: a table too many
+costs a needless copy, one too few would be wrong.
 
-Every captured table counts as reached if the reach is unknown: the statement is not understood; a body is hidden, or builds SQL at
-run time (PREPARE, EXECUTE); a reached table's engine forwards writes; the user's grants do not show the whole catalogue; or the
-binlog after the statement has another that defines or alters anything, so that the catalogue may have changed. Definitions by a
-session with `sql_log_bin = 0` are in no binlog, and are not seen here.
+Every captured table counts as reached if the reach is unknown: the statement is not understood; a body is hidden, or
+builds SQL at run time (PREPARE, EXECUTE); a reached table's engine forwards writes; the user's grants do not show the
+whole catalogue; or the binlog after the statement has another that defines or alters anything, so that the catalogue
+may have changed. Definitions by a session with `sql_log_bin = 0` are in no binlog, and are not seen here.
 """
 
 import re

@@ -1,12 +1,12 @@
 """Delta deletion vectors: files that name rows of data files, by position, which no longer belong to the table.
 
-A vector file is a version byte (1), then for each vector: its size (big-endian int32), the vector, and its CRC32 (big-endian). A
-vector is a magic number (little-endian int32), a count of bitmaps (int64), then per bitmap the upper 32 bits of its positions and a
-Roaring bitmap in the portable format. Source: Delta transaction log protocol, "Deletion Vector Format" (github.com/delta-io/delta,
-PROTOCOL.md).
+A vector file is a version byte (1), then for each vector: its size (big-endian int32), the vector, and its CRC32
+(big-endian). A vector is a magic number (little-endian int32), a count of bitmaps (int64), then per bitmap the upper 32
+bits of its positions and a Roaring bitmap in the portable format. Source: Delta transaction log protocol, "Deletion
+Vector Format" (github.com/delta-io/delta, PROTOCOL.md).
 
-We write storage type `u` alone: Spark's VACUUM fails on inline vectors. Our vector files are in a folder of their own, because
-`vacuum(full=True)` of deltalake deletes those in the table's root.
+We write storage type `u` alone: Spark's VACUUM fails on inline vectors. Our vector files are in a folder of their own,
+because `vacuum(full=True)` of deltalake deletes those in the table's root.
 """
 
 import base64

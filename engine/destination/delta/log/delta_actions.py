@@ -76,8 +76,8 @@ def metadata_of(delta: DeltaTable, schema: pa.Schema, properties: Mapping[str, s
 def protocol_of(delta: DeltaTable, features: Iterable[str]) -> dict[str, Any] | None:
     """The `protocol` action that adds table features; None if the table has them.
 
-    Source: Delta transaction log protocol, "Table Features": from writer version 7 on, all features are listed, also those that
-    version 2 implies.
+    Source: Delta transaction log protocol, "Table Features": from writer version 7 on, all features are listed, also
+    those that version 2 implies.
     """
     held, wanted = delta.protocol(), set(features)
     readers, writers = set(held.reader_features or ()), set(held.writer_features or ())

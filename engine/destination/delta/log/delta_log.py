@@ -1,19 +1,19 @@
 """Writes a Delta table's log: commits that appear whole, survive a power cut, and name their writer.
 
-A commit is one JSON file, `_delta_log/<version>.json`. The deltalake library, which we use for reading, writes commits too, but
-does not sync them: after a power cut, its newest commit may be an empty file, which readers take for a commit without actions. So
-we write commits ourselves:
+A commit is one JSON file, `_delta_log/<version>.json`. The deltalake library, which we use for reading, writes commits
+too, but does not sync them: after a power cut, its newest commit may be an empty file, which readers take for a commit
+without actions. So we write commits ourselves:
 
 1. check every data file to be added: a cleaner may have removed it since it was written;
-2. write the actions under another name, sync them, and link them to the version's name. The link is the commit: it exists whole or
-   not at all, and only one writer can create it, whatever tool it uses;
+2. write the actions under another name, sync them, and link them to the version's name. The link is the commit: it
+   exists whole or not at all, and only one writer can create it, whatever tool it uses;
 3. sync the folder. Only then may the ledger forget the epochs in the commit.
 
-Only a writer that knows version V creates version V + 1. So a commit based on `transactions` at V never ignores another writer's
-commit: the link fails, everything is looked up again, and the commit is retried or abandoned.
+Only a writer that knows version V creates version V + 1. So a commit based on `transactions` at V never ignores another
+writer's commit: the link fails, everything is looked up again, and the commit is retried or abandoned.
 
-A checkpoint is written once the commits since the last one are as large as it is, so that all checkpoints together cost no more
-than the commits. Expired commits are deleted at most once an hour, because that lists the log.
+A checkpoint is written once the commits since the last one are as large as it is, so that all checkpoints together cost
+no more than the commits. Expired commits are deleted at most once an hour, because that lists the log.
 
 Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io/delta, PROTOCOL.md).
 `destination.delta.log.delta_actions` has the content of commits.
@@ -61,7 +61,8 @@ from engine.destination.delta.log.log_files import (
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
 
 _CHECKPOINT_EVERY = 20
-"""The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each commit since."""
+"""The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each
+commit since."""
 _MOST_COMMITS = 2000
 """The most commits between checkpoints: who opens the table reads each of them."""
 _CLEANED_S, _RETRY_S = 3600.0, 60.0
@@ -122,8 +123,8 @@ class DeltaLog:
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
         """The newest version; one that is kept and still the newest is not read again, and may have an older version number.
 
-        apps: application identifiers to look up now and at each later load. Raises DestinationError when the log cannot be read,
-        or needs features that this version does not write.
+        apps: application identifiers to look up now and at each later load. Raises DestinationError when the log cannot
+        be read, or needs features that this version does not write.
         """
         if self._delta is not None and self._is_newest(apps):
             return self._delta
@@ -216,7 +217,10 @@ class DeltaLog:
         return version
 
     def _maintain_log(self, commit_bytes: int) -> None:
-        """Write a checkpoint if one is due. A failure must not look like that of the commit, whose files would be deleted."""
+        """Write a checkpoint if one is due.
+
+        A failure must not look like that of the commit, whose files would be deleted.
+        """
         try:
             if self._checkpoint_due(commit_bytes) and clock.monotonic_s() >= self._retry_s:
                 self.checkpoint()
@@ -249,7 +253,8 @@ class DeltaLog:
     def place(self, version: int, content: str) -> None:
         """Create a version's file, whole and durable.
 
-        Raises StaleVersionError when another writer was first, UnknownOutcomeError when the version may be there nevertheless.
+        Raises StaleVersionError when another writer was first, UnknownOutcomeError when the version may be there
+        nevertheless.
         """
         temporary = self.path / f".tidemark-{uuid.uuid4().hex}.json"
         with temporary.open("x", encoding="utf-8") as file:
@@ -295,7 +300,8 @@ class DeltaLog:
     def torn(self) -> tuple[list[Path], list[Path]]:
         """Files torn by a power cut: first those at the end, on which nothing rests, then all others, with commits that are gone.
 
-        A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet file.
+        A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet
+        file.
         """
         log = self.path
         names = sorted(entry.name for entry in os.scandir(log)) if log.is_dir() else []
@@ -319,9 +325,9 @@ class DeltaLog:
     def repair(self, *, accepting: bool = False) -> list[str]:
         """Set aside the torn files at the end of the log. Returns their names.
 
-        The ledger has the actions of a torn commit, because it prunes an epoch only after its commits are synced. Raises
-        DestinationError for a torn commit that later ones rest on. accepting: give up its actions instead; a checkpoint of what
-        readers see without them replaces it.
+        The ledger has the actions of a torn commit, because it prunes an epoch only after its commits are synced.
+        Raises DestinationError for a torn commit that later ones rest on. accepting: give up its actions instead; a
+        checkpoint of what readers see without them replaces it.
         """
         end, earlier = self.torn()
         if earlier and not accepting:
@@ -349,7 +355,9 @@ class DeltaLog:
 def create(
     folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str], *, vectors: bool = False
 ) -> None:
-    """Create an empty table in a folder without one. It exists whole or not at all. vectors: it may get deletion vectors.
+    """Create an empty table in a folder without one.
+
+    It exists whole or not at all. vectors: it may get deletion vectors.
 
     Raises StaleVersionError when another writer created one there.
     """

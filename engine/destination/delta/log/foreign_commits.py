@@ -1,10 +1,11 @@
 """The commits in a mirror's Delta log: which of them another program made, and whether they change rows.
 
-A commit changes rows if it adds or removes files with `dataChange`. OPTIMIZE, VACUUM, checkpoints and table properties do not. The
-first line of Tidemark's own commits names their writer (`destination.delta.log.delta_actions`), so no other line of them is read.
+A commit changes rows if it adds or removes files with `dataChange`. OPTIMIZE, VACUUM, checkpoints and table properties
+do not. The first line of Tidemark's own commits names their writer (`destination.delta.log.delta_actions`), so no other
+line of them is read.
 
-Source: Delta transaction log protocol, "Add File and Remove File", "Commit Provenance Information" (github.com/delta-io/delta,
-PROTOCOL.md).
+Source: Delta transaction log protocol, "Add File and Remove File", "Commit Provenance Information"
+(github.com/delta-io/delta, PROTOCOL.md).
 """
 
 import json
@@ -52,8 +53,9 @@ def commits_up_to(folder: Path, version: int) -> Iterator[Commit]:
 def commits_after(folder: Path, version: int) -> Iterator[Commit]:
     """The commits after a version, oldest first. version: -1 for a log that was not read before.
 
-    If the log is another one now, which ends before that version, its commits are read as those of a new log. A log keeps its
-    newest commit, so it is listed only if the version is gone. A torn commit at the end of the log is not there yet.
+    If the log is another one now, which ends before that version, its commits are read as those of a new log. A log
+    keeps its newest commit, so it is listed only if the version is gone. A torn commit at the end of the log is not
+    there yet.
     """
     if version < 0 or not _file(folder, version).exists():
         oldest, newest = _ends(folder)

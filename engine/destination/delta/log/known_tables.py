@@ -1,9 +1,10 @@
 """What a run that ended in order knew of its Delta tables, so that the next run opens only those that have changed since.
 
-To open a table, its log since the last checkpoint is read: some milliseconds, which are seconds for hundreds of tables. A table is
-unchanged if neither its folders nor the newest commit have another inode or change time (`ctime`, which no tool can set back): then
-no file was added, removed or renamed there. The knowledge is used only if the destination's newest term is that of the run, and it
-ended in order (`destination.fence`): after a crash, and after any other runner, all tables are opened and checked.
+To open a table, its log since the last checkpoint is read: some milliseconds, which are seconds for hundreds of tables.
+A table is unchanged if neither its folders nor the newest commit have another inode or change time (`ctime`, which no
+tool can set back): then no file was added, removed or renamed there. The knowledge is used only if the destination's
+newest term is that of the run, and it ended in order (`destination.fence`): after a crash, and after any other runner,
+all tables are opened and checked.
 
 It is a cache in the pipeline's folder, and can be deleted at any time.
 """

@@ -1,7 +1,8 @@
 """Missing data files that a Delta table names: a VACUUM without retention, or a cleaner, removed them.
 
-A commit checks a file before it adds it (`destination.delta.log.delta_log`). A VACUUM may list the folder before that commit and
-delete after it. So we check again: during a run, the files that the newest commits added; at its start, all files of a table.
+A commit checks a file before it adds it (`destination.delta.log.delta_log`). A VACUUM may list the folder before that
+commit and delete after it. So we check again: during a run, the files that the newest commits added; at its start, all
+files of a table.
 """
 
 import os
@@ -13,7 +14,10 @@ from engine.destination.delta.log.delta_actions import StoredFile
 
 
 def lost_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
-    """The missing ones among these files and their deletion vectors, sorted. Lists the folder once, however many there are."""
+    """The missing ones among these files and their deletion vectors, sorted.
+
+    Lists the folder once, however many there are.
+    """
     named = set[str]()
     for file in files:
         named |= {file.name} if file.vector is None or file.vector.file is None else {file.name, file.vector.file}

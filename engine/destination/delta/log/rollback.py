@@ -1,7 +1,7 @@
 """Rolls a Delta table back to an earlier version, after checking that the version is of the same table.
 
-A folder that was moved away and created again has versions of the same numbers. Rolled back to one of those, the table would have
-rows of another time, and its transaction identifiers would have changes applied twice.
+A folder that was moved away and created again has versions of the same numbers. Rolled back to one of those, the table
+would have rows of another time, and its transaction identifiers would have changes applied twice.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ from engine.destination.delta.schema_evolution import schema_of
 def check_is_same(folder: Path, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:
     """Raises DestinationError when a version is of another table.
 
-    table: its full name. transactions: the identifiers that the version had, -1 for none. identity: the Delta table's; empty if it
-    is not known.
+    table: its full name. transactions: the identifiers that the version had, -1 for none. identity: the Delta table's;
+    empty if it is not known.
     """
     old = _version(folder, version)
     then = {app: -1 if (found := old.transaction_version(app)) is None else int(found) for app in transactions}

@@ -1,7 +1,8 @@
 """The deletion vectors of a Delta table's version, from its log.
 
-deltalake's `deletion_vectors()` expands every vector to a boolean per row, whatever changed. We need only where they are: in the
-newest checkpoint's `add` actions, and the commits after it. A later version is reached by reading only the commits in between.
+deltalake's `deletion_vectors()` expands every vector to a boolean per row, whatever changed. We need only where they
+are: in the newest checkpoint's `add` actions, and the commits after it. A later version is reached by reading only the
+commits in between.
 """
 
 import json
@@ -36,7 +37,10 @@ class VectorLog:
         self._vectors: dict[str, Descriptor] = {}
 
     def at(self, version: int) -> dict[str, Descriptor]:
-        """The vectors of a version, by the data file's name in the folder. Raises DestinationError when commits are missing."""
+        """The vectors of a version, by the data file's name in the folder.
+
+        Raises DestinationError when commits are missing.
+        """
         if version < self._version or not self._advance(version):
             self._from_checkpoint(version)
             if not self._advance(version):
@@ -109,7 +113,8 @@ class Superseded:
 def superseded_files(folder: Path, version: int) -> list[Superseded]:
     """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
 
-    Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each vector.
+    Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each
+    vector.
     """
     log = log_of(folder)
     found = dict[str, dict[str, Superseded]]()
@@ -143,7 +148,10 @@ def _add(found: dict[str, dict[str, Superseded]], actions: Iterable[dict[str, An
 
 
 def _identity(action: dict[str, Any]) -> str:
-    """Identifies the vector of an action; empty without one. A checkpoint may describe none by a vector without a type."""
+    """Identifies the vector of an action; empty without one.
+
+    A checkpoint may describe none by a vector without a type.
+    """
     vector = action.get("deletionVector")
     if not vector or vector.get("storageType") is None:
         return ""

@@ -1,9 +1,9 @@
 """Decides which files of a change log to merge or to delete.
 
-Every epoch adds a file, so that a busy table gets over a hundred thousand a day. Files of a closed hour are merged, then those of a
-closed day, then those of a closed month, so that a row is written again three times at most, apart from hours with more than
-`MOST_FILES` files. Only neighbours in the order of `_tm_seq` are merged: the order of changes stays, and with it the narrow ranges
-of `_tm_seq` by which readers skip files.
+Every epoch adds a file, so that a busy table gets over a hundred thousand a day. Files of a closed hour are merged,
+then those of a closed day, then those of a closed month, so that a row is written again three times at most, apart from
+hours with more than `MOST_FILES` files. Only neighbours in the order of `_tm_seq` are merged: the order of changes
+stays, and with it the narrow ranges of `_tm_seq` by which readers skip files.
 """
 
 from collections.abc import Iterator, Sequence

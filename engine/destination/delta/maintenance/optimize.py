@@ -2,16 +2,17 @@
 
 Merge on read leaves small files with new rows, and deleted rows in large files. A rewrite
 
-* merges small files of about the same size, neighbours by key, into one in key order. So each row moves through few sizes (with a
-  step after each ten merges, merging all small files would write a row of a quiet table up to a hundred times), and the file has a
-  narrow range of keys, or
-* takes a file with a fifth of its rows deleted, together with all rows in its key range that are in other files: from files within
-  the range all rows, from others the rows in the range, which a deletion vector then deletes there. So the mirror's files keep
-  narrow ranges of keys, and later merges read few of them. Where that would move too much, the file is rewritten alone.
+* merges small files of about the same size, neighbours by key, into one in key order. So each row moves through few
+  sizes (with a step after each ten merges, merging all small files would write a row of a quiet table up to a hundred
+  times), and the file has a narrow range of keys, or
+* takes a file with a fifth of its rows deleted, together with all rows in its key range that are in other files: from
+  files within the range all rows, from others the rows in the range, which a deletion vector then deletes there. So the
+  mirror's files keep narrow ranges of keys, and later merges read few of them. Where that would move too much, the file
+  is rewritten alone.
 
-It ends: each merge of small files leaves fewer files (`_is_small`); a rewritten file has no deleted rows, and no other file has
-rows in its range. The range is that of the rows that exist,
-not of the file's statistics: else two overlapping files would take the same rows from each other for ever.
+It ends: each merge of small files leaves fewer files (`_is_small`); a rewritten file has no deleted rows, and no other
+file has rows in its range. The range is that of the rows that exist, not of the file's statistics: else two overlapping
+files would take the same rows from each other for ever.
 """
 
 import math
@@ -83,7 +84,10 @@ def next_rewrite(
 
 
 def _is_small(file: StoredFile, below: float, file_rows: int) -> bool:
-    """Whether it is worth merging. Any two of them fit into one file: else a rewrite could write as many files as before."""
+    """Whether it is worth merging.
+
+    Any two of them fit into one file: else a rewrite could write as many files as before.
+    """
     return live_bytes(file) < below and file.rows - file.deleted <= min(MOST_ROWS, file_rows) / 2
 
 

@@ -1,12 +1,15 @@
-"""Maintenance of one captured table's two Delta tables. Each step is one commit that changes no row, or one look at the folders.
+"""Maintenance of one captured table's two Delta tables.
 
-    optimize   rewrites files of the mirror: small ones, and those with many deleted rows (`destination.delta.maintenance.optimize`)
+Each step is one commit that changes no row, or one look at the folders.
+
+    optimize   rewrites files of the mirror: small ones, and those with many deleted rows
+               (`destination.delta.maintenance.optimize`)
     compact    merges small files of the change log (`destination.delta.maintenance.compaction`)
     expire     removes changes beyond `changes_retention` from the change log; never those of a table without a mirror
     vacuum     deletes files that no version within the retention names (`destination.delta.maintenance.vacuum`)
 
-A step that another writer overtakes is tried again on top of that commit, and a writer that a step overtakes fails (`_moved`).
-A step that is killed leaves files without a commit, which the vacuum deletes.
+A step that another writer overtakes is tried again on top of that commit, and a writer that a step overtakes fails
+(`_moved`). A step that is killed leaves files without a commit, which the vacuum deletes.
 """
 
 import time
@@ -75,8 +78,8 @@ class _Done:
 class PairMaintenance:
     """Maintains the Delta tables of one captured table. notes: the file of `destination.delta.maintenance.vacuum`.
 
-    A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change rarely, and the
-    next look shall not open their logs again.
+    A look that found nothing to do is remembered with what it depended on: most tables of a large pipeline change
+    rarely, and the next look shall not open their logs again.
     """
 
     def __init__(self, pair: TablePair, notes: Path) -> None:
@@ -278,7 +281,7 @@ def _stamps(lake: LakeTable) -> tuple[Stamps, _CommitStamp | None]:
 def _moved(delta: DeltaTable, added: Sequence[DataFile], removed: Sequence[DataFile]) -> Actions:
     """A commit that moves rows to other files.
 
-    It repeats the table's metadata, so that another tool's OPTIMIZE that began before it fails. deltalake 1.6.6 takes a file that
-    was removed without a change of data for one that it may remove too, and would add its rows a second time.
+    It repeats the table's metadata, so that another tool's OPTIMIZE that began before it fails. deltalake 1.6.6 takes a
+    file that was removed without a change of data for one that it may remove too, and would add its rows a second time.
     """
     return Actions("OPTIMIZE", {}, added, removed, metadata_of(delta, schema_of(delta)), data_change=False)

@@ -1,8 +1,9 @@
 """Deletes data files and deletion vectors that no longer belong to a table, when their retention is over.
 
-A file's retention begins when a vacuum first finds that the newest version does not name it. That is noted in a file of the
-pipeline's folder, so it survives a restart; if the notes are lost, the retention starts over. Neither a file's own time decides (a
-restored copy has new ones) nor the tombstones in the Delta log, which would make the checkpoints of a busy table large.
+A file's retention begins when a vacuum first finds that the newest version does not name it. That is noted in a file of
+the pipeline's folder, so it survives a restart; if the notes are lost, the retention starts over. Neither a file's own
+time decides (a restored copy has new ones) nor the tombstones in the Delta log, which would make the checkpoints of a
+busy table large.
 """
 
 import json
@@ -55,7 +56,8 @@ class Vacuum:
     ) -> Vacuumed:
         """Delete what can be deleted.
 
-        named: by folder, the files of the newest version, relative to the folder. spared: names that the ledger still needs.
+        named: by folder, the files of the newest version, relative to the folder. spared: names that the ledger still
+        needs.
         """
         now, found, notes = clock.utc_now(), Vacuumed(0, 0, 0, 0), dict[str, dict[str, str]]()
         due = list[datetime]()

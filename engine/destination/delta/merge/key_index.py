@@ -1,17 +1,17 @@
 """Finds the rows of a mirror's large files by key, without reading their key columns at each merge.
 
-For each file, the index has a code of every row's key, sorted, with the row's position; it is mapped into memory, and a merge only
-touches the pages that its keys need. (Page faults are most of a search's cost. So a file in the order of its codes, as copies and
-rewrites leave it, needs no positions.) A single integer key is its own code. Other keys have two hashes of 64 bits, so that two
-keys of a billion rows share a code with a probability of less than 10⁻¹⁸.
+For each file, the index has a code of every row's key, sorted, with the row's position; it is mapped into memory, and a
+merge only touches the pages that its keys need. (Page faults are most of a search's cost. So a file in the order of its
+codes, as copies and rewrites leave it, needs no positions.) A single integer key is its own code. Other keys have two
+hashes of 64 bits, so that two keys of a billion rows share a code with a probability of less than 10⁻¹⁸.
 
-The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be read is built
-again. The whole folder can be deleted at any time.
+The index is a cache: a data file never changes, so neither does its entry, and an entry that is missing or cannot be
+read is built again. The whole folder can be deleted at any time.
 
-A flipped bit must not hide a row from a merge. Each page of an entry has a checksum, and a search is believed only after a check of
-the pages that prove it: that of the code it found, or those of the two neighbours between which the key would be; and those of the
-positions. However a search got there, two sound neighbours around a key prove where it is, because the codes are sorted. An entry
-that fails is built again.
+A flipped bit must not hide a row from a merge. Each page of an entry has a checksum, and a search is believed only
+after a check of the pages that prove it: that of the code it found, or those of the two neighbours between which the
+key would be; and those of the positions. However a search got there, two sound neighbours around a key prove where it
+is, because the codes are sorted. An entry that fails is built again.
 """
 
 import mmap
@@ -79,7 +79,10 @@ def codes_of(keys: pa.Table) -> Codes | None:
 
 
 def _parts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]] | None:
-    """Rows of the same width, and their values as words of 64 bits; the width is the last word. None for other types."""
+    """Rows of the same width, and their values as words of 64 bits; the width is the last word.
+
+    None for other types.
+    """
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _texts(column)
@@ -138,8 +141,8 @@ class KeyIndex:
     def find(self, name: str, wanted: Codes, read: Callable[[], pa.Table]) -> npt.NDArray[np.int64] | None:
         """The positions of a file's rows with one of the keys, ascending; None if its keys have no codes.
 
-        wanted: ordered, so that searches for neighbours touch the same pages. read: reads the file's keys, normalised for
-        comparison, if they are not indexed yet.
+        wanted: ordered, so that searches for neighbours touch the same pages. read: reads the file's keys, normalised
+        for comparison, if they are not indexed yet.
         """
         entry = self._opened(name)
         if entry is not None:
@@ -197,7 +200,8 @@ class KeyIndex:
 def _places(codes: U64, last: np.uint64, wanted: U64) -> npt.NDArray[np.int64]:
     """As `searchsorted`: where unique codes have the wanted ones, which are between the first and the last.
 
-    Ascending numbers are close to a straight line, so most are where the line says, on one page. A binary search touches several.
+    Ascending numbers are close to a straight line, so most are where the line says, on one page. A binary search
+    touches several.
     """
     slope = (len(codes) - 1) / max(int(last - codes[0]), 1)
     places: npt.NDArray[np.int64] = np.rint((wanted - codes[0]).astype(np.float64) * slope).astype(np.int64)
@@ -221,7 +225,10 @@ class _Pages:
         self._sound = np.zeros(len(sums), bool)
 
     def require(self, begin: int, width: int, places: npt.NDArray[np.int64]) -> None:
-        """Raises _DamagedError unless the pages of some elements are sound. begin: of the first element; width: of each."""
+        """Raises _DamagedError unless the pages of some elements are sound.
+
+        begin: of the first element; width: of each.
+        """
         needed = np.zeros(len(self._sums), bool)
         needed[(begin + places * width) >> _PAGE_BITS] = True
         end = len(self._sums) << _PAGE_BITS
@@ -235,8 +242,8 @@ class _Pages:
 class _Entry:
     """The index of one file.
 
-    Its file has a page for the header, the codes, the checks if there are any, and the rows if they are needed, padded to a page,
-    and the checksums of all pages.
+    Its file has a page for the header, the codes, the checks if there are any, and the rows if they are needed, padded
+    to a page, and the checksums of all pages.
     """
 
     codes: U64

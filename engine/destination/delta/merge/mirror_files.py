@@ -1,21 +1,22 @@
 """Merges changes into a mirror's files: merge on read, or copy on write.
 
-`MirrorFiles` has the files that the mirror will have after the commit in preparation. Chunks are added and changes are merged in
-any number of steps; then one commit takes the mirror to the result. So no version ever shows part of a step, such as half of an
-update that moves a row to another key, or one of several ranges.
+`MirrorFiles` has the files that the mirror will have after the commit in preparation. Chunks are added and changes are
+merged in any number of steps; then one commit takes the mirror to the result. So no version ever shows part of a step,
+such as half of an update that moves a row to another key, or one of several ranges.
 
 `delta_destination` commits the result with a transaction identifier, which makes a merge exactly-once (`table_pair`).
 
 A merge of change files, in binlog order:
 
-1. The newest image of each key decides (`newest_images`). Only the keys are kept in memory, however wide the rows are, and
-   those of a giant transaction in parts: the steps are then taken for one part after the other.
-2. In a mirror file whose statistics allow one of the keys, the rows are found by an index (`key_index`), or, in a small file,
-   by the key columns of the row groups that may have one. A file without any of the keys is left alone.
-3. Merge on read: the file's deletion vector deletes the rows with these keys. Copy on write: the file's other rows are written to
-   a new file.
-4. Newest images of existing rows are written to new files, ordered by key. In copy on write, small touched files are rewritten
-   together with them, so that merges do not leave ever more small files. In merge on read, `maintenance.optimize` does that.
+1. The newest image of each key decides (`newest_images`). Only the keys are kept in memory, however wide the rows are,
+   and those of a giant transaction in parts: the steps are then taken for one part after the other.
+2. In a mirror file whose statistics allow one of the keys, the rows are found by an index (`key_index`), or, in a small
+   file, by the key columns of the row groups that may have one. A file without any of the keys is left alone.
+3. Merge on read: the file's deletion vector deletes the rows with these keys. Copy on write: the file's other rows are
+   written to a new file.
+4. Newest images of existing rows are written to new files, ordered by key. In copy on write, small touched files are
+   rewritten together with them, so that merges do not leave ever more small files. In merge on read,
+   `maintenance.optimize` does that.
 
 The result for a key does not depend on how many rows the mirror has of it: all are removed, one is added.
 """
@@ -53,7 +54,8 @@ _MIN_ROWS, _MAX_ROWS = 64, 1_000_000
 _KNOWN_ROWS = 10_000
 """The size of a row is estimated from so many rows, or from `SMALL_BYTES` of them."""
 _SORTED_ROWS, _SORTED_BYTES, _REWRITTEN_BYTES = 500_000, 64 << 20, 128 << 20
-"""Rows sorted at once, in merges and in rewrites, where one order leaves the narrowest files. They are in memory twice."""
+"""Rows sorted at once, in merges and in rewrites, where one order leaves the narrowest files. They are in
+memory twice."""
 _WIDE_BYTES, _WIDE_SORTED_BYTES = 2 << 10, 16 << 20
 """Wide rows are few in a file, so their order narrows nothing: fewer bytes of them are sorted at once."""
 _WRITERS = min(os.cpu_count() or 1, 4)
@@ -152,8 +154,8 @@ class MirrorFiles:
     def rewrite(self, whole: Sequence[str], part: tuple[Any, Any] | None = None, partly: Sequence[str] = ()) -> None:
         """Write the rows of files to new files, in key order, without deleted rows.
 
-        part: the first and the last value of the first key column; rows in between are moved out of the files `partly` too. A
-        single file is not sorted again: it stays in its order.
+        part: the first and the last value of the first key column; rows in between are moved out of the files `partly`
+        too. A single file is not sorted again: it stays in its order.
         """
         rows = [self._other_rows(name, np.zeros(self._count(name), bool)) for name in whole]
         moved = {name: self._between(name, *part) for name in partly} if part is not None else {}
@@ -323,7 +325,10 @@ class MirrorFiles:
             yield from self._sorted(collected)
 
     def _sorted(self, parts: list[pa.Table]) -> Iterator[pa.Table]:
-        """The rows ordered by key, a batch at a time, so that they are in memory once. Empties the list, for the same reason."""
+        """The rows ordered by key, a batch at a time, so that they are in memory once.
+
+        Empties the list, for the same reason.
+        """
         rows = pa.concat_tables(parts).combine_chunks()
         parts.clear()
         order = pc.sort_indices(rows.select(self.table.key), [(name, "ascending") for name in self.table.key])

@@ -74,9 +74,10 @@ class Newest:
 def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
     """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
 
-    One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, if the caller
-    forgets each part before the next. The key columns are read once for each part. A single integer key is split by ranges, as
-    then each part needs other row groups and other files of the mirror; other keys by their codes. Raises MissingFilesError.
+    One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, if
+    the caller forgets each part before the next. The key columns are read once for each part. A single integer key is
+    split by ranges, as then each part needs other row groups and other files of the mirror; other keys by their codes.
+    Raises MissingFilesError.
     """
     changes = sum(_rows(path) for path in paths)
     parts = -(-changes // MOST_KEYS)
@@ -191,7 +192,8 @@ def comparable(keys: pa.Table) -> pa.Table:
 def opened(path: Path) -> pq.ParquetFile:
     """A data file. Raises MissingFilesError."""
     with suppress(FileNotFoundError):
-        # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other times.
+        # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other
+        # times.
         return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     raise MissingFilesError(
         f"The data file {path} is gone.",

@@ -1,7 +1,8 @@
 """Writes a change file again that another tool removed before its changes were merged.
 
-OPTIMIZE of the change log moves the rows to other files, and a VACUUM without retention removes the old file at once. `_tm_seq` is
-unique in a change log: the rows of the file are those from its first to its last number, and must be as many as it had.
+OPTIMIZE of the change log moves the rows to other files, and a VACUUM without retention removes the old file at once.
+`_tm_seq` is unique in a change log: the rows of the file are those from its first to its last number, and must be as
+many as it had.
 
 The new file's name begins with a dot: a VACUUM does not see it. The merge that needs it removes it.
 """

@@ -1,8 +1,8 @@
 """Reads a change log in the order of `_tm_seq`, in bounded memory, from a position of the binlog on.
 
-The files' statistics say which `_tm_seq` each file has. Ours are sorted and do not overlap, so they are read one after the other,
-in batches. Files of another tool may overlap or be unsorted: they are read in windows of `_tm_seq`. A binary search finds the
-first file that reaches the position; files before it are not read.
+The files' statistics say which `_tm_seq` each file has. Ours are sorted and do not overlap, so they are read one after
+the other, in batches. Files of another tool may overlap or be unsorted: they are read in windows of `_tm_seq`. A binary
+search finds the first file that reaches the position; files before it are not read.
 """
 
 from bisect import bisect_right
@@ -54,7 +54,10 @@ def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
 
 @dataclass(frozen=True)
 class _Segment:
-    """Files whose numbers do not overlap with those of other segments. `low` and `high`: the least and the largest `_tm_seq`."""
+    """Files whose numbers do not overlap with those of other segments.
+
+    `low` and `high`: the least and the largest `_tm_seq`.
+    """
 
     low: int
     high: int
@@ -87,7 +90,8 @@ class ChangeLog:
     def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
         """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position.
 
-        seq: the least `_tm_seq` that is wanted. Positions before it may be those of another server. Some earlier rows are yielded.
+        seq: the least `_tm_seq` that is wanted. Positions before it may be those of another server. Some earlier rows
+        are yielded.
         """
         segments = [segment for segment in self._segments if segment.high >= seq]
         first = bisect_right(range(len(segments)), order, key=lambda n: self._last(segments[: n + 1]))

@@ -1,14 +1,14 @@
 """Reads the rows of a Delta table's version with Arrow, without those that deletion vectors delete.
 
-deltalake's own `to_pyarrow_dataset` refuses tables with deletion vectors, and `DeltaTable.count()` counts deleted rows. Nothing in
-Tidemark calls `count`; `to_pyarrow_dataset` is called here alone, for tables without deletion vectors
-(`tests/unit/test_rooms.py`). We also read through Arrow's own file system. deltalake's is in Python: Arrow's threads call it
-even while the process exits, when the interpreter is shutting down. The process then aborts ("terminate called without an active
-exception") or hangs: 22 of 60 that counted rows.
+deltalake's own `to_pyarrow_dataset` refuses tables with deletion vectors, and `DeltaTable.count()` counts deleted rows.
+Nothing in Tidemark calls `count`; `to_pyarrow_dataset` is called here alone, for tables without deletion vectors
+(`tests/unit/test_rooms.py`). We also read through Arrow's own file system. deltalake's is in Python: Arrow's threads
+call it even while the process exits, when the interpreter is shutting down. The process then aborts ("terminate called
+without an active exception") or hangs: 22 of 60 that counted rows.
 
-Files of other programs may have other types than the table: deltalake and Polars write `string_view`, for which Arrow has few
-functions, Spark times of 96 bits, and others wider integers or dictionaries. So rows of such files are converted to the table's
-schema before anything is asked of them.
+Files of other programs may have other types than the table: deltalake and Polars write `string_view`, for which Arrow
+has few functions, Spark times of 96 bits, and others wider integers or dictionaries. So rows of such files are
+converted to the table's schema before anything is asked of them.
 """
 
 import re
@@ -72,7 +72,10 @@ class Rows:
         return sum(part.num_rows for part in self.batches(self.schema.names[:1], condition))
 
     def _batch_sizes(self, condition: pc.Expression | None) -> dict[str, int]:
-        """The size of batches, and how many of them, of how many files, Arrow may read in advance. Wide rows fill the memory."""
+        """The size of batches, and how many of them, of how many files, Arrow may read in advance.
+
+        Wide rows fill the memory.
+        """
         assert self.dataset is not None
         found = list(self.dataset.get_fragments(condition))
         width = widest_row(fragment.metadata for fragment in found[:: len(found) // _SAMPLED_FILES + 1])

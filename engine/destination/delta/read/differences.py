@@ -1,6 +1,7 @@
 """The Delta table `_tm_differences` in a destination: the rows that verifications found to differ.
 
-Rows are as published: masked columns are masked here too. The table keeps what was found; it does not say what was repaired since.
+Rows are as published: masked columns are masked here too. The table keeps what was found; it does not say what was
+repaired since.
 """
 
 from collections.abc import Sequence

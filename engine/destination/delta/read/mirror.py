@@ -19,7 +19,8 @@ from engine.destination.delta.log.foreign_commits import commits_up_to
 from engine.destination.delta.read.delta_rows import rows_of
 
 UNREADABLE = (OSError, DeltaError, pa.ArrowException)
-"""What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of older versions."""
+"""What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of
+older versions."""
 
 
 def defect_of(folder: Path) -> str:
