@@ -70,10 +70,11 @@ def _refuse() -> None:
     st.title("Tidemark", anchor=False)
     st.error(
         "**This console listens on more than this machine, and has no login.**\n\n"
-        "**What it means** Anyone who can connect to it could read your rows and stop your pipelines, so it shows nothing.\n\n"
-        "**What to do** Configure a login with \\[auth\\] and \\[roles\\] in secrets.toml, as described in docs/console.md. "
-        "Or start it with server.address 127.0.0.1. In a container, where no one could connect then, publish the port on "
-        f"127.0.0.1 and set {roles.EVERYBODY}=1, which makes everyone who can connect an operator.",
+        "**What it means** Anyone who can connect to it could read your rows and stop your pipelines, so it shows "
+        "nothing.\n\n"
+        "**What to do** Configure a login with \\[auth\\] and \\[roles\\] in secrets.toml, as described in "
+        "docs/console.md. Or start it with server.address 127.0.0.1. In a container, where no one could connect then, "
+        f"publish the port on 127.0.0.1 and set {roles.EVERYBODY}=1, which makes everyone who can connect an operator.",
         icon=":material/lock:",
     )
     st.stop()

@@ -53,7 +53,8 @@ def buttons(where: Directory, one: Firing, *, key: str) -> None:
             "Ignore",
             icon=":material/visibility_off:",
             key=f"{key}-ignore-{click}",
-            help="Acknowledges the alert; it counts again when others appear. `source.tables` can exclude them for good.",
+            help="Acknowledges the alert; it counts again when others appear. "
+            "`source.tables` can exclude them for good.",
             on_click=_ignore,
             args=(where, click, one),
         )

@@ -24,15 +24,15 @@ _UNSURE = "pipeline that was not confirmed"
 _CONFIRM = {
     "pause": (
         (
-            "Reading stops after the current chunks and binlog range. Committed state stays. The lag grows until you resume, and "
-            "the source must keep its binlog until then."
+            "Reading stops after the current chunks and binlog range. Committed state stays. The lag grows until you "
+            "resume, and the source must keep its binlog until then."
         ),
         "Pause pipeline",
     ),
     "stop": (
         (
-            "The runner commits what it has and ends. Nothing is lost: the next start continues from the committed position, as "
-            "long as the source still has the binlog from there."
+            "The runner commits what it has and ends. Nothing is lost: the next start continues from the committed "
+            "position, as long as the source still has the binlog from there."
         ),
         "Stop pipeline",
     ),
@@ -176,8 +176,8 @@ def resnapshot_all(where: Directory) -> None:
     click = clicks(name)
     with st.popover("Resnapshot all tables", icon=":material/restart_alt:", key="resnapshot-all", type="primary"):
         st.markdown(
-            "All tables are read again from the present position of the source. Each mirror stays as it is until its copy is "
-            "complete. The changes in the gap stay out of the change logs; this cannot be undone.",
+            "All tables are read again from the present position of the source. Each mirror stays as it is until its "
+            "copy is complete. The changes in the gap stay out of the change logs; this cannot be undone.",
             width=380,
         )
         st.text_input("Reason", placeholder="Shown in the events and the history", key="resnapshot-all-reason")

@@ -23,9 +23,9 @@ _MODULE = "tests.tools.demo_pipeline"
 _PROGRAM = Path(*_MODULE.split(".")).with_suffix(".py")
 _FOLLOW = "follow the demo"
 _WHAT = (
-    "The demo starts a private MySQL or MariaDB on this machine, fills three tables, writes to them 100 times a second, and copies "
-    "them with the pipeline demo. It takes one processor core and a gigabyte of memory. "
-    "It ends with *End the demo*, or with this console; then the server, the pipeline and the copied tables are deleted."
+    "The demo starts a private MySQL or MariaDB on this machine, fills three tables, writes to them 100 times a "
+    "second, and copies them with the pipeline demo. It takes one processor core and a gigabyte of memory. It ends "
+    "with *End the demo*, or with this console; then the server, the pipeline and the copied tables are deleted."
 )
 
 

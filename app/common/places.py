@@ -33,8 +33,8 @@ def _for_operators(title: str) -> Callable[[], None]:
         st.title(title, anchor=False)
         st.info(
             f"**{title} is for operators, and you are logged in as a viewer.**\n\n"
-            "It shows rows of the source or changes the pipeline. Ask the administrator for the role of an operator, or log in as "
-            "one.",
+            "It shows rows of the source or changes the pipeline. "
+            "Ask the administrator for the role of an operator, or log in as one.",
             icon=":material/lock:",
         )
         st.page_link(PIPELINES, label="Open the pipelines", icon=":material/lan:")

@@ -24,8 +24,8 @@ def away(where: Directory, runner: Runner) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         show(
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
-            "Committed state is safe. When the source answers, the run continues and reads what was committed meanwhile, "
-            f"as long as the source keeps its binlog (*Source safe*). {words.escape(check)}",
+            "Committed state is safe. When the source answers, the run continues and reads what was committed "
+            f"meanwhile, as long as the source keeps its binlog (*Source safe*). {words.escape(check)}",
             icon=icon,
         )
         if runner.away.attempt:
@@ -67,7 +67,8 @@ def show(where: Directory, runner: Runner) -> None:
     for standby in read_standbys(where):
         since = words.date_time(clock.parse_utc(standby["since"]))
         st.caption(
-            f"Process {standby['pid']} on {words.escape(standby['host'])} is on standby since {since} and takes over if needed."
+            f"Process {standby['pid']} on {words.escape(standby['host'])} is on standby since {since} and takes over "
+            "if needed."
         )
     if runner.state == "new":
         st.info(
@@ -89,8 +90,8 @@ def show(where: Directory, runner: Runner) -> None:
         messages.three_parts(
             f"The runner has sent no heartbeat since {words.date_time(runner.last_seen)}.",
             "Committed state is safe. Nothing is being read now, and the lag grows.",
-            f"Check the log below and process {runner.pid} on {runner.host}, then restart. The new run continues from the "
-            "committed position.",
+            f"Check the log below and process {runner.pid} on {runner.host}, then restart. "
+            "The new run continues from the committed position.",
         )
         _watched(where)
         _log(where, expanded=True)

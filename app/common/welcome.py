@@ -19,7 +19,8 @@ _BOXES = (
     (
         ":material/grid_view:",
         "Copy in chunks",
-        "Readers copy a table in chunks, without locks. Two watermarks, places in the binlog, bracket the read of each chunk.",
+        "Readers copy a table in chunks, without locks. Two watermarks, places in the binlog, "
+        "bracket the read of each chunk.",
     ),
     (
         ":material/sync_alt:",
@@ -35,7 +36,8 @@ def draw() -> None:
         st.space("small")
         st.markdown("### No pipelines yet", text_alignment="center", anchors=False)
         st.markdown(
-            ":gray[A pipeline copies tables into a lakehouse, and keeps the copies equal while applications write to the source.]",
+            ":gray[A pipeline copies tables into a lakehouse, and keeps the copies equal while applications write to "
+            "the source.]",
             text_alignment="center",
         )
         st.space("small")

@@ -104,9 +104,9 @@ def _asked(name: str) -> None:
             alt="Bytes and seconds asked of the source",
         )
         st.caption(
-            "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and the pauses "
-            "of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is read whole, with the "
-            "changes of other tables."
+            "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and "
+            "the pauses of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is "
+            "read whole, with the changes of other tables."
         )
 
 

@@ -35,7 +35,8 @@ def show(name: str) -> None:
         bind="query-params",
         placeholder="A table, a chunk, part of a sentence",
         icon=":material/search:",
-        help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, and the journal's data of all of them",
+        help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, "
+        "and the journal's data of all of them",
     )
     _events(name, tuple(kinds), text or "", until)
 
@@ -52,7 +53,10 @@ def _event(name: str, chosen: str) -> datetime | None:
         else:
             line = event_feed.line_of(found, _others(name, found))
             table = f" · {words.escape(line.table)}" if line.table else ""
-            when = f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute later"
+            when = (
+                f"{words.escape(words.date_time(line.ts))} · {line.kind}{table} · below are the events up to a minute "
+                "later"
+            )
             left.markdown(f"**{words.escape(line.text)}**  \n:gray[{when}]")
             if line.advice:
                 left.markdown(f"**What to do** {words.escape(line.advice)}")

@@ -27,7 +27,8 @@ def section(where: Directory) -> None:
     if not (home.record_of(where) or {}).get("alive"):
         st.markdown(":orange[:material/schedule: No runner is alive. Commands wait in the inbox until the next start.]")
     st.caption(
-        "A command adds or removes all of its tables or none. The other tables keep streaming. The spec does not change."
+        "A command adds or removes all of its tables or none. The other tables keep streaming. "
+        "The spec does not change."
     )
     _watch(where, has)
 
@@ -108,7 +109,8 @@ def _remove(where: Directory, has: list[str]) -> None:
     drop, sure = then == membership_form.DROP, True
     if drop:
         st.markdown(
-            ":red[:material/delete_forever: This deletes their rows and history from the destination. The source is not touched.]"
+            ":red[:material/delete_forever: This deletes their rows and history from the destination. "
+            "The source is not touched.]"
         )
         typed = st.text_input(
             f"Type {name} to confirm", key=f"remove-sure-{name}-{click}", help="This cannot be undone"

@@ -17,7 +17,8 @@ def button(where: Directory, tables: Sequence[str]) -> None:
         "Merge now",
         icon=":material/merge:",
         key=f"merge-{click}",
-        help="Merges the published changes into the mirrors at once, whatever that writes. Merges are put off by their cost.",
+        help="Merges the published changes into the mirrors at once, whatever that writes. "
+        "Merges are put off by their cost.",
         on_click=controls.send_once,
         args=(where, click, "merge", "", {"tables": list(tables)}),
     )

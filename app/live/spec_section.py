@@ -52,8 +52,9 @@ def _in_force(where: Directory) -> None:
         st.markdown(":green[:material/check_circle: The run follows the file below.]")
         return
     st.markdown(
-        f":orange[:material/difference: **The run does not follow the file in {words.plural(len(found), 'setting')}.**] "
-        "It follows the file as of its start, and the limits set under *Pace*."
+        ":orange[:material/difference: **The run does not follow the file in "
+        f"{words.plural(len(found), 'setting')}.**] It follows the file as of its start, "
+        "and the limits set under *Pace*."
     )
     rows = [
         {"Setting": one.setting, "In force": one.in_force, "In the file": one.in_file, "To follow the file": one.effect}

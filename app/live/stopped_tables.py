@@ -11,8 +11,8 @@ from engine.pipeline.directory import Directory
 _MOST = 8
 """Tables with buttons: of more, each table's page has them."""
 _RESUME = (
-    "Use it when the cause above is fixed. The table is resnapshotted while the others stream on. Its mirror stays as it was "
-    "until the copy is complete."
+    "Use it when the cause above is fixed. The table is resnapshotted while the others stream on. Its mirror stays as "
+    "it was until the copy is complete."
 )
 _REMOVE = "The table is no longer captured, and no longer alerts. Its mirror and its change log stay as they are."
 

@@ -46,8 +46,8 @@ def _windows(name: str, table: str | None, most: int) -> None:
         messages.nothing("No watermark yet", "The window of a chunk is known when the chunk has been read.")
         return
     st.caption(
-        "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so that it is "
-        "exact at its high watermark. A window of width 0 is an exact snapshot."
+        "From the low to the high watermark of each chunk. Changes in between are merged into the chunk (backfill), so "
+        "that it is exact at its high watermark. A window of width 0 is an exact snapshot."
     )
     st.markdown(words.escape(binlog.note(len(found), most, table)))
     # The number of clicks is a part of the figure's key, because an autorefresh may bring the same click again.

@@ -37,8 +37,8 @@ def draw_bundle(where: Directory) -> None:
     if found is None or found[0] != where.root.name:
         messages.nothing(
             "No bundle made yet",
-            "It contains the spec, the status, the result of check, the journals of five runs and the runner's log. It stays on "
-            "this machine unless you download it.",
+            "It contains the spec, the status, the result of check, the journals of five runs and the runner's log. It "
+            "stays on this machine unless you download it.",
             ":material/folder_zip:",
         )
         return

@@ -34,7 +34,8 @@ _OWNED = ("chunks", "lower", "upper", "keys")
 _DRY_RUN, _EXPECTED = "dry run", "expected rows"
 _HELP = {
     "Chunks": "Chunks of the table's last copy, by their numbers on the chunk map.",
-    "Range": "From the lower bound (included) to the upper bound (excluded), in the form that the plan shows. Empty means open.",
+    "Range": "From the lower bound (included) to the upper bound (excluded), in the form that the plan shows. "
+    "Empty means open.",
     "Keys": 'Primary keys, one per line; composite ones as JSON: ["de", 5]. Keys without a row are deleted and listed.',
     "Table": "The whole table.",
     "Everything": "All tables of the pipeline. This also repairs a pipeline whose position was purged.",

@@ -207,8 +207,8 @@ def _repair(where: Directory, table: str, rows: int) -> None:
     label, place = f"Repair {words.plural(rows, 'row')}", f"repair-rows-{name}-{click}"
     with st.popover(label, icon=":material/build:", disabled=jobs.running(_job(where)), key=place):
         st.markdown(
-            "The table is compared again. Rows that differ are redumped: read from the source, and written to the mirror. "
-            f"{words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
+            "The table is compared again. Rows that differ are redumped: read from the source, and written to the "
+            f"mirror. {words.plural(rows, 'row')} of {words.escape(table)} differed. Then they are verified again.",
             width=420,
         )
         st.text_input("Reason", key=f"reason-{name}-{click}", placeholder="For the journal; optional")

@@ -24,12 +24,14 @@ def page(draft: Draft) -> None:
     left, right = st.columns([3, 2], gap="large")
     with left:
         st.html(
-            "<style>textarea[aria-label='pipeline.toml'] {font-family: 'Source Code Pro', monospace; font-size: 0.8rem}</style>"
+            "<style>textarea[aria-label='pipeline.toml'] {font-family: 'Source Code Pro', monospace; "
+            "font-size: 0.8rem}</style>"
         )
         text = st.text_area("pipeline.toml", current, key=key, height=560) or ""
     with right:
         st.caption(
-            "Checked when you leave the field or press Ctrl+Enter. For an unknown key, the message suggests the nearest known one."
+            "Checked when you leave the field or press Ctrl+Enter. For an unknown key, "
+            "the message suggests the nearest known one."
         )
         valid = _checked(draft, text, known)
         if st.button(

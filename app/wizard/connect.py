@@ -147,8 +147,8 @@ def _file(draft: Draft) -> None:
         "source",
         "password_file",
         placeholder="for example /run/secrets/shop",
-        help="Its content is the password; a newline at the end is ignored. It is read again at each login, so a changed password "
-        "needs no restart.",
+        help="Its content is the password; a newline at the end is ignored. It is read again at each login, so a "
+        "changed password needs no restart.",
     )
     if not path:
         return
@@ -183,8 +183,8 @@ def _variable(draft: Draft) -> None:
         st.markdown(f":small[:red[:material/error: {words.escape(fault)}]]")
     elif name and name not in os.environ:
         st.markdown(
-            f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and restart the "
-            "console, or enter another one.]"
+            f":small[:orange[:material/warning: {words.escape(name)} is not set in this console.] Export it and "
+            "restart the console, or enter another one.]"
         )
     elif not name:
         st.markdown(":small[:orange[:material/warning: No variable is named, so the login sends no password.]]")

@@ -65,8 +65,8 @@ def page(draft: Draft) -> None:
             key,
             "Planning",
             partial(source_queries.plan, spec, _planned(base)),
-            "Reads the ends of each key. Once, it measures the speed of 50,000 rows, and counts the changes in the last minutes "
-            "of the binlog.",
+            "Reads the ends of each key. Once, it measures the speed of 50,000 rows, and counts the changes in the "
+            "last minutes of the binlog.",
         )
         if found is not None:
             draft = _shown(draft, spec, found)
@@ -85,8 +85,8 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     sums = planning.sums(lines, found.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
-        "A free reader takes the next chunks by snapshot.priority, then from the table with the fewest chunks in progress. "
-        "The time is estimated from the speed measured just now, on the first rows of the largest table."
+        "A free reader takes the next chunks by snapshot.priority, then from the table with the fewest chunks in "
+        "progress. The time is estimated from the speed measured just now, on the first rows of the largest table."
     )
     pick = f"{draft.id} planned-table"
     names = [line.table for line in lines]
@@ -154,7 +154,8 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             placeholder="automatic: by size",
             on_change=_keep,
             args=(draft.id, path, key),
-            help="Empty: as many as fit into 16 MiB by the average row length. More chunks balance better, fewer cost less.",
+            help="Empty: as many as fit into 16 MiB by the average row length. More chunks balance better, "
+            "fewer cost less.",
         )
         mirrors.choose_all(draft)
         with st.expander("Bounds of the distribution factor"):

@@ -41,7 +41,8 @@ def page(draft: Draft) -> None:
         else:
             messages.nothing(
                 "This account sees no table",
-                f"Grant {spec.source.user} SELECT on the tables to capture (the preflight shows the statements), then reload.",
+                f"Grant {spec.source.user} SELECT on the tables to capture (the preflight shows the statements), "
+                "then reload.",
             )
     chosen = bool(draft.get("source", "tables"))
     frame.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
@@ -113,8 +114,8 @@ def _clicked(identity: str, everything: list[picking.Name], rule: NameRule, clic
 
 def _rules(draft: Draft, globs: list[str], everything: list[picking.Name], names: NameRule) -> None:
     st.caption(
-        "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, and a search "
-        "with \\* or ? can be saved as one."
+        "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, "
+        "and a search with \\* or ? can be saved as one."
     )
     found = picking.glob_rules(globs, everything, names)
     if not found:

@@ -41,8 +41,8 @@ MIRRORS = {
     "merge_on_read": "Merge on read: for readers of deletion vectors",
 }
 MIRROR_HELP = (
-    "Copy on write rewrites each file with a changed row. Merge on read writes only the changes; deltalake's pandas and Arrow "
-    "exports cannot read it. Tables from 16 MiB on are merged on read by default."
+    "Copy on write rewrites each file with a changed row. Merge on read writes only the changes; deltalake's pandas "
+    "and Arrow exports cannot read it. Tables from 16 MiB on are merged on read by default."
 )
 _PLACES = ("This machine", "Cluster or Connect server")
 _TRY_S = 400.0
@@ -218,15 +218,16 @@ def _remote(draft: Draft, master: str) -> None:
         placeholder="spark://host:7077",
         on_change=_keep_master,
         args=(draft.id, key),
-        help="spark://host:7077 (standalone), sc://host:15002 (Connect), yarn, k8s://https://host:6443. A token comes from "
-        "SPARK_CONNECT_AUTHENTICATE_TOKEN, never from the spec.",
+        help="spark://host:7077 (standalone), sc://host:15002 (Connect), yarn, k8s://https://host:6443. A token comes "
+        "from SPARK_CONNECT_AUTHENTICATE_TOKEN, never from the spec.",
     )
     if problem := st.session_state.pop(f"{draft.id} master-fault", None):
         messages.error(problem)
     elif not master:
         st.caption("Until an address is entered, the draft keeps this machine.")
     st.caption(
-        "Workers need Python of this version, the packages of requirements.txt, and the destination folder under the same path."
+        "Workers need Python of this version, the packages of requirements.txt, "
+        "and the destination folder under the same path."
     )
 
 

@@ -133,9 +133,10 @@ class Notifier:
             ErrorReported(
                 error="RouteError",
                 message=f"An alert could not be sent through the route {route}: {problem}.",
-                detail="The run continues; alerts are in the journal and in the output too. This is reported once until it works.",
-                hint=f"Check the receiver, and the route {route} in [alerts] of the spec. A secret in a file is read again at each "
-                "try; one in a variable, when a process starts.",
+                detail="The run continues; alerts are in the journal and in the output too. "
+                "This is reported once until it works.",
+                hint=f"Check the receiver, and the route {route} in [alerts] of the spec. A secret in a file is read "
+                "again at each try; one in a variable, when a process starts.",
                 attempt=1,
                 retry_in_s=retry_s,
                 helper=f"{_ROUTE}{route}",

@@ -163,7 +163,7 @@ def missing_files(folder: Path, missing: Sequence[str]) -> MissingFilesError:
     """The error for data files that are gone or damaged."""
     return MissingFilesError(
         f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
-        detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The table's rows "
-        "are right; missing files are never added to it.",
+        detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The "
+        "table's rows are right; missing files are never added to it.",
         hint="Do not let cleaners delete files younger than a day.",
     )

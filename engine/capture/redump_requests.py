@@ -200,8 +200,8 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
     if unknown := sorted(wanted - set(found)):
         raise _wrong(
             f"The journals have no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
-            "`plan --json` and the console show its chunks, as long as journal.retention keeps their journal; --range redumps "
-            "any range. A parked chunk was never read: retry it with `resume --table`.",
+            "`plan --json` and the console show its chunks, as long as journal.retention keeps their journal; --range "
+            "redumps any range. A parked chunk was never read: retry it with `resume --table`.",
         )
     return tuple(found[number] for number in dict.fromkeys(numbers))
 

@@ -326,7 +326,8 @@ def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",
         detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-        hint="Tidemark retries. If it keeps failing, give the reader more memory or disk, use smaller chunks, or report it.",
+        hint="Tidemark retries. If it keeps failing, give the reader more memory or disk, use smaller chunks, "
+        "or report it.",
     )
 
 

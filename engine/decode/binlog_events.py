@@ -192,14 +192,15 @@ def refuse_unknown(headers: Headers) -> Counter[str]:
             if kind == Kind.INCIDENT:
                 raise SourceLostError(
                     "The binlog contains an INCIDENT: the server reports that changes are missing in it.",
-                    detail="A statement was executed but could not be logged, so its changes are unknown. The position stays "
-                    "before it, and published data is correct up to there.",
-                    hint="The server's error log names the cause, mostly max_binlog_cache_size or max_binlog_stmt_cache_size. "
-                    "Fix it, then resnapshot the tables.",
+                    detail="A statement was executed but could not be logged, so its changes are unknown. The position "
+                    "stays before it, and published data is correct up to there.",
+                    hint="The server's error log names the cause, mostly max_binlog_cache_size or "
+                    "max_binlog_stmt_cache_size. Fix it, then resnapshot the tables.",
                 )
             raise SourceLostError(
                 f"The binlog contains an event that this version does not decode: {kind_name(kind)}.",
-                detail="It may contain changes of captured tables, so the position stays before it. Nothing was skipped.",
+                detail="It may contain changes of captured tables, so the position stays before it. "
+                "Nothing was skipped.",
                 hint="Report this with the server's version.",
             )
         passed[kind_name(kind)] += int(chosen.sum())

@@ -23,7 +23,8 @@ def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
     for column, code in zip(columns, announced, strict=True):
         if code not in value_type(column).protocol:
             raise DecodeError(
-                f"Column {column.name!r} is {column.type.upper()} in the catalog, but the server announced type {code} for it.",
+                f"Column {column.name!r} is {column.type.upper()} in the catalog, "
+                f"but the server announced type {code} for it.",
                 detail="The rows were not read.",
                 hint="If the table has just been altered, start the pipeline again; otherwise report this with the "
                 "server's version.",
@@ -51,6 +52,7 @@ def decode_rows(
         raise DecodeError(
             "A row has bytes after its last column.",
             detail="The bytes do not have the layout of the columns; none of them was used.",
-            hint="If the table has just been altered, start the pipeline again; otherwise report this with the server's version.",
+            hint="If the table has just been altered, start the pipeline again; "
+            "otherwise report this with the server's version.",
         )
     return pa.record_batch(arrays, names=[column.name for column in columns])

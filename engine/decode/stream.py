@@ -112,11 +112,11 @@ class StreamPosition:
     def _damaged(self, fault: str) -> BinlogDamagedError:
         return BinlogDamagedError(
             f"The binlog event at {self.file}:{self.offset} is damaged: {fault}.",
-            detail="It was read again from the server and came damaged again. Nothing of it was used. Published data is correct up "
-            "to the transaction before it. The event's changes are unknown.",
-            hint="Check the file on the source: mysqlbinlog --verify-binlog-checksum, and the disk below it. If a replica has it "
-            "intact, point the spec at that server; the run then continues by GTID. Otherwise resnapshot the tables: "
-            "tidemark redump SPEC --all",
+            detail="It was read again from the server and came damaged again. Nothing of it was used. Published data "
+            "is correct up to the transaction before it. The event's changes are unknown.",
+            hint="Check the file on the source: mysqlbinlog --verify-binlog-checksum, and the disk below it. If a "
+            "replica has it intact, point the spec at that server; the run then continues by GTID. Otherwise "
+            "resnapshot the tables: tidemark redump SPEC --all",
         )
 
     def _run(self, buffer: Bytes, headers: Headers, begin: int, end: int) -> EventBatch:

@@ -33,7 +33,10 @@ Reread = Callable[[EventBatch, int], bytes | None]
 MOST = 16 << 20
 """Bytes that unfolding may add to a run; a single event may be larger."""
 STATEMENTS = (Kind.TRANSACTION_PAYLOAD, Kind.MARIA_QUERY_COMPRESSED, Kind.EXECUTE_LOAD_QUERY)
-_HINT = "Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is intact, report this with the server's version."
+_HINT = (
+    "Check the binlog with mysqlbinlog --verify-binlog-checksum; if it is intact, "
+    "report this with the server's version."
+)
 _PIECE = 4 << 20
 _QUERY_HEAD, _LOAD_HEAD = 13, 13
 _SIZE, _COMPRESSION, _UNPACKED = 1, 2, 3
@@ -110,8 +113,8 @@ def _unfolded(run: EventBatch, n: int, body: Bytes) -> Iterator[Bytes]:
 def _cannot_be_unpacked(run: EventBatch, n: int, why: object) -> BinlogDamagedError:
     return BinlogDamagedError(
         f"An event at {run.file}:{run.offset[n]} cannot be unpacked: {why}.",
-        detail="It may contain changes of the captured tables; nothing of it was used. Published data is correct up to the "
-        "transaction before it.",
+        detail="It may contain changes of the captured tables; nothing of it was used. Published data is correct up to "
+        "the transaction before it.",
         hint=_HINT,
     )
 

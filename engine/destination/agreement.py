@@ -50,11 +50,11 @@ class Comparison:
         if self.ledger_older and not everything:
             raise MismatchError(
                 f"The pipeline's ledger is older than its destination: {self.ledger_older}.",
-                detail="The pipeline's folder was restored from an older copy, or it is a copy whose original ran on. Continuing "
-                "would give new changes the numbers of old ones, and lose them. Nothing was written.",
-                hint="Either put the newest folder of the pipeline back (nothing is lost), or restore ledger and destination "
-                f"together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the mirrors are "
-                "right then; the change logs lack what happened between the old and the new start).",
+                detail="The pipeline's folder was restored from an older copy, or it is a copy whose original ran on. "
+                "Continuing would give new changes the numbers of old ones, and lose them. Nothing was written.",
+                hint="Either put the newest folder of the pipeline back (nothing is lost), or restore ledger and "
+                f"destination together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the "
+                "mirrors are right then; the change logs lack what happened between the old and the new start).",
             )
         faulty = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
         if faulty:
@@ -63,11 +63,11 @@ class Comparison:
             tables = " ".join(f"--table {name}" for name in faulty)
             raise MismatchError(
                 f"The destination is not what the ledger has published, for {len(faulty)} tables: {named}{more}.",
-                detail="It was restored from an older copy, replaced or damaged. What is missing would never be applied again. "
-                "Nothing was written.",
-                hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables again: "
-                f"tidemark redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a gap), or "
-                f"give them up: tidemark remove-table SPEC {tables}",
+                detail="It was restored from an older copy, replaced or damaged. What is missing would never be "
+                "applied again. Nothing was written.",
+                hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables "
+                f"again: tidemark redump SPEC {tables}, then run (the mirrors are right then; the change logs keep a "
+                f"gap), or give them up: tidemark remove-table SPEC {tables}",
             )
 
 
@@ -112,7 +112,8 @@ def compare(
     unknown_writers = {name for name, look in looks.items() if look.terms - known}
     if newest is not None and not known_term(newest, state.terms) and unknown_writers:
         return Comparison(
-            f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, which the ledger does not know of"
+            f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, "
+            "which the ledger does not know of"
         )
     faults = {
         name: why for name, look in looks.items() if (why := _fault(destination, state.tables[name], look, name, kept))

@@ -159,7 +159,8 @@ class PublishedTables:
         self._journal.write(
             ErrorReported(
                 error="TornCommit",
-                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; it was set aside.",
+                message=f"{table}: the Delta commit {name} was empty, torn or gone, as after a power cut; "
+                "it was set aside.",
                 detail="The publisher applies its actions again, as far as the ledger has them.",
                 hint="",
             )
@@ -218,7 +219,8 @@ class PublishedTables:
                 ErrorReported(
                     error="HousekeepingError",
                     message=f"{name}: {error}",
-                    detail="The commits are complete, and no row is affected. Without checkpoints, the log grows and opens slowly.",
+                    detail="The commits are complete, and no row is affected. Without checkpoints, "
+                    "the log grows and opens slowly.",
                     hint="Check the destination's space and permissions. The next commits try again.",
                 )
             )

@@ -179,7 +179,8 @@ class Publisher:
         if self._error is not None:
             raise TidemarkError(
                 f"Publishing to {self.destination.root} failed: {self._error}",
-                detail="Everything committed is in the ledger and its files; the destination gets it when the pipeline runs again.",
+                detail="Everything committed is in the ledger and its files; "
+                "the destination gets it when the pipeline runs again.",
                 hint="Check the destination (space, permissions), then start the pipeline again.",
             ) from self._error
 

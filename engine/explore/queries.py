@@ -200,8 +200,9 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, file
     connection.register(f"{name}_columns", rows.schema.empty_table())
     listed = ", ".join(map(_text, vectors))
     connection.execute(
-        f"CREATE VIEW {name} AS SELECT * FROM {name}_columns UNION ALL BY NAME SELECT r.* FROM read_parquet([{listed}], "
-        f"union_by_name = true) r ANTI JOIN {name}_deleted d ON r.filename = d.f AND r.file_row_number = d.n"
+        f"CREATE VIEW {name} AS SELECT * FROM {name}_columns UNION ALL BY NAME SELECT r.* FROM "
+        f"read_parquet([{listed}], union_by_name = true) r ANTI JOIN {name}_deleted d ON r.filename = d.f AND "
+        "r.file_row_number = d.n"
     )
 
 

@@ -50,7 +50,8 @@ class Reading:
         except OSError as error:
             raise DestinationError(
                 f"{self.name}: version {self.version} cannot be read: {error}.",
-                detail="A file of it is gone. Maintenance deletes files that only versions older than sink.mirror_retention need.",
+                detail="A file of it is gone. Maintenance deletes files that only versions older than "
+                "sink.mirror_retention need.",
                 hint="Read a newer version. If it is the newest, resnapshot the table: tidemark redump SPEC --table "
                 f"{self.name.removesuffix(_LOG)}",
             ) from error
@@ -92,7 +93,8 @@ def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime |
     except TableNotFoundError:
         raise SpecError(
             f"{name} is not in {folder}.",
-            detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an empty mirror.",
+            detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an "
+            "empty mirror.",
             hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",
         ) from None
     except DeltaError as error:

@@ -132,8 +132,10 @@ class Journal:
             self._append(
                 ErrorReported(
                     error="JournalError",
-                    message=f"{dropped} events were lost: the journal could not be written, and memory for them is bounded.",
-                    detail="The data is not affected: the ledger has every commit. History and charts lack these events.",
+                    message=f"{dropped} events were lost: the journal could not be written, "
+                    "and memory for them is bounded.",
+                    detail="The data is not affected: the ledger has every commit. "
+                    "History and charts lack these events.",
                     hint="Keep space free on the disk of the pipeline's folder.",
                 )
             )

@@ -52,15 +52,15 @@ ALERTS: Mapping[str, AlertText] = {
         "Retention left",
         "the source will purge the committed position sooner than the threshold",
         "the time left stays above the threshold",
-        "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or let the "
-        "pipeline catch up; once it is purged only `redump --all` helps.",
+        "Keep the binlog longer on the source (binlog_expire_logs_seconds, MariaDB: also max_binlog_total_size), or "
+        "let the pipeline catch up; once it is purged only `redump --all` helps.",
     ),
     "table_stopped": AlertText(
         "Table stopped",
         "a table stops, at once",
         "the table streams again, or is removed",
-        "Fix the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: tidemark "
-        "remove-table SPEC --table {table}",
+        "Fix the cause, then resnapshot it: tidemark redump SPEC --table {table}. Or take it out of the pipeline: "
+        "tidemark remove-table SPEC --table {table}",
     ),
     "chunk_parked": AlertText(
         "Chunk parked",
@@ -78,60 +78,60 @@ ALERTS: Mapping[str, AlertText] = {
         "Mirror cannot be read",
         "a verification cannot read a mirror, as when a data file is gone; one alert per table",
         "a verification has read it, or the table is resnapshotted or removed",
-        "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read. If files are gone, "
-        "resnapshot the table: tidemark redump SPEC --table {table}",
+        "Readers of the mirror fail too. Make sure that its disk is mounted and its folder can be read. If files are "
+        "gone, resnapshot the table: tidemark redump SPEC --table {table}",
     ),
     "mirror_written": AlertText(
         "Mirror written",
         "another program changes rows of a mirror; one alert per table",
         "all rows of the table are verified after that, or the table is resnapshotted or removed",
-        "Stop the other program: only Tidemark may write to a mirror. Repair the rows that differ: tidemark verify SPEC --table "
-        "{table} --repair",
+        "Stop the other program: only Tidemark may write to a mirror. Repair the rows that differ: tidemark verify "
+        "SPEC --table {table} --repair",
     ),
     "mirror_behind": AlertText(
         "Mirror behind",
         "a destination has lacked committed changes of a table for longer than the threshold; one alert per table",
         "it has all of them, or the table stops or is removed",
-        "Look at the errors of {table} in status and in the journal. If it takes nothing although its folder can be written, "
-        "resnapshot it: tidemark redump SPEC --table {table}",
+        "Look at the errors of {table} in status and in the journal. If it takes nothing although its folder can be "
+        "written, resnapshot it: tidemark redump SPEC --table {table}",
     ),
     "resnapshots": AlertText(
         "Resnapshots again and again",
-        "a table had to be resnapshotted a quarter as often within an hour as `source.max_resnapshots_per_hour` allows; one alert "
-        "per table",
+        "a table had to be resnapshotted a quarter as often within an hour as `source.max_resnapshots_per_hour` "
+        "allows; one alert per table",
         "it was not resnapshotted for an hour, or stops or is removed",
-        "Find the statements that cause it: the console's page of {table} lists them. Each copies the whole table. The table stops "
-        "at the limit.",
+        "Find the statements that cause it: the console's page of {table} lists them. Each copies the whole table. The "
+        "table stops at the limit.",
     ),
     "cascade": AlertText(
         "Cascade not logged",
         "a table has a new foreign key whose cascade the source does not log; one alert per table",
         "the foreign key is gone",
-        "Rows of {table} may differ: repair them: tidemark verify SPEC --table {table} --repair. Replace the foreign key's ON "
-        "DELETE and ON UPDATE actions by statements; or keep verify.period short, and acknowledge the alert.",
+        "Rows of {table} may differ: repair them: tidemark verify SPEC --table {table} --repair. Replace the foreign "
+        "key's ON DELETE and ON UPDATE actions by statements; or keep verify.period short, and acknowledge the alert.",
     ),
     "binlog_filter": AlertText(
         "Binlog filter",
         "binlog-do-db or binlog-ignore-db now leave out a captured database",
         "the binlog has all captured databases again",
-        "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what was left out: "
-        "tidemark verify SPEC --repair",
+        "Remove binlog-do-db and binlog-ignore-db from the server's configuration, and restart it. Then repair what "
+        "was left out: tidemark verify SPEC --repair",
     ),
     "source_settings": AlertText(
         "Source settings",
-        "the source no longer has a setting that the preflight requires, such as `binlog_format = ROW`; a run looks every minute "
-        "and after each outage",
+        "the source no longer has a setting that the preflight requires, such as `binlog_format = ROW`; a run looks "
+        "every minute and after each outage",
         "all of them are as required again",
-        "Set it on the source so that it survives a restart: tidemark check SPEC shows the statement. Sessions that are connected "
-        "keep the old value until they connect again.",
+        "Set it on the source so that it survives a restart: tidemark check SPEC shows the statement. Sessions that "
+        "are connected keep the old value until they connect again.",
     ),
     "source_changed": AlertText(
         "Source changed",
-        "settings, grants, the TLS certificate or the version of the source are not those of the run's beginning; a run compares "
-        "them every minute and after each outage",
+        "settings, grants, the TLS certificate or the version of the source are not those of the run's beginning; a "
+        "run compares them every minute and after each outage",
         "they are as they were, or a later run begins",
-        "Find out who changed that, and why. If it is meant, acknowledge the alert: the next run begins with the new values. Live, "
-        "Source has both.",
+        "Find out who changed that, and why. If it is meant, acknowledge the alert: the next run begins with the new "
+        "values. Live, Source has both.",
     ),
     "new_tables": AlertText(
         "New tables",
@@ -142,16 +142,19 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "read_blocked": AlertText(
         "Read blocked",
-        "a read of a table has waited for a lock on the source for the duration of the rules, at most 30 s; one alert per table",
+        "a read of a table has waited for a lock on the source for the duration of the rules, at most 30 s; "
+        "one alert per table",
         "no read of the table waits any more",
-        "Find the session that holds the lock, and finish or end what it does. Nothing is lost; the table's copy waits.",
+        "Find the session that holds the lock, and finish or end what it does. Nothing is lost; the table's copy "
+        "waits.",
     ),
     "change_log_differs": AlertText(
         "Change log differs",
         "an audit of the runner finds that a change log differs from the binlog, at once; one alert per table",
         "an audit of the same part finds no difference, or the table is resnapshotted or removed",
-        "List the differences: tidemark audit SPEC --table {table}. Find out who wrote to the table's folder, and verify its "
-        "mirror: tidemark verify SPEC --table {table} --repair. If the change log cannot be put right, acknowledge the alert.",
+        "List the differences: tidemark audit SPEC --table {table}. Find out who wrote to the table's folder, and "
+        "verify its mirror: tidemark verify SPEC --table {table} --repair. "
+        "If the change log cannot be put right, acknowledge the alert.",
     ),
     "run_failed": AlertText(
         "Run failed",
@@ -169,19 +172,20 @@ ALERTS: Mapping[str, AlertText] = {
         "Login refused",
         "the source has refused the login for the duration of the rules, at most 30 s",
         "a login succeeds",
-        "Check the password and the account on the source. The run ends when logins have been refused for five minutes; nothing is "
-        "lost as long as the source keeps its binlog.",
+        "Check the password and the account on the source. The run ends when logins have been refused for five "
+        "minutes; nothing is lost as long as the source keeps its binlog.",
     ),
     "privileges_missing": AlertText(
         "Privileges missing",
         "the source has refused a statement for lack of privileges for the duration of the rules, at most 30 s",
         "the source permits it",
-        "Grant the account what `tidemark check` lists. The run continues by itself; it ends after five minutes without the "
-        "privileges. Nothing is lost as long as the source keeps its binlog.",
+        "Grant the account what `tidemark check` lists. The run continues by itself; it ends after five minutes "
+        "without the privileges. Nothing is lost as long as the source keeps its binlog.",
     ),
     "disk_full": AlertText(
         "Disk full",
-        "a disk is full or read-only, or a folder of the pipeline or the destination may not be written any more; at once",
+        "a disk is full or read-only, or a folder of the pipeline or the destination may not be written any more; "
+        "at once",
         "it can be written again",
         "Free space on the disk, or make it writable again. The pipeline then continues by itself.",
     ),
@@ -189,7 +193,8 @@ ALERTS: Mapping[str, AlertText] = {
         "Disk filling",
         "at the growth of the last day, the destination's disk is full sooner than the threshold",
         "the time until then stays above the threshold",
-        "Make room: shorten sink.changes_retention or sink.files_retention, move other files away, or enlarge the disk.",
+        "Make room: shorten sink.changes_retention or sink.files_retention, move other files away, or enlarge the "
+        "disk.",
     ),
     "helper_failed": AlertText(
         "Helper failed",
@@ -199,24 +204,27 @@ ALERTS: Mapping[str, AlertText] = {
     ),
     "route_unreachable": AlertText(
         "Route unreachable",
-        "a webhook, Slack, PagerDuty or a mail server does not take an alert, or the route's secret is missing, at once",
+        "a webhook, Slack, PagerDuty or a mail server does not take an alert, or the route's secret is missing, at "
+        "once",
         "all routes have taken an alert again",
-        "The message names the route. Check the receiver, and the route in the spec; Send test on the console's page Alerts tries "
-        "it. A secret in a file is read again at each try; one in a variable, when a process starts. Until then, look at the "
-        "alerts here and in status.",
+        "The message names the route. Check the receiver, and the route in the spec; Send test on the console's page "
+        "Alerts tries it. A secret in a file is read again at each try; one in a variable, when a process starts. "
+        "Until then, look at the alerts here and in status.",
     ),
     "runner_lost": AlertText(
         "Runner lost",
-        "the heartbeat stops without an end of the run; the watchdog sees that, which is the console or `tidemark watch`",
+        "the heartbeat stops without an end of the run; the watchdog sees that, "
+        "which is the console or `tidemark watch`",
         "a runner is alive, or has ended by itself",
         "Check the host and the end of the runner's log, then restart. The run continues from the committed position.",
     ),
     "not_restarted": AlertText(
         "Not restarted",
-        "the watchdog should restart a runner and gives up: the limit of the hour is reached, or the runner does not start",
+        "the watchdog should restart a runner and gives up: the limit of the hour is reached, "
+        "or the runner does not start",
         "a runner is alive, or has ended by itself",
-        "Read the end of the runner's log, fix the cause, and start the pipeline: tidemark run SPEC. The watchdog then restarts it "
-        "again.",
+        "Read the end of the runner's log, fix the cause, and start the pipeline: tidemark run SPEC. "
+        "The watchdog then restarts it again.",
     ),
 }
 """By kind. The terminal, the webhook and the console show the same remedies; docs/operations.md lists the kinds too."""
@@ -309,7 +317,10 @@ def _left_out(names: list[str]) -> str:
     if not names:
         return "All tables that match source.tables are captured"
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return f"New tables match source.tables and are not captured (source.new_tables): {', '.join(names[:_MOST_NAMES])}{more}"
+    return (
+        "New tables match source.tables and are not captured (source.new_tables): "
+        f"{', '.join(names[:_MOST_NAMES])}{more}"
+    )
 
 
 def blocked(event: Event, table: str | None = None) -> str:
@@ -483,8 +494,8 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     ),
     "source.away": _away,
     "source.connections": lambda e: (
-        f"The source allows few connections: the run has {e.get('allowed')} at most, and {plural(e.get('readers') or 1, 'reader')} "
-        "at once"
+        f"The source allows few connections: the run has {e.get('allowed')} at most, and "
+        f"{plural(e.get('readers') or 1, 'reader')} at once"
     ),
     "source.back": lambda e: f"The source is reachable again after {duration(e.get('seconds'))}",
     "source.failover": lambda e: (

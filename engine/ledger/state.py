@@ -173,7 +173,8 @@ def apply(state: State | None, record: EpochRecord) -> State:
     if record["epoch"] != expected:
         raise LedgerError(
             f"The ledger has epoch {record['epoch']} where {expected} must follow.",
-            detail="An epoch file is missing, or was put there by hand. Tidemark publishes nothing on an unproved state.",
+            detail="An epoch file is missing, or was put there by hand. "
+            "Tidemark publishes nothing on an unproved state.",
             hint="Restore the file from a backup, or start a new pipeline with a new destination.",
         )
     if state is None:

@@ -85,7 +85,8 @@ class Disk:
         if first:
             error = DiskFullError(
                 f"{fault.message}: {what}",
-                detail="The pipeline waits. Nothing is lost: committed data is complete, and the rest is read once there is room.",
+                detail="The pipeline waits. Nothing is lost: committed data is complete, "
+                "and the rest is read once there is room.",
                 hint=f"{self.hint} The pipeline then continues by itself.",
             )
             self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=RETRY_S))

@@ -68,7 +68,8 @@ def check(name: str, record: Any, path: Path) -> None:
         raise NewerFormatError(
             f"{path} has version {version} of the format {name!r}; this Tidemark knows up to {known}.",
             detail="A newer Tidemark wrote it. This version could misread it, so it was not read.",
-            hint="Use the newer Tidemark for this pipeline. To downgrade permanently, restore a backup from before the upgrade.",
+            hint="Use the newer Tidemark for this pipeline. To downgrade permanently, "
+            "restore a backup from before the upgrade.",
         )
 
 

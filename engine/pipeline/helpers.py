@@ -25,7 +25,8 @@ _MEANINGS = {
     "monitor": "Lag and retention left are not measured until it works again, so their alerts are silent.",
     "health": "The source's load and its replicas are not watched until it works again.",
     "verifier": "Tables are not verified continuously until it works again.",
-    "hidden changes": "Other settings of the source, new cascades, binlog filters and tables are not noticed until it works again.",
+    "hidden changes": "Other settings of the source, new cascades, binlog filters and tables are not noticed until it "
+    "works again.",
     "blocked reads": "Reads that wait for a lock on the source are not named until it works again.",
     "mirrors": "Changes of mirrors by other programs are not noticed until it works again.",
     "audit": "Change logs are not audited until it works again.",

@@ -46,6 +46,6 @@ def no_access(folder: Path, detail: str) -> HelperError:
     return HelperError(
         f"The folder {folder} belongs to {owner}, and {this_user()} may not write to it.",
         detail=detail,
-        hint=f"Give it to the user whose runner has the pipeline: sudo chown -R USER {inbox}. No restart is needed. Send commands "
-        "as that user, or as root.",
+        hint=f"Give it to the user whose runner has the pipeline: sudo chown -R USER {inbox}. No restart is needed. "
+        "Send commands as that user, or as root.",
     )

@@ -110,5 +110,6 @@ def _refused(table: Table, why: str) -> SpecError:
     return SpecError(
         f"{table.full_name}: {why}.",
         detail="Nothing was read again.",
-        hint="Write values as `plan --json` does: binaries in hexadecimal, times in UTC, keys of several columns as JSON lists.",
+        hint="Write values as `plan --json` does: binaries in hexadecimal, times in UTC, "
+        "keys of several columns as JSON lists.",
     )

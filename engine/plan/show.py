@@ -38,8 +38,8 @@ from engine.spec.sink_settings import Merging
 
 _STEP, _STEP_S = 1000, 3600.0
 _FACTOR = (
-    "factor: the distribution factor of the chunk key, (max - min + 1) / rows. 1 is a key without gaps; within the bounds of "
-    "[snapshot], the key is split evenly."
+    "factor: the distribution factor of the chunk key, (max - min + 1) / rows. 1 is a key without gaps; within the "
+    "bounds of [snapshot], the key is split evenly."
 )
 
 

@@ -46,9 +46,10 @@ def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, st
     where = " AND ".join(condition for condition in conditions if condition)
     exact = " AND ".join(filter(None, map(recoverable, key.columns))) or "TRUE"
     return (
-        f"SELECT {', '.join([*selects, f'{exact} AS exact', f'{beyond} AS beyond'])} FROM {quote(table.database, table.name)} AS t "
-        f"FORCE INDEX ({quote(key.index)}){' WHERE ' + where if where else ''} "
-        f"ORDER BY {', '.join(quote('t', name) for name in key.names)} LIMIT 1 OFFSET {offset}"
+        f"SELECT {', '.join([*selects, f'{exact} AS exact', f'{beyond} AS beyond'])} FROM "
+        f"{quote(table.database, table.name)} AS t FORCE INDEX "
+        f"({quote(key.index)}){' WHERE ' + where if where else ''} ORDER BY "
+        f"{', '.join(quote('t', name) for name in key.names)} LIMIT 1 OFFSET {offset}"
     )
 
 
@@ -79,7 +80,8 @@ def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
             scalar(column, bound[-1])
         except ValueError:
             raise TableStoppedError(
-                f"{table.full_name}: its key {column.name} contains {value}, an invalid date or a text with surrogates.",
+                f"{table.full_name}: its key {column.name} contains {value}, an invalid date or a text with "
+                "surrogates.",
                 detail="Keys identify rows, so they are never changed to NULL; the table is not copied.",
                 hint=f"Correct the value in the source, or exclude the table. {if_captured(table.full_name)}",
             ) from None

@@ -70,8 +70,8 @@ def check_same(
     if position.file not in files and file_number(position.file) < file_number(oldest):
         raise SourceLostError(
             f"The source no longer has the binlog file of the committed position {position}: it was purged.",
-            detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; published data is correct "
-            "up to it.",
+            detail=f"Its oldest file is {oldest}. Changes after the position are lost to Tidemark; "
+            "published data is correct up to it.",
             hint=f"{RESNAPSHOT_ALL}. To avoid this, raise binlog_expire_logs_seconds.",
         )
     if position.file not in files:
@@ -109,7 +109,8 @@ def went_back(position: Position, end: Position) -> SourceLostError:
 def _lost(verdict: str, seen: str) -> SourceLostError:
     return SourceLostError(
         f"The source was {verdict}: {seen}.",
-        detail="It does not have changes that are already published. (Or it is another MariaDB server with the same server_id.) "
+        detail="It does not have changes that are already published. (Or it is another MariaDB server with the same "
+        "server_id.) "
         + _RIGHT_SO_FAR,
         hint=f"Point the spec at a server that has them; the run then continues by GTID. {RESNAPSHOT_ALL}.",
     )
@@ -118,8 +119,8 @@ def _lost(verdict: str, seen: str) -> SourceLostError:
 def lost_on_other_server(verdict: str, identity: str, server: Server, seen: str, do: str = "") -> SourceLostError:
     """The error for a server other than `identity`, which the ledger streamed."""
     return SourceLostError(
-        f"The source is another server ({server.identity}; the ledger streamed {identity}) and cannot be streamed from, {verdict}: "
-        f"{seen}.",
+        f"The source is another server ({server.identity}; the ledger streamed {identity}) and cannot be streamed "
+        f"from, {verdict}: {seen}.",
         detail=_RIGHT_SO_FAR,
         hint=(do or "Point the spec at the previous server, or at a replica that has all its transactions.")
         + f" {RESNAPSHOT_ALL}.",

@@ -116,13 +116,15 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1176: (SchemaChangedError, "The index used to read it was dropped. The binlog will show it in a moment."),
     1814: (
         TableGoneError,
-        "Import a tablespace, and the table is copied and streamed again. Or exclude it: tidemark remove-table SPEC --table …",
+        "Import a tablespace, and the table is copied and streamed again. Or exclude it: "
+        "tidemark remove-table SPEC --table …",
     ),
     1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
     1044: (PrivilegesMissingError, _GRANT),
     1045: (
         LoginRefusedError,
-        "Check source.user, and the password that source.password_env or source.password_file names. The server may require TLS.",
+        "Check source.user, and the password that source.password_env or source.password_file names. "
+        "The server may require TLS.",
     ),
     3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),
     1049: (PreflightError, "Check the database's name."),
@@ -226,8 +228,8 @@ def explain(error: pymysql.Error, doing: str) -> TidemarkError:
     detail = lost if kind is SourceLostError else "Committed data is unaffected."
     if kind is GtidModeError:
         detail = (
-            "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log contains such "
-            "transactions. Published data is correct up to the committed position, and nothing is lost."
+            "With gtid_mode = ON the server sends no transaction without a GTID, with OFF none with one; the log "
+            "contains such transactions. Published data is correct up to the committed position, and nothing is lost."
         )
     return kind(f"{doing} failed: {text} (error {number}).", detail=detail, hint=hint)
 
@@ -238,8 +240,8 @@ def binlog_off(at: str | None = None) -> BinlogOffError:
         "The source writes no binlog: log_bin is off."
         if at is None
         else f"The source wrote no binlog at {at}, after the committed position.",
-        detail="Rows that change while the binlog is off are in no binlog, so nothing tells which. Published data is correct up to "
-        "the committed position.",
+        detail="Rows that change while the binlog is off are in no binlog, so nothing tells which. Published data is "
+        "correct up to the committed position.",
         hint=("Start the server with log_bin. " if at is None else "") + RESNAPSHOT_ALL,
     )
 

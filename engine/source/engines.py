@@ -59,8 +59,8 @@ def merge_parts(connection: Connection, names: Iterable[Name]) -> dict[Name, str
         for part in union_of(_text(definition), row["d"]):
             if (name := wanted.get((part[0].casefold(), part[1].casefold()))) is not None:
                 found[name] = (
-                    f"a part of the MERGE table {row['d']}.{row['t']}: rows that are written through that table change this one "
-                    "without an event in the binlog"
+                    f"a part of the MERGE table {row['d']}.{row['t']}: rows that are written through that table change "
+                    "this one without an event in the binlog"
                 )
     return found
 

@@ -101,7 +101,8 @@ class PacketReader:
         return SourceAwayError(
             f"{self._doing} broke off: the server was silent for {self._socket.gettimeout():g} s.",
             detail=detail,
-            hint="The connection is dead or the server hangs. Tidemark retries. A slower server needs a larger source.silence_s.",
+            hint="The connection is dead or the server hangs. Tidemark retries. "
+            "A slower server needs a larger source.silence_s.",
         )
 
     def _may_be_over(self) -> bool:

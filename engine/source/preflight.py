@@ -103,7 +103,8 @@ class Preflight:
         if any(not check.table for check in failed) or len({check.table for check in failed}) == len(self.tables):
             lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
             raise PreflightError(
-                f"The source does not meet the pipeline's requirements ({len(failed)} of {len(self.checks)} checks failed):\n"
+                f"The source does not meet the pipeline's requirements ({len(failed)} of {len(self.checks)} checks "
+                "failed):\n"
                 + "\n".join(lines),
                 detail="Nothing was started.",
                 hint="\n".join(c.fix for c in failed if c.fix) or "Correct the items above.",
@@ -375,14 +376,18 @@ def _replica(context: Context) -> Check:
         lacks = is_unlogged_replica(context.connection, context.server, context.variables)
     except TidemarkError:  # the check of the grant says why
         lacks = False
-    why = "Without log_replica_updates, a replica's binlog lacks what it applies, so nothing that reads the binlog can follow it."
+    why = (
+        "Without log_replica_updates, a replica's binlog lacks what it applies, "
+        "so nothing that reads the binlog can follow it."
+    )
     return Check(
         "replicated changes",
         "fail" if lacks and context.server.flavor == "mysql" else "warn" if lacks else "ok",
         "the binlog has the changes of other servers that this one applies",
         "log_replica_updates is off" if lacks else "logged, or none",
         why,
-        "Set log_replica_updates = ON (MariaDB: log_slave_updates) and restart the server, or use the primary as the source."
+        "Set log_replica_updates = ON (MariaDB: log_slave_updates) and restart the server, "
+        "or use the primary as the source."
         if lacks
         else "",
     )
@@ -405,7 +410,10 @@ def _watermarks(context: Context) -> Check:
 def _key(table: Table) -> Check:
     good = bool(table.key)
     actual = ", ".join(table.key) or "none"
-    why = "Without a key, changes cannot be applied to a mirror. The table is read as one chunk and has only a change log."
+    why = (
+        "Without a key, changes cannot be applied to a mirror. The table is read as one chunk and has only a change "
+        "log."
+    )
     fix = "" if good else f"ALTER TABLE {quote(table.database, table.name)} ADD PRIMARY KEY (…);"
     expected = "a primary key, or a unique key without nullable columns"
     return Check(f"{table.full_name}: key", "ok" if good else "warn", expected, actual, why, fix)
@@ -437,7 +445,10 @@ def _engine(table: Table) -> Check:
 
 
 def _images(table: Table) -> Check:
-    why = "A mirror can only be equal if SELECT shows all of the table's own rows and columns, and the binlog every change of them."
+    why = (
+        "A mirror can only be equal if SELECT shows all of the table's own rows and columns, "
+        "and the binlog every change of them."
+    )
     exclude = f'Exclude the table: tables = […, "!{table.full_name}"]'
     fix = (table.remedy or exclude) if table.unfit else ""
     outcome: Outcome = "fail" if table.unfit else "ok"

@@ -45,7 +45,8 @@ def open_dump(
     try:
         with connection.cursor() as cursor:
             cursor.execute(
-                "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = @@global.binlog_checksum"
+                "SET @master_binlog_checksum = @@global.binlog_checksum, @source_binlog_checksum = "
+                "@@global.binlog_checksum"
             )
             cursor.execute(
                 f"SET @mariadb_slave_capability = 4, @slave_uuid = '{uuid.uuid4()}', @replica_uuid = @slave_uuid"

@@ -152,11 +152,12 @@ def replica_wait_s(connection: Connection) -> float:
 
 def _waits_too_long(variable: str, limit_ms: int) -> SourceLostError:
     return SourceLostError(
-        f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they are logged.",
-        detail="Without GTIDs and without the privilege BACKUP_ADMIN, nothing shows which logged commits a read sees. A chunk "
-        "could lack a row for good, so nothing more was read.",
-        hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = ON.) Or set "
-        f"gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
+        f"The source's commits may wait for a replica for {limit_ms / 1000:.0f} s ({variable} = {limit_ms}) after they "
+        "are logged.",
+        detail="Without GTIDs and without the privilege BACKUP_ADMIN, nothing shows which logged commits a read sees. "
+        "A chunk could lack a row for good, so nothing more was read.",
+        hint="Give the user the privilege: GRANT BACKUP_ADMIN ON *.* TO the user. (It needs binlog_order_commits = "
+        f"ON.) Or set gtid_mode = ON, or SET PERSIST {variable} = {_MOST_REPLICA_WAIT_S * 1000:.0f}.",
     )
 
 
@@ -169,12 +170,13 @@ def gtid_mode_lowered(mode: str) -> SourceLostError:
     """The error for a server used by GTID that may write transactions without one."""
     return SourceLostError(
         f"The source's gtid_mode was lowered to {mode} while the run used its GTIDs.",
-        detail="It may write transactions without a GTID, which are in no GTID set. So an executed set no longer shows what a read "
-        "sees, and nothing more was read or published. Published data is correct up to the committed position. The ledger keeps no "
-        "GTIDs of positions after such transactions, so the run cannot move to another server from there.",
-        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it continues from the committed position "
-        "with another class of watermarks (BACKUP_ADMIN makes that one exact). When it has caught up, set gtid_mode ON or OFF: "
-        "with ON the server sends no transaction without a GTID, with OFF none with one.",
+        detail="It may write transactions without a GTID, which are in no GTID set. So an executed set no longer shows "
+        "what a read sees, and nothing more was read or published. Published data is correct up to the committed "
+        "position. The ledger keeps no GTIDs of positions after such transactions, "
+        "so the run cannot move to another server from there.",
+        hint="Set gtid_mode to ON_PERMISSIVE (or OFF_PERMISSIVE) and start the run again: it continues from the "
+        "committed position with another class of watermarks (BACKUP_ADMIN makes that one exact). When it has caught "
+        "up, set gtid_mode ON or OFF: with ON the server sends no transaction without a GTID, with OFF none with one.",
     )
 
 
@@ -325,5 +327,6 @@ class Watermarks:
         raise TransientError(
             f"No low watermark settled within {_PATIENCE_S:.0f} s.",
             detail="The chunk was not read: without a proved low watermark, rows could be lost.",
-            hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
+            hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW "
+            "PROCESSLIST.",
         )

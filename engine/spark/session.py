@@ -200,8 +200,9 @@ def _in_time(first: Callable[[], T], master: str) -> T:
         raise SparkLostError(
             f"Spark at {master} has run no task within {_FIRST_TASK_S:.0f} s.",
             detail="No executor registered, or none has a free core or enough memory. Nothing was read.",
-            hint="Look at Spark's web UI: are workers registered, with free cores and enough memory for spark.executor.memory "
-            "(spark.cores.max limits what other applications take)? Can they reach this host (spark.driver.host)?",
+            hint="Look at Spark's web UI: are workers registered, with free cores and enough memory for "
+            "spark.executor.memory (spark.cores.max limits what other applications take)? Can they reach this host "
+            "(spark.driver.host)?",
         ) from None
     finally:
         pool.shutdown(wait=False)

@@ -92,14 +92,16 @@ def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, r
         raise PreflightError(
             f"Spark's workers lack packages that readers need: {named}.",
             detail=f"Their Python is {', '.join(sorted(pythons))}. Nothing was read.",
-            hint=f"Install them there, in the versions of requirements.txt: pip install {pins(wanted, faulty_hosts)}. Or {remedy}.",
+            hint="Install them there, in the versions of requirements.txt: "
+            f"pip install {pins(wanted, faulty_hosts)}. Or {remedy}.",
         )
     if blind:
         raise PreflightError(
             f"Spark's workers on {', '.join(sorted(blind))} cannot write to the destination, {folder}.",
-            detail="Readers write their files where the runner publishes them, so it must be the same folder under the same path. "
-            "Nothing was read.",
-            hint="Mount it there under the same path, writable for the workers' user, or set sink.path to a shared folder.",
+            detail="Readers write their files where the runner publishes them, so it must be the same folder under the "
+            "same path. Nothing was read.",
+            hint="Mount it there under the same path, writable for the workers' user, "
+            "or set sink.path to a shared folder.",
         )
 
 

@@ -43,7 +43,8 @@ def _sections(setting: str, sections: Mapping[str, V], rule: NameRule) -> dict[s
         if here in found:
             raise SpecError(
                 f"{setting} has two sections for the same tables: {written[here]!r} and {glob!r}.",
-                detail="The server compares names without regard to case (lower_case_table_names). Nothing was started.",
+                detail="The server compares names without regard to case (lower_case_table_names). Nothing was "
+                "started.",
                 hint="Put both into one section.",
             )
         found[here], written[here] = value, glob

@@ -250,8 +250,8 @@ def _tables(make: _Families, seen: Seen, state: State | None) -> Iterator[Metric
     count = Counter(table.state for table in shown.values())
     yield from make.gauges(
         "tables",
-        "Tables by state. Debezium: RemainingTableCount (copying), TotalTableCount (all); Flink CDC: numTablesRemaining, "
-        "numTablesSnapshotted.",
+        "Tables by state. Debezium: RemainingTableCount (copying), TotalTableCount (all); Flink CDC: "
+        "numTablesRemaining, numTablesSnapshotted.",
         ("state",),
         {name: count[name] for name in states},
     )

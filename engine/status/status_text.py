@@ -145,7 +145,10 @@ def _print_waits(out: Console, now: Status) -> None:
     if away := now["away"]:
         until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
         what = outage(cause_of(away))
-        text = f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, {until}: {away['error']}"
+        text = (
+            f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, "
+            f"{until}: {away['error']}"
+        )
         out.print(text, style="yellow", markup=False)
     if now["disk_full"]:
         text = f"waits: {now['disk_full']}; it continues by itself once there is room"

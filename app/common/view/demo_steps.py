@@ -12,8 +12,8 @@ SUMMARY = (
     "When you end it, or this console, its server, its pipeline and the copied tables are deleted."
 )
 REMEDY = (
-    "Run make setup in the folder of the sources. It installs the servers, Java and the packages that the demo needs. Then load "
-    "the demo again."
+    "Run make setup in the folder of the sources. It installs the servers, Java and the packages that the demo needs. "
+    "Then load the demo again."
 )
 
 

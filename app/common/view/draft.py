@@ -191,8 +191,8 @@ def variable_fault(name: str) -> str:
     if not name or _VARIABLE.fullmatch(name):
         return ""
     return (
-        "This is not the name of an environment variable (letters, digits and _), so it was not saved. Do not enter the "
-        "password itself here."
+        "This is not the name of an environment variable (letters, digits and _), so it was not saved. Do not enter "
+        "the password itself here."
     )
 
 

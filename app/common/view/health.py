@@ -362,8 +362,8 @@ def keeping_up_layer(
 ) -> Layer:
     """The lag behind the source, by the source's clock. An idle source is no lag. A stopped table does not keep up."""
     tip = (
-        "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size of the "
-        "binlog from there on. An idle source is no lag."
+        "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size "
+        "of the binlog from there on. An idle source is no lag."
     )
     if lag is None:
         headline, colour, details = (

@@ -47,7 +47,10 @@ _LABELS = {
 def for_wizard(hint: str, *, sent: bool = True) -> str:
     """The advice with the labels of fields instead of settings. sent: whether the login sends a password."""
     if not sent and "source.password_env" in hint:
-        return "No password was sent. Name the environment variable or the file that has it, or check that User needs none."
+        return (
+            "No password was sent. Name the environment variable or the file that has it, "
+            "or check that User needs none."
+        )
     return re.sub(r"source\.\w+", lambda found: _LABELS.get(found[0], found[0]), hint)
 
 

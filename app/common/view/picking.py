@@ -163,8 +163,8 @@ def badges(one: Surveyed, table: Table | None = None) -> list[Badge]:
         found.append(Badge("no transactions", "orange", check.why, check.fix))
     if one.cascades:
         meaning = (
-            f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without an event in this server's binlog: such "
-            "changes are not captured."
+            f"Foreign keys ({', '.join(one.cascades)}) change or delete its rows without an event in this server's "
+            "binlog: such changes are not captured."
         )
         found.append(Badge("cascade", "orange", meaning, "Delete child rows with explicit statements."))
     return found + _key_badges(table)

@@ -26,8 +26,8 @@ from engine.pipeline.verifications import Details, LastAudit, PartState, Summary
 from engine.spec.verify_settings import OFF, Verify
 
 _TIP = (
-    "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago counts. The page "
-    "Verify shows each table."
+    "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago "
+    "counts. The page Verify shows each table."
 )
 _URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED, LACKS)
 """Reasons that an operator must know, shortened or not."""

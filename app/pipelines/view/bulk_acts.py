@@ -7,8 +7,8 @@ from app.common.view import words
 from app.common.view.health import Runner
 
 _MEANING = {
-    "pause": "Reading stops after the current chunks and binlog range. The lag grows until you resume, and the source must keep "
-    "its binlog until then.",
+    "pause": "Reading stops after the current chunks and binlog range. The lag grows until you resume, and the source "
+    "must keep its binlog until then.",
     "start": "Each gets a runner on this machine, which continues from the committed position.",
     "resume": "Reading continues from the committed position.",
 }

@@ -104,8 +104,8 @@ def state_layer(facts: Facts, now: datetime) -> Layer:
 def freshness_layer(facts: Facts, now: datetime) -> Layer:
     """Whether the destination has what the source has, and if not, what holds it up."""
     tip = (
-        "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and the mirror "
-        "has them too or is about to be merged."
+        "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and "
+        "the mirror has them too or is about to be merged."
     )
     return Layer("Freshness", *_freshness(facts, now), tip)
 

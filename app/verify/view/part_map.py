@@ -17,8 +17,8 @@ _SHARES = (16, 30, 44, 58, 80)
 """How much blue the tile of an age has, in percent."""
 _STYLE = (
     "<style>.parts-map {display: grid; grid-template-columns: repeat(auto-fill, minmax(16px, 1fr)); gap: 3px}"
-    ".parts-map i, .parts-key i {height: 16px; border-radius: 3px; font: normal 600 11px/16px sans-serif; text-align: center}"
-    ".parts-key {display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 0.8rem; margin-bottom: 8px}"
+    ".parts-map i, .parts-key i {height: 16px; border-radius: 3px; font: normal 600 11px/16px sans-serif; text-align: "
+    "center}.parts-key {display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 0.8rem; margin-bottom: 8px}"
     ".parts-key span {display: flex; align-items: center; gap: 6px} .parts-key i {width: 16px}"
     + "".join(
         f".parts-age{n} {{background: color-mix(in oklab, {HEX['blue']} {share}%, light-dark(#ffffff, #0d171e))}}"

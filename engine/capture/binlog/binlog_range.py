@@ -432,8 +432,9 @@ def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
 
 def _doubtful_rows(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
-        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been rolled back.",
-        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does not guess; "
-        "nothing of the binlog range was published for the table.",
+        f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been "
+        "rolled back.",
+        detail="Its engine cannot roll back, or a savepoint's name was set twice, perhaps by a trigger. Tidemark does "
+        "not guess; nothing of the binlog range was published for the table.",
         hint=f"Resnapshot the table: tidemark redump SPEC --table {table.full_name}",
     )

@@ -53,9 +53,11 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
             deadline = clock.monotonic_s() + _PATIENCE_S
         elif clock.monotonic_s() > deadline:
             raise TransientError(
-                f"The binlog did not reach {binlog_range.end} within {_PATIENCE_S:.0f} s; it is still at {binlog_range.position}.",
+                f"The binlog did not reach {binlog_range.end} within {_PATIENCE_S:.0f} s; it is still at "
+                f"{binlog_range.position}.",
                 detail="Nothing of this binlog range was published.",
-                hint="The server may hang in a commit (disk full, semi-synchronous replica away); look at SHOW PROCESSLIST.",
+                hint="The server may hang in a commit (disk full, semi-synchronous replica away); "
+                "look at SHOW PROCESSLIST.",
             )
         if not binlog_range.done:
             clock.sleep(_PAUSE_S)

@@ -120,8 +120,9 @@ def purged(xid: Xid, at: str) -> SourceLostError:
     """The error for a COMMIT without its PREPARE."""
     gtrid, bqual, form = xid
     return SourceLostError(
-        f"The binlog {at} commits an XA transaction whose rows it no longer contains: X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
+        f"The binlog {at} commits an XA transaction whose rows it no longer contains: "
+        f"X'{gtrid.hex()}',X'{bqual.hex()}',{form}.",
         detail="They were logged at its PREPARE, in a file that was purged. The position stays before the commit.",
-        hint="Resnapshot the tables: tidemark redump SPEC --all (To avoid this, raise binlog_expire_logs_seconds above the age of "
-        "prepared transactions.)",
+        hint="Resnapshot the tables: tidemark redump SPEC --all (To avoid this, raise binlog_expire_logs_seconds above "
+        "the age of prepared transactions.)",
     )

@@ -143,7 +143,8 @@ class TransactionOutcomes:
         if self._open and self._has_rows and self.log is not None and not self._prepared_count:
             if not torn and not self._file_ended(self.log):
                 raise SourceLostError(
-                    f"The binlog range that ends at {self.end} ends inside a transaction that began at {self._begin_at}.",
+                    f"The binlog range that ends at {self.end} ends inside a transaction that began at "
+                    f"{self._begin_at}.",
                     detail="Its rows count only when it is complete. Nothing of the binlog range was published.",
                     hint="Report this with the server's version.",
                 )
@@ -278,9 +279,12 @@ class TransactionOutcomes:
     def _roll_back_to(self, run: EventBatch, n: int, name: str, number: int) -> None:
         if name not in self._savepoints:
             raise SourceLostError(
-                f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not contain: {name}.",
-                detail="Tidemark cannot tell which of the transaction's rows count. The position stays before the transaction.",
-                hint="Resnapshot the tables: tidemark redump SPEC --all (If it happens again, report it with the server version.)",
+                f"The binlog {run.file}:{run.offset[n]} rolls a transaction back to a savepoint that it does not "
+                f"contain: {name}.",
+                detail="Tidemark cannot tell which of the transaction's rows count. "
+                "The position stays before the transaction.",
+                hint="Resnapshot the tables: tidemark redump SPEC --all (If it happens again, "
+                "report it with the server version.)",
             )
         self._dropped.append((self._savepoints[name], number, _UNDONE))
         self._dropped += [(a, b, _DOUBTFUL) for a, b in self._shadows.get(name, ())]

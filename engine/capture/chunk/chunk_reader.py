@@ -210,8 +210,10 @@ def cut_short(request: ChunkRequest, rows: pa.Table) -> tuple[pa.Table, ChunkReq
     if bound is not None:
         return rows.slice(0, row), replace(request, limits=Range(request.limits.lower, bound))
     raise TableStoppedError(
-        f"{request.table.full_name}: a chunk is too large, and none of its last {rows.num_rows} keys can be a chunk bound.",
-        detail="They are NULL, or contain codes that their character set does not define. Nothing of the chunk was published.",
+        f"{request.table.full_name}: a chunk is too large, and none of its last {rows.num_rows} keys can be a chunk "
+        "bound.",
+        detail="They are NULL, or contain codes that their character set does not define. "
+        "Nothing of the chunk was published.",
         hint="Set another chunk key for the table, or larger chunks.",
     )
 

@@ -61,9 +61,11 @@ def read_keyless(
         clock.sleep(_PAUSE_S)
     raise TableStoppedError(
         f"{request.table.full_name} has no key and was written to continuously for {_PATIENCE_S:.0f} s.",
-        detail="Without a key, a table can only be read exactly at an instant when it does not change. Nothing was published.",
+        detail="Without a key, a table can only be read exactly at an instant when it does not change. "
+        "Nothing was published.",
         hint="Give it a primary key. Or try again when there are fewer writes: tidemark remove-table SPEC --table "
-        f"{request.table.full_name} --drop and, once it is removed, tidemark add-table SPEC --table {request.table.full_name}",
+        f"{request.table.full_name} --drop and, once it is removed, tidemark add-table SPEC --table "
+        f"{request.table.full_name}",
     )
 
 

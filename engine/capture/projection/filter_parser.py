@@ -24,8 +24,8 @@ from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 
 ALLOWED = (
-    "Allowed are comparisons of a column with a literal (= != <> < <= > >=), IN, NOT IN, BETWEEN, IS NULL and IS NOT NULL, "
-    "joined by AND, OR, NOT and parentheses."
+    "Allowed are comparisons of a column with a literal (= != <> < <= > >=), IN, NOT IN, BETWEEN, IS NULL and IS NOT "
+    "NULL, joined by AND, OR, NOT and parentheses."
 )
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",

@@ -90,7 +90,8 @@ def check_rules(spec: Spec, tables: Sequence[Table]) -> None:
         matching = [table for table in tables if matches(glob, table.database, table.name)]
         if not matching:
             raise SpecError(
-                f"tables names {glob!r}, which no captured table matches{nearest(glob, [t.full_name for t in tables])}.",
+                f"tables names {glob!r}, which no captured table "
+                f"matches{nearest(glob, [t.full_name for t in tables])}.",
                 detail="Nothing was started.",
                 hint="Correct it, or remove that section.",
             )
@@ -137,9 +138,10 @@ def check_altered(spec: Spec, before: Table, after: Table, key_columns: Collecti
     if message:
         raise TableStoppedError(
             message,
-            detail="The altered table cannot have the projection that the spec gives it; its published data is right up to then.",
-            hint="Stop the run, correct the section tables of the spec, and resnapshot the table: tidemark redump SPEC --table "
-            f"{after.full_name}, then run again.",
+            detail="The altered table cannot have the projection that the spec gives it; "
+            "its published data is right up to then.",
+            hint="Stop the run, correct the section tables of the spec, and resnapshot the table: tidemark redump SPEC "
+            f"--table {after.full_name}, then run again.",
         )
 
 
@@ -159,9 +161,11 @@ def check_asked(names: Collection[str]) -> None:
     """Raises SpecError when tables have new rules and no command resnapshots them."""
     if names:
         raise SpecError(
-            f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has published.",
+            f"The spec now publishes other rows or columns of {', '.join(sorted(names)[:5])} than this pipeline has "
+            "published.",
             detail="Two projections would be mixed in one table; nothing was started.",
             hint="Resnapshot them: tidemark redump SPEC "
             + " ".join(f"--table {name}" for name in sorted(names))
-            + ", then run. What was published before stays in the change log. Or set the section tables of the spec back.",
+            + ", then run. What was published before stays in the change log. "
+            "Or set the section tables of the spec back.",
         )

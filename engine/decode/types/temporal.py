@@ -53,8 +53,8 @@ def _without_wrong(
     raise fail(
         column,
         f"the date {text_of(int(np.flatnonzero(wrong)[0]))} does not exist",
-        "Correct the value in the source, or have such dates written as NULL and counted: with source.invalid_dates = 'null' in "
-        "the spec, the next start resnapshots the table (never for a column of the key).",
+        "Correct the value in the source, or have such dates written as NULL and counted: with source.invalid_dates = "
+        "'null' in the spec, the next start resnapshots the table (never for a column of the key).",
     )
 
 

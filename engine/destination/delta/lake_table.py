@@ -227,8 +227,8 @@ class LakeTable:
         raise DestinationError(
             f"Another writer keeps committing to {self.folder}: {_ATTEMPTS + 1} attempts came too late.",
             detail="They wrote nothing; the table stays as it is.",
-            hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the "
-            f"table: tidemark redump SPEC --table {self._name}",
+            hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then "
+            f"resnapshot the table: tidemark redump SPEC --table {self._name}",
         )
 
     def _check_term(self, term: int) -> None:

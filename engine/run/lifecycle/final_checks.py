@@ -12,7 +12,8 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
         first = next(iter(failed.values()))
         raise DestinationError(
             f"The last changes of {len(failed)} tables are not published: {', '.join(failed)}. {first.message}",
-            detail="They are in the ledger, and the next run publishes them. The mirrors show an earlier state until then.",
+            detail="They are in the ledger, and the next run publishes them. "
+            "The mirrors show an earlier state until then.",
             hint=first.hint,
         )
 

@@ -12,7 +12,10 @@ def check_routes(settings: Alerts) -> list[Check]:
     found = []
     for name in settings.all_routes():
         problem = broken.get(name, "")
-        fix = "Set it for the processes that run the pipeline and the watchdog. A file is read again, no restart is needed."
+        fix = (
+            "Set it for the processes that run the pipeline and the watchdog. A file is read again, "
+            "no restart is needed."
+        )
         actual = problem or "can be used"
         found.append(
             Check(

@@ -185,7 +185,8 @@ class ChunkRetries:
         if isinstance(error, SchemaChangedError) and not retried:
             stopped = TableStoppedError(
                 error.message,
-                detail="The binlog was read to its end since, without a schema change of the table. Its published data is right.",
+                detail="The binlog was read to its end since, without a schema change of the table. "
+                "Its published data is right.",
                 hint=f"Resnapshot it: tidemark redump SPEC --table {copy.table.full_name}",
             )
             batch.stop(copy, stopped)

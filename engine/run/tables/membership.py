@@ -254,7 +254,8 @@ def _merged(name: Name, why: str) -> TableStoppedError:
     return TableStoppedError(
         f"{full} is not captured any more: it is {why}.",
         detail="What is published is right up to the time when it became a part.",
-        hint=f"Drop that table, or take this one out of its UNION; then resnapshot it: tidemark redump SPEC --table {full}",
+        hint="Drop that table, or take this one out of its UNION; then resnapshot it: "
+        f"tidemark redump SPEC --table {full}",
     )
 
 

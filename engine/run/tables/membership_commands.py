@@ -89,7 +89,8 @@ def _check_removed(change: MembershipCommand, state: State | None) -> None:
     if not set(tables) - set(change.tables):
         raise _wrong(
             "No table would be left.",
-            "Add another table first: tidemark add-table SPEC --table database.table. Or end the pipeline: tidemark stop SPEC",
+            "Add another table first: tidemark add-table SPEC --table database.table. Or end the pipeline: "
+            "tidemark stop SPEC",
         )
 
 

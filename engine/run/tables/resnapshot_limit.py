@@ -24,8 +24,10 @@ def limited(found: Verdict, altered: Altered, known: TableState, limit: int, now
     name = altered.table.full_name
     error = TableStoppedError(
         f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {found.reason}.",
-        detail="Each one reads the whole table. What is published is right up to this change; nothing after it was published.",
-        hint="Find out what changes the table like that: the console's page of the table lists the statements. Then resnapshot it: "
-        f"tidemark redump SPEC --table {name}. source.max_resnapshots_per_hour is {limit}; with more, the next start does it.",
+        detail="Each one reads the whole table. What is published is right up to this change; "
+        "nothing after it was published.",
+        hint="Find out what changes the table like that: the console's page of the table lists the statements. Then "
+        f"resnapshot it: tidemark redump SPEC --table {name}. source.max_resnapshots_per_hour is {limit}; "
+        "with more, the next start does it.",
     )
     return Verdict("stopped", error.message, altered.table, altered.plan, error)

@@ -148,9 +148,11 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
     missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
     if missed or altered.at is None or not statement or altered.later() != ():
         raise TableStoppedError(
-            f"{name} was altered so that its next rows in the binlog cannot be read: {statement[:200] or 'no statement shows how'}",
-            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the binlog does "
-            "not show. This pipeline copies nothing (source.startup). What is published is right up to the change of the table.",
+            f"{name} was altered so that its next rows in the binlog cannot be read: "
+            f"{statement[:200] or 'no statement shows how'}",
+            detail="They have columns that the catalogue no longer shows: it was altered again, or in a way that the "
+            "binlog does not show. This pipeline copies nothing (source.startup). "
+            "What is published is right up to the change of the table.",
             hint=f"Stream it from now on, without what lies between: tidemark redump SPEC --table {name}",
         )
     return altered.at
@@ -162,8 +164,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
             detail="Its published data is its last state and stays.",
-            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it: tidemark remove-table "
-            f"SPEC --table {before.full_name}, or exclude it in source.tables before the next start",
+            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it: tidemark "
+            f"remove-table SPEC --table {before.full_name}, or exclude it in source.tables before the next start",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)
@@ -201,13 +203,14 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
             f"{after.full_name} has no key, so it cannot be resnapshotted into its change log.",
             detail="What is published is right up to the change of the table; nothing after it was published.",
             hint="Give it a primary key. Or snapshot it into a new change log, without the changes until now: tidemark "
-            f"remove-table SPEC --table {after.full_name} --drop and, once it is removed, tidemark add-table SPEC --table "
-            f"{after.full_name}",
+            f"remove-table SPEC --table {after.full_name} --drop and, once it is removed, tidemark add-table SPEC "
+            f"--table {after.full_name}",
         )
     if statement is not None and spec.source.schema_changes == "stop":
         raise TableStoppedError(
             f"{after.full_name} was altered so that it must be resnapshotted: {statement[:200]}",
-            detail="What is published is right up to the change; nothing after it was published (source.schema_changes = stop).",
+            detail="What is published is right up to the change; "
+            "nothing after it was published (source.schema_changes = stop).",
             hint=f"Resnapshot it: tidemark redump SPEC --table {after.full_name}. The next start does with "
             "source.schema_changes = copy",
         )

@@ -162,5 +162,6 @@ def _unreadable(folder: Path, name: str, why: str) -> DestinationError:
     return DestinationError(
         f"The deletion vector {name} of {folder} cannot be read: {why}.",
         detail="Without it, deleted rows would reappear; nothing was written.",
-        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, unless the table stopped.)",
+        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "
+        "unless the table stopped.)",
     )

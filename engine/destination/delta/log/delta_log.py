@@ -332,7 +332,8 @@ class DeltaLog:
         end, earlier = self.torn()
         if earlier and not accepting:
             raise DestinationError(
-                f"The Delta commit {earlier[0].name} in {self.path} is empty, torn or gone, and later commits rest on it.",
+                f"The Delta commit {earlier[0].name} in {self.path} is empty, torn or gone, "
+                "and later commits rest on it.",
                 detail="Readers lack its actions, so rows are missing or duplicated; nothing was written.",
                 hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
@@ -477,5 +478,6 @@ def _unreadable(folder: Path, why: str) -> DestinationError:
     return DestinationError(
         f"The Delta table in {folder} cannot be read: {why}",
         detail="Its content is unknown; nothing was written to it.",
-        hint="Restore the folder from a copy, or move it away; then resnapshot the table: tidemark redump SPEC --table …",
+        hint="Restore the folder from a copy, or move it away; then resnapshot the table: "
+        "tidemark redump SPEC --table …",
     )

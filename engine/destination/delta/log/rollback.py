@@ -48,8 +48,8 @@ def check_is_there(folder: Path, table: str) -> None:
 
 def _if_lost(table: str) -> str:
     return (
-        "If it is lost, move all folders of the table away (the mirror and the change log), restore, and resnapshot the "
-        f"table: tidemark redump SPEC --table {table}"
+        "If it is lost, move all folders of the table away (the mirror and the change log), restore, and resnapshot "
+        f"the table: tidemark redump SPEC --table {table}"
     )
 
 
@@ -76,5 +76,6 @@ def _version(folder: Path, version: int) -> DeltaTable:
         raise DestinationError(
             f"The version {version} of {folder} is missing: {error}",
             detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
-            hint="Put a copy of that folder back which is as new as the backup, then restore again; or resnapshot the table.",
+            hint="Put a copy of that folder back which is as new as the backup, then restore again; "
+            "or resnapshot the table.",
         ) from error

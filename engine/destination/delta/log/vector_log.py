@@ -45,7 +45,8 @@ class VectorLog:
             self._from_checkpoint(version)
             if not self._advance(version):
                 raise DestinationError(
-                    f"The commits up to version {version} in {self._log} are incomplete, and no checkpoint replaces them.",
+                    f"The commits up to version {version} in {self._log} are incomplete, "
+                    "and no checkpoint replaces them.",
                     detail="The rows that its deletion vectors delete are unknown; nothing was written.",
                     hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the commits from a copy, "
                     "unless the table stopped.)",

@@ -197,7 +197,8 @@ def opened(path: Path) -> pq.ParquetFile:
         return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
     raise MissingFilesError(
         f"The data file {path} is gone.",
-        detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its content is "
-        "unknown; nothing was written.",
-        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, unless the table stopped.)",
+        detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its "
+        "content is unknown; nothing was written.",
+        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "
+        "unless the table stopped.)",
     )
