@@ -29,7 +29,8 @@ st.html(
     f"@media (min-width: 1280px) {{{_HEADER}:not(:has(.st-key-log-out)) {{{_BESIDE}}}}}"
     f"@media (min-width: 1680px) {{{_HEADER} {{{_BESIDE}}}}}"
     # Between them there is room for the names of the pages and the number of alerts, but not for icons.
-    "@media (min-width: 1280px) and (max-width: 1399px) {[data-testid=stTopNavLink] > :has([data-testid=stIconMaterial])"
+    "@media (min-width: 1280px) and (max-width: 1399px) "
+    "{[data-testid=stTopNavLink] > :has([data-testid=stIconMaterial])"
     "{display: none}}"
     # A pipeline is always selected.
     ".st-key-pipeline [aria-label='Clear value'] {display: none}"
@@ -42,7 +43,8 @@ st.html(
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.
     ".st-key-return-kept, .st-key-return-followed,"
-    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links, .st-key-popover-focus {display: none}"
+    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links, "
+    ".st-key-popover-focus {display: none}"
     "</style>"
 )
 st.logo(str(_ASSETS / "logo.svg"), size="large")

@@ -20,7 +20,8 @@ _WRAPS = 66
 """Streamlit wraps text only in rows that are higher than 64 pixels."""
 
 
-def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  # noqa: A002 - Streamlit's own name for it
+# `help` is Streamlit's own name for it.
+def figure(help: str | None = None, width: int | None = None) -> ColumnConfig:  # noqa: A002
     """A number with a unit, which is text to Streamlit. width: in pixels."""
     return st.column_config.TextColumn(help=help, width=width, alignment="right")
 

@@ -6,7 +6,8 @@ from app.common import selection
 
 _COMPONENT = st.components.v2.component(
     "tidemark_copy_link",
-    html='<button type="button" aria-live="polite" aria-label="Copy link" title="Copy the address of this page">Link</button>\n',
+    html='<button type="button" aria-live="polite" aria-label="Copy link" '
+    'title="Copy the address of this page">Link</button>\n',
     css="""
 button {
   font: inherit; font-size: 0.875rem; line-height: 1.4; padding: 0.25rem 0.75rem; white-space: nowrap; cursor: pointer;
@@ -45,8 +46,10 @@ def draw() -> None:
 _ADDRESS = st.components.v2.component(
     "tidemark_address",
     html="<span hidden></span>\n",
-    js="""// As a page is left, Streamlit writes an address with its path and without its values: as a new entry of the browser's
-// history, or, after *Back*, over the entry that is there. *Back* would lead to it, and not to the section that was open. A page
+    js="""// As a page is left, Streamlit writes an address with its path and without its values: as a new entry of \
+the browser's
+// history, or, after *Back*, over the entry that is there. *Back* would lead to it, \
+and not to the section that was open. A page
 // that keeps its pipeline in its address never loses it on purpose.
 const history = window.history
 if (!history.addressKept) {

@@ -33,7 +33,8 @@ export default function () {
   }
   document.addEventListener("click", open, true)
   // A popover may have been opened before this was loaded.
-  if (!loaded && document.activeElement?.closest('[data-testid="stPopoverButton"][aria-expanded="true"]')) focusWithin([])
+  if (!loaded && document.activeElement?.closest('[data-testid="stPopoverButton"][aria-expanded="true"]')) \
+focusWithin([])
   loaded = true
   return () => document.removeEventListener("click", open, true)
 }

@@ -138,7 +138,8 @@ def plan(spec: Spec, planned: Planned) -> Planned:
             planned.tables = captured_tables(connection, spec.source.tables, null_dates=null_dates)
         missing = [t for t in planned.tables if rules_key(t, spec.snapshot) not in planned.plans]
         stopped: dict[str, TidemarkError] = {}
-        plans = {p.table: p for p in plan_tables(connection, missing, spec.snapshot, stopped=stopped)}  # type: ignore[arg-type]
+        found = plan_tables(connection, missing, spec.snapshot, stopped=stopped)  # type: ignore[arg-type]
+        plans = {p.table: p for p in found}
         for table in missing:
             name = table.full_name
             planned.plans[rules_key(table, spec.snapshot)] = plans.get(name) or stopped[name]

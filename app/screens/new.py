@@ -96,7 +96,8 @@ def _resume(saved: list[Draft], unknown: str = "") -> None:
             name, where, step, age, buttons = st.columns([2, 3, 2, 2, 2.2], vertical_alignment="center")
             name.markdown(f"**{words.escape(draft.name or 'unnamed')}**")
             where.markdown(
-                f":gray[{words.escape(str(draft.get('source', 'user')))}@{words.escape(str(draft.get('source', 'host')))}]"
+                f":gray[{words.escape(str(draft.get('source', 'user')))}"
+                f"@{words.escape(str(draft.get('source', 'host')))}]"
             )
             step.markdown(f"at step {STEPS.index(draft.step) + 1}. {draft.step}")
             seconds = (clock.utc_now() - clock.parse_utc(draft.changed)).total_seconds()

@@ -68,7 +68,8 @@ def _saved(draft: Draft) -> None:
     with save, st.popover("Save", icon=":material/bookmark:", width="stretch", key="keep-connection"):
         st.markdown("Saves host, port, user, TLS and the reference to the password under a name.", width=320)
         known = draft.connection or draft.name
-        key = f"{draft.id} connection-name {known}"  # under the same key, Streamlit would show a new default but not send it
+        # Under the same key, Streamlit would show a new default but not send it.
+        key = f"{draft.id} connection-name {known}"
         st.text_input("Connection name", known, key=key)
         st.button(
             "Save connection",

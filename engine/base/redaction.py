@@ -18,7 +18,10 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, urlsplit
 
 GONE = "***"
-HIDDEN = r"(?i)secret|passw(?:or)?d|passphrase|token|credential|salt|webhook|signature|\bsas\b|key(?!tab)|fs\.s3a\.|env\.|jceks"
+HIDDEN = (
+    r"(?i)secret|passw(?:or)?d|passphrase|token|credential|salt|webhook|signature|\bsas\b|key(?!tab)"
+    r"|fs\.s3a\.|env\.|jceks"
+)
 """Names of settings whose values are hidden. Spark's web UI gets it too (`spark.redaction.regex`)."""
 USERINFO = r"://[^\s/:@]+:[^\s/@]+@"
 """An address that contains a password."""

@@ -68,7 +68,8 @@ class Spill:
 
     def _write(self) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="tidemark-spill-")  # noqa: SIM115 - it lives as long as this object
+            # It lives as long as this object.
+            self._file = tempfile.TemporaryFile(prefix="tidemark-spill-")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         if self._writer is None:
             assert not self._file.tell(), "rows were added after they were read"

@@ -35,8 +35,8 @@ def audit(
 ) -> None:
     """Compare change logs with the source's binlog, image for image, by an independent decoder.
 
-    Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit code 6 if
-    something differs.
+    Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit
+    code 6 if something differs.
     """
     from engine.audit.audit import audit as audited
 

@@ -97,9 +97,12 @@ def opened(spec_file: Path) -> tuple[Spec, Directory]:
 
 
 def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:
-    """The tables as the catalog names them, where the server disregards case. Asks it only about names that the ledger lacks.
+    """The tables as the catalog names them, where the server disregards case.
 
-    A name that means no table stays as it is, and so do all if the source does not answer: what reads them names the fault.
+    Asks it only about names that the ledger lacks.
+
+    A name that means no table stays as it is, and so do all if the source does not answer: what reads them names the
+    fault.
     """
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import list_tables

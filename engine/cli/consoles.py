@@ -9,7 +9,10 @@ _WIDE = 100_000
 
 
 def plain_console(file: IO[str] | None = None, *, stderr: bool = False) -> Console:
-    """A console for texts from outside: brackets are no markup in them, and `:key:` is no picture. file: stdout if None."""
+    """A console for texts from outside: brackets are no markup in them, and `:key:` is no picture.
+
+    file: stdout if None.
+    """
     made = Console(file=file, stderr=stderr, highlight=False, markup=False, emoji=False)
     if not made.file.isatty():
         made.width = _WIDE

@@ -1,7 +1,8 @@
 """The end of a command's process, with the exit code that was decided.
 
-When the interpreter ends, native libraries are taken down under daemon threads that may still use them. Arrow then aborts: a run
-that had ended well was seen to end with signal 6. So the process ends itself before that, after everything else that runs then.
+When the interpreter ends, native libraries are taken down under daemon threads that may still use them. Arrow then
+aborts: a run that had ended well was seen to end with signal 6. So the process ends itself before that, after
+everything else that runs then.
 """
 
 import atexit

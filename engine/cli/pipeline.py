@@ -242,7 +242,10 @@ def throttle(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Change how fast and when tables are read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
+    """Change how fast and when tables are read, until the next change.
+
+    Settings are those of `[throttle]`: max_rows_per_s=20000.
+    """
     from engine.spec.throttle_settings import throttle_changes
 
     if bool(settings) == reset or (reset and period):
@@ -336,10 +339,12 @@ def maintain(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones. By default, all tables.
+    """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones.
 
-    No row changes, and nothing waits for it. The runner does the same by schedule. Without a runner, the command waits for the
-    next one.
+    By default, all tables.
+
+    No row changes, and nothing waits for it. The runner does the same by schedule. Without a runner, the command waits
+    for the next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.commands.maintain import check
@@ -478,8 +483,8 @@ def remove_table(
 ) -> None:
     """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 
-    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the command waits
-    for the next one.
+    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the
+    command waits for the next one.
     """
     _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
 

@@ -26,7 +26,8 @@ def silence(
 ) -> None:
     """Send no alerts to any route for some time, with a reason; without options, list the silences in force.
 
-    Alerts stay visible everywhere. The silence ends by itself; what still stands then is sent. Works without a runner too.
+    Alerts stay visible everywhere. The silence ends by itself; what still stands then is sent. Works without a runner
+    too.
     """
     _, directory = opened(spec_file)
     if end and (period or kind or table):

@@ -2,8 +2,10 @@
 
 Restart                    after exit code 1 and after signals; other codes come back until an operator has acted
 SuccessExitStatus          none: `run --service` ends with 0 after a stop, also if tables are stopped
-KillMode, KillSignal       only the runner gets SIGTERM: it finishes what is in progress, for which it needs Spark's processes
-TimeoutStopSec             the time for that; a run that is killed afterwards loses nothing but the work of its last epoch
+KillMode, KillSignal       only the runner gets SIGTERM: it finishes what is in progress, for which it needs Spark's
+                           processes
+TimeoutStopSec             the time for that; a run that is killed afterwards loses nothing but the work of its last
+                           epoch
 """
 
 import getpass

@@ -54,7 +54,9 @@ def verify(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ, or a repair is not proved.
+    """Compare mirrors with the source, exactly, while both change.
+
+    Exit code 6 if rows differ, or a repair is not proved.
 
     It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
     """

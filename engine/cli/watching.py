@@ -61,7 +61,8 @@ def service(spec_file: SpecFile) -> None:
     print(unit_of(spec, spec_file, directory), end="")  # noqa: T201 - for a file
     if spec.watch.restart != "never":
         err.print(
-            'The spec has watch.restart = "on-failure": let either systemd or the watchdog restart the runner, not both.',
+            'The spec has watch.restart = "on-failure": '
+            "let either systemd or the watchdog restart the runner, not both.",
             markup=False,
             soft_wrap=True,
         )

@@ -96,7 +96,8 @@ def _too_deep() -> DecodeError:
     return malformed(f"it is more than {_DEEPEST} levels deep")
 
 
-def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: int) -> tuple[str, int]:  # noqa: C901, PLR0912 - for speed
+# In one function, for speed.
+def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: int) -> tuple[str, int]:  # noqa: C901, PLR0912
     """The text and size of the object or array at `data[at]`.
 
     It may have at most `room` bytes and must end by `limit`.
@@ -271,7 +272,8 @@ class _Index(NamedTuple):
 
 
 _LEG = re.compile(
-    r'\.(?P<name>[^\s\[.*"\\]+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|\[(?:last(?:-(?P<back>\d{1,10}))?|(?P<index>\d{1,10}))\]',
+    r'\.(?P<name>[^\s\[.*"\\]+)|\.(?P<quoted>"(?:[^"\\]|\\.)*")|'
+    r"\[(?:last(?:-(?P<back>\d{1,10}))?|(?P<index>\d{1,10}))\]",
     re.ASCII | re.DOTALL,
 )
 

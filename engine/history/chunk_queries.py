@@ -145,7 +145,8 @@ latest AS (
     SELECT * FROM planned WHERE pipeline = $pipeline AND ($table IS NULL OR tbl = $table) AND {which}
     QUALIFY row_number() OVER (PARTITION BY tbl ORDER BY ts DESC, seq DESC) = 1),
 whole AS (
-    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline GROUP BY tbl),
+    SELECT tbl, arg_max(complete, (ts, seq)) AS complete, max((ts, seq)) AS at FROM split WHERE pipeline = $pipeline \
+GROUP BY tbl),
 extent AS (
     SELECT l.*, coalesce(streamed.ts >= l.ts, FALSE)
                 OR CASE WHEN whole.at >= (l.ts, l.seq) THEN whole.complete = 1 ELSE l.chunks > 0 END AS complete
@@ -170,7 +171,8 @@ read AS (
     JOIN latest l ON f.pipeline = $pipeline AND f.tbl = l.tbl AND f.ts >= l.ts
     LEFT JOIN reached r ON r.run = f.run AND r.seq > f.seq AND r.to_at >= f.high_at),
 done AS (
-    SELECT tbl, chunk, lower, upper, max(place) >= {_COMMITTED} AS committed, arg_max(ts, place) AS ts, arg_max(seq, place) AS seq,
+    SELECT tbl, chunk, lower, upper, max(place) >= {_COMMITTED} AS committed, arg_max(ts, place) AS ts, \
+arg_max(seq, place) AS seq,
            arg_max(run, place) AS run, arg_max_null(rows, place) AS rows, arg_max_null(attempt, place) AS attempt,
            arg_max_null(started, place) AS started, arg_max_null(ended, place) AS ended FROM read GROUP BY ALL),
 taken AS (
@@ -188,7 +190,8 @@ parked_at AS (
     WHERE pipeline = $pipeline AND run = (SELECT run FROM newest) AND ($table IS NULL OR tbl = $table) GROUP BY ALL),
 progress AS (
     SELECT plan.tbl, plan.chunk, plan.lower, plan.upper, bad.last AS b,
-           done.run AS read_run, done.seq AS read_seq, done.ts AS read_at, done.rows, done.attempt, done.started, done.ended,
+           done.run AS read_run, done.seq AS read_seq, done.ts AS read_at, done.rows, done.attempt, done.started, \
+done.ended,
            CASE WHEN done.committed OR streamed.ts IS NOT NULL OR known.chunk IS NOT NULL THEN 'published'
                 WHEN done.run = (SELECT run FROM newest) THEN 'finished'
                 WHEN parked_at.at >= coalesce(taken.at, parked_at.at) THEN 'parked'
@@ -220,11 +223,14 @@ _CHUNK = (
     PROGRESS
     + ATTEMPTS.tables
     + f"""
-SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_bytes, f.rows, f.backfill_changes, f.backfill_deleted,
+SELECT p.tbl, p.chunk, p.lower, p.upper, p.state, f.run, f.low, f.high, f.gap_bytes, f.rows, f.backfill_changes, \
+f.backfill_deleted,
        f.backfill_upserted, f.file, f.bytes, f.low_s, f.read_s, f.high_s, f.backfill_s, f.write_s, f.started, f.ended,
        f.reader, f.host, f.pid, f.attempt, {ATTEMPTS.value}, f.grp,
-       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq AND e.to_at >= f.high_at),
-       CASE WHEN b.ts > coalesce(p.read_at, TIMESTAMP 'epoch') THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
+       (SELECT min(e.epoch) FROM epoch e WHERE e.pipeline = $pipeline AND e.run = f.run AND e.seq > f.seq \
+AND e.to_at >= f.high_at),
+       CASE WHEN b.ts > coalesce(p.read_at, TIMESTAMP 'epoch') \
+THEN concat_ws(': ', b.error, b.message) END, b.retry_in_s
 FROM progress p {READ} {ATTEMPTS.joins}
 WHERE p.chunk = $chunk
 """

@@ -37,11 +37,14 @@ again AS (
 stopped AS (
     SELECT s.chunk, s.upper, s.planned_upper, s.ts, s.seq, f.seq AS read FROM again s
     JOIN assigned a ON a.pipeline = $pipeline AND a.run = s.run AND a.tbl = s.tbl AND a.chunk = s.chunk AND s.nth > 1
-    JOIN finished f ON f.pipeline = $pipeline AND f.run = s.run AND f.tbl = s.tbl AND f.chunk = s.chunk AND f.seq > s.seq
+    JOIN finished f ON f.pipeline = $pipeline AND f.run = s.run AND f.tbl = s.tbl AND f.chunk = s.chunk \
+AND f.seq > s.seq
         AND f.upper IS NOT DISTINCT FROM s.upper
     WHERE a.seq < f.seq GROUP BY ALL HAVING max(a.seq) < s.seq),
-rest AS (SELECT parent AS chunk, list_sort(list(DISTINCT chunk)) AS numbers FROM announced WHERE parent IS NOT NULL GROUP BY parent)
-SELECT s.chunk, arg_max(s.upper, (s.ts, s.seq)), arg_min(s.planned_upper, (s.ts, s.seq)), coalesce(any_value(rest.numbers), [])
+rest AS (SELECT parent AS chunk, list_sort(list(DISTINCT chunk)) AS numbers FROM announced WHERE parent IS NOT NULL \
+GROUP BY parent)
+SELECT s.chunk, arg_max(s.upper, (s.ts, s.seq)), arg_min(s.planned_upper, (s.ts, s.seq)), \
+coalesce(any_value(rest.numbers), [])
 FROM stopped s LEFT JOIN rest ON rest.chunk = s.chunk GROUP BY s.chunk ORDER BY s.chunk
 """
 )

@@ -19,7 +19,8 @@ class Measure:
 
 
 READ = """
-LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.read_run AND f.seq = p.read_seq AND f.tbl = p.tbl AND f.chunk = p.chunk
+LEFT JOIN finished f ON f.pipeline = $pipeline AND f.run = p.read_run AND f.seq = p.read_seq AND f.tbl = p.tbl \
+AND f.chunk = p.chunk
 """
 """Join the row of the chunk's newest read as `f`."""
 
@@ -48,7 +49,8 @@ _NEWEST = """
 , following AS (SELECT run, seq, ts FROM epoch WHERE pipeline = $pipeline),
 reaching AS (SELECT run, to_at, min(ts) AS ts FROM epoch WHERE pipeline = $pipeline AND to_at IS NOT NULL GROUP BY ALL),
 done_redumps AS (
-    SELECT body->>'$.id' AS id FROM event WHERE pipeline = $pipeline AND event = 'command.done' AND body->>'$.verb' = 'redump'
+    SELECT body->>'$.id' AS id FROM event WHERE pipeline = $pipeline AND event = 'command.done' \
+AND body->>'$.verb' = 'redump'
     AND body->>'$.result.missing_keys' IS NULL),
 part AS (
     SELECT e.tbl, e.ts, e.body->>'$.id' AS id, e.body->>'$.lower' AS lower, e.body->>'$.upper' AS upper
@@ -72,7 +74,8 @@ MEASURES = {
     "attempts": ATTEMPTS,
     "newest": Measure(
         """epoch(CASE WHEN p.state = 'published' THEN greatest(redumped.ts,
-            CASE WHEN following.ts IS NOT NULL AND reaching.ts IS NOT NULL THEN greatest(following.ts, reaching.ts) END) END)""",
+            CASE WHEN following.ts IS NOT NULL AND reaching.ts IS NOT NULL \
+THEN greatest(following.ts, reaching.ts) END) END)""",
         READ
         + """ASOF LEFT JOIN following ON following.run = f.run AND following.seq > f.seq
         ASOF LEFT JOIN reaching ON reaching.run = f.run AND reaching.to_at >= f.high_at

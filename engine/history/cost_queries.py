@@ -49,7 +49,8 @@ class Asked:
 _SECONDS = """
 WITH read AS (
     SELECT *, CASE WHEN ended > started
-        THEN greatest(epoch(least(ended, $until) - greatest(started, $since)), 0) / epoch(ended - started) ELSE 1 END AS share
+        THEN greatest(epoch(least(ended, $until) - greatest(started, $since)), 0) / epoch(ended - started) \
+ELSE 1 END AS share
     FROM finished WHERE pipeline = $pipeline AND ended > $since AND started < $until AND ts >= $since)
 SELECT count(*) FILTER (ended <= $until), coalesce(sum(share * read_s), 0), coalesce(sum(share * (low_s + high_s)), 0),
        coalesce(sum(share * backfill_s), 0), coalesce(sum(share * write_s), 0), coalesce(sum(share * bytes), 0)::DOUBLE

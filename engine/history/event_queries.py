@@ -43,7 +43,8 @@ _MANY = """
     ($run IS NULL OR run = $run) AND event IN (SELECT unnest($names))
           AND ($since IS NULL OR ts >= $since) AND ($until IS NULL OR ts < $until)
           AND ($text = '' OR contains(lower(body), lower($text)))
-          AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' AND contains(body->>'$.message', $table)))
+          AND ($table IS NULL OR tbl = $table OR (tbl IS NULL AND event = 'error' \
+AND contains(body->>'$.message', $table)))
     ORDER BY ts DESC, seq DESC LIMIT $limit
 """
 
@@ -53,7 +54,8 @@ def _lines(which: str) -> str:
     return f"""
 WITH chosen AS (SELECT ts, run, seq, event, tbl, body FROM event WHERE pipeline = $pipeline AND {which}),
 bad AS (
-    SELECT run, seq, ts, tbl, chunk FROM failed SEMI JOIN (SELECT run, seq FROM chosen) USING (run, seq) WHERE pipeline = $pipeline
+    SELECT run, seq, ts, tbl, chunk FROM failed SEMI JOIN (SELECT run, seq FROM chosen) USING (run, seq) \
+WHERE pipeline = $pipeline
     UNION ALL SELECT run, seq, ts, tbl, TRY_CAST(body->>'$.chunk' AS BIGINT) FROM chosen WHERE event = 'chunk.parked'),
 reached AS (
     SELECT tbl, chunk, max((ts, seq)) AS at FROM finished SEMI JOIN (SELECT tbl, chunk FROM bad) USING (tbl, chunk)
@@ -70,7 +72,8 @@ faults AS (
     LEFT JOIN replanned ON replanned.tbl = bad.tbl
     GROUP BY bad.run, bad.seq)
 SELECT ts, run, seq, event, tbl, body,
-       coalesce(resolved, event = 'error' AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
+       coalesce(resolved, event = 'error' \
+AND ts + to_milliseconds((1000 * TRY_CAST(body->>'$.retry_in_s' AS DOUBLE))::BIGINT)
                         < (SELECT max(ts) FROM lag WHERE pipeline = $pipeline), FALSE)
 FROM chosen LEFT JOIN faults USING (run, seq)
 ORDER BY ts DESC, seq DESC
@@ -128,7 +131,8 @@ def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]
 
 
 _APPEARED = """
-SELECT body->'$.names' FROM event WHERE pipeline = $pipeline AND event = 'source.hidden' AND body->>'$.kind' = 'new_tables'
+SELECT body->'$.names' FROM event WHERE pipeline = $pipeline AND event = 'source.hidden' \
+AND body->>'$.kind' = 'new_tables'
 ORDER BY ts DESC, seq DESC LIMIT 1"""
 
 

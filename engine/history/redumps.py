@@ -35,10 +35,12 @@ class Redumped:
 
 _REDUMPS = """
 WITH e AS (SELECT ts, seq, run, event, body, body->>'$.id' AS id FROM event
-           WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done', 'redump.chunk')),
+           WHERE pipeline = $pipeline AND event IN ('command.accepted', 'command.refused', 'command.done', \
+'redump.chunk')),
 asked AS (
     SELECT id, min(ts) AS asked, any_value(body->>'$.what') AS what, any_value(body->>'$.range') AS range,
-           any_value(body->>'$.keys') AS keys, any_value(body->>'$.actor') AS actor, any_value(body->>'$.reason') AS reason
+           any_value(body->>'$.keys') AS keys, any_value(body->>'$.actor') AS actor, \
+any_value(body->>'$.reason') AS reason
     FROM e WHERE event IN ('command.accepted', 'command.refused') AND body->>'$.verb' = 'redump' GROUP BY id),
 answered AS (
     SELECT id, arg_max({'event': event, 'body': body}, (ts, seq)) AS last FROM e
@@ -46,11 +48,13 @@ answered AS (
 parts AS (
     SELECT id, run, count(*) AS parts, sum(CAST(body->>'$.rows' AS BIGINT)) AS rows,
            sum(CAST(body->>'$.ghosts' AS BIGINT)) AS ghosts
-    FROM e WHERE event = 'redump.chunk' GROUP BY id, run QUALIFY row_number() OVER (PARTITION BY id ORDER BY max(ts) DESC) = 1)
+    FROM e WHERE event = 'redump.chunk' GROUP BY id, run \
+QUALIFY row_number() OVER (PARTITION BY id ORDER BY max(ts) DESC) = 1)
 SELECT id, asked, what, actor, nullif(reason, ''),
        CASE last.event WHEN 'command.done' THEN 'done' WHEN 'command.refused' THEN 'refused' ELSE 'under way' END,
        last.body->>'$.message', coalesce(parts, 0), coalesce(rows, 0)::BIGINT, coalesce(ghosts, 0)::BIGINT,
-       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range, keys,
+       TRY_CAST(last.body->>'$.result.missing_keys' AS BIGINT), TRY_CAST(last.body->>'$.duration_s' AS DOUBLE), range, \
+keys,
        last.body->'$.result.begun'
 FROM asked LEFT JOIN answered USING (id) LEFT JOIN parts USING (id) ORDER BY asked DESC LIMIT $limit
 """

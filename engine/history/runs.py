@@ -90,7 +90,8 @@ WITH chunks AS (SELECT pipeline, run, sum(rows) AS rows, count(*) AS chunks,
 SELECT r.pipeline, r.run, coalesce(c.rows, 0)::BIGINT, coalesce(c.chunks, 0), c.read_s, coalesce(p.changes, 0)::BIGINT,
        coalesce(p.epochs, 0), coalesce(f.errors, 0)
 FROM (SELECT DISTINCT pipeline, run FROM event WHERE $pipeline IS NULL OR pipeline = $pipeline) r
-LEFT JOIN chunks c USING (pipeline, run) LEFT JOIN epochs p USING (pipeline, run) LEFT JOIN faults f USING (pipeline, run)
+LEFT JOIN chunks c USING (pipeline, run) LEFT JOIN epochs p USING (pipeline, run) \
+LEFT JOIN faults f USING (pipeline, run)
 """
 
 _SPEC = """

@@ -110,7 +110,8 @@ FROM epoch WHERE pipeline = $pipeline
 # Chunks that began in one interval and ended in one count as one.
 _ROWS = """
 SELECT min(started), max(ended), sum(rows)::BIGINT FROM finished
-WHERE pipeline = $pipeline AND ended >= $since AND ts >= $since AND started < coalesce($until, started + INTERVAL 1 SECOND)
+WHERE pipeline = $pipeline AND ended >= $since AND ts >= $since \
+AND started < coalesce($until, started + INTERVAL 1 SECOND)
 GROUP BY time_bucket(to_milliseconds($width_ms), started), time_bucket(to_milliseconds($width_ms), ended) ORDER BY 1, 2
 """
 

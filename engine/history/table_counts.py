@@ -40,7 +40,8 @@ class _Mark(NamedTuple):
 _COUNTS = (
     chunk_progress("tbl IN (SELECT unnest($tables))")
     + """
-SELECT tbl, count(*), count(*) FILTER (state = 'waiting'), count(*) FILTER (state = 'reading'), count(*) FILTER (state = 'failed'),
+SELECT tbl, count(*), count(*) FILTER (state = 'waiting'), count(*) FILTER (state = 'reading'), \
+count(*) FILTER (state = 'failed'),
        count(*) FILTER (state = 'finished'), count(*) FILTER (state = 'published'),
        coalesce(sum(rows) FILTER (state IN ('finished', 'published')), 0)::BIGINT, min(started), max(ended)
 FROM progress GROUP BY tbl
@@ -49,7 +50,8 @@ FROM progress GROUP BY tbl
 _READ = ("planned", "planned_chunk", "split", "stated", "parked", "resumed", "assigned", "failed", "finished")
 _ROWS = " UNION ALL ".join(f"SELECT '{name}' AS name, tbl FROM {name} WHERE pipeline = $pipeline" for name in _READ)
 _MARKS = f"""
-SELECT tbl, (SELECT arg_max(run, ts) FROM begun WHERE pipeline = $pipeline), count(*), count(*) FILTER (name = 'finished')
+SELECT tbl, (SELECT arg_max(run, ts) FROM begun WHERE pipeline = $pipeline), count(*), \
+count(*) FILTER (name = 'finished')
 FROM ({_ROWS}) WHERE tbl IS NOT NULL GROUP BY tbl
 """
 

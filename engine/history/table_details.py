@@ -69,7 +69,8 @@ class TableState:
 # count.
 _FLOW = """
 WITH c AS (
-    SELECT ts, run, epoch, redumped < changes AS own FROM changed WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),
+    SELECT ts, run, epoch, redumped < changes AS own FROM changed \
+WHERE pipeline = $pipeline AND tbl = $table AND changes > 0),
 newest AS (SELECT arg_max(run, ts) AS run FROM begun WHERE pipeline = $pipeline),
 a AS (
     SELECT max(ts) FILTER (kind = 'append') AS published, max(ts) FILTER (kind <> 'append') AS merged,
@@ -84,7 +85,8 @@ FROM a
 """
 
 _CHANGES = """
-WITH c AS (SELECT * FROM changed WHERE pipeline = $pipeline AND tbl = $table AND ($since IS NULL OR ts >= $since) AND changes > 0)
+WITH c AS (SELECT * FROM changed WHERE pipeline = $pipeline AND tbl = $table AND ($since IS NULL OR ts >= $since) \
+AND changes > 0)
 SELECT coalesce(sum(changes), 0)::BIGINT,
        CASE WHEN count(*) = count(inserts) THEN coalesce(sum(inserts), 0)::BIGINT END,
        CASE WHEN count(*) = count(updates_after) THEN coalesce(sum(updates_after), 0)::BIGINT END,

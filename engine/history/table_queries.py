@@ -98,9 +98,11 @@ def expected(known: int, estimated: int | None, *, complete: bool) -> int:
 _PLANS = (
     planned()
     + """
-SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coalesce(n, 0), chunk_rows, estimated_chunks,
+SELECT tbl, ts, approx_rows, chunk_key, min, max, factor, strategy, reason, coalesce(n, 0), chunk_rows, \
+estimated_chunks,
        complete, last_chunk
-FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM plan GROUP BY tbl) USING (tbl) ORDER BY tbl
+FROM extent LEFT JOIN (SELECT tbl, count(*) AS n, max(chunk) AS last_chunk FROM plan GROUP BY tbl) USING (tbl) \
+ORDER BY tbl
 """
 )
 
@@ -119,8 +121,10 @@ WHERE pipeline = $pipeline AND tbl IS NOT NULL GROUP BY tbl
 """
 
 _COPIED = """
-SELECT min(ts) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state = 'streaming' AND (ts, seq) > coalesce((
-    SELECT max((ts, seq)) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state <> 'streaming'), (TIMESTAMP 'epoch', 0))
+SELECT min(ts) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state = 'streaming' \
+AND (ts, seq) > coalesce((
+    SELECT max((ts, seq)) FROM stated WHERE pipeline = $pipeline AND tbl = $table AND state <> 'streaming'), \
+(TIMESTAMP 'epoch', 0))
 """
 
 

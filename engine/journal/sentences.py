@@ -137,8 +137,8 @@ ALERTS: Mapping[str, AlertText] = {
         "New tables",
         "tables have appeared that match `source.tables`, and `source.new_tables` is `ignore` or `refuse`",
         "they are captured, excluded or gone",
-        'Capture them: tidemark add-table SPEC --table …, or source.new_tables = "add". Otherwise exclude them in source.tables. '
-        'With new_tables = "refuse", the next run does not start until then.',
+        'Capture them: tidemark add-table SPEC --table …, or source.new_tables = "add". '
+        'Otherwise exclude them in source.tables. With new_tables = "refuse", the next run does not start until then.',
     ),
     "read_blocked": AlertText(
         "Read blocked",

@@ -47,7 +47,8 @@ LEFT JOIN performance_schema.events_statements_current AS last
 ON last.THREAD_ID = h.OWNER_THREAD_ID AND last.NESTING_EVENT_LEVEL = 0
 WHERE w.LOCK_STATUS = 'PENDING' AND w.OBJECT_TYPE = 'TABLE' AND own.PROCESSLIST_ID IN ({ids})"""
 _PLUGIN = """
-SELECT l.TABLE_SCHEMA AS d, l.TABLE_NAME AS t, NULL AS waiting, p.ID AS id, p.USER AS user, p.HOST AS host, p.COMMAND AS command,
+SELECT l.TABLE_SCHEMA AS d, l.TABLE_NAME AS t, NULL AS waiting, p.ID AS id, p.USER AS user, p.HOST AS host, \
+p.COMMAND AS command,
 p.TIME AS seconds, p.INFO AS statement, REPLACE(l.LOCK_MODE, 'MDL_', '') AS kind, 'GRANTED' AS status
 FROM information_schema.METADATA_LOCK_INFO AS l JOIN information_schema.PROCESSLIST AS p ON p.ID = l.THREAD_ID
 WHERE l.LOCK_TYPE = 'Table metadata lock' AND p.ID <> CONNECTION_ID()"""
@@ -62,7 +63,8 @@ _EXCLUSIVE = ("EXCLUSIVE", "SHARED_NO_READ_WRITE")
 """The locks that no reader of a table gets past."""
 _TABLE = re.compile(r"(?:FROM|TABLE)\s+`((?:[^`]|``)+)`\.`((?:[^`]|``)+)`")
 _LITERAL = re.compile(
-    r"(`[^`]*`)|(/\*.*?(?:\*/|$)|--\s[^\n]*|#[^\n]*)|'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$)|\b(?:0x[0-9a-f]+|\d[\d.]*)\b",
+    r"(`[^`]*`)|(/\*.*?(?:\*/|$)|--\s[^\n]*|#[^\n]*)"
+    r"|'(?:[^'\\]|\\.|'')*(?:'|$)|\"(?:[^\"\\]|\\.|\"\")*(?:\"|$)|\b(?:0x[0-9a-f]+|\d[\d.]*)\b",
     re.IGNORECASE | re.DOTALL,
 )
 """A name (1), a comment (2), or a value."""

@@ -3,8 +3,8 @@
 A mirror is right only if SELECT shows a table's own rows, and the binlog has every change of them under the table's
 name:
 
-    MERGE          shows the rows of its parts. A write through it is logged under its own name, a write to a part under the part's.
-                   So neither has all changes, and the parts cannot be captured either
+    MERGE          shows the rows of its parts. A write through it is logged under its own name, a write to a part
+                   under the part's. So neither has all changes, and the parts cannot be captured either
     BLACKHOLE      logs rows and keeps none
     FEDERATED, CONNECT, SPIDER, S3, …
                    show rows of other servers, files or buckets, which others change without an event here

@@ -47,7 +47,8 @@ class PacketReader:
         self._connection = connection
         self._socket = connection._sock  # noqa: SLF001 - we must read the socket ourselves
         try:
-            carry = connection._rfile.read1(_READ)  # noqa: SLF001 - does not block: at least the end packet is still to come
+            # This does not block: at least the end packet is still to come.
+            carry = connection._rfile.read1(_READ)  # noqa: SLF001
         except OSError as error:
             raise self._broken(error) from error
         self._buffer = np.empty(size + PADDING, dtype=np.uint8)
@@ -195,7 +196,8 @@ def prepare(connection: Connection, sql: str, doing: str) -> Statement:
     """Prepare a SELECT without parameters. Raises the server's error."""
     try:
         connection._execute_command(_STATEMENT_PREPARE, sql)  # noqa: SLF001
-        number, columns, parameters = struct.unpack("<IHH", connection._read_packet().get_all_data()[1:9])  # noqa: SLF001
+        answer = connection._read_packet().get_all_data()  # noqa: SLF001
+        number, columns, parameters = struct.unpack("<IHH", answer[1:9])
         for _ in range(columns + 1 + (parameters + 1 if parameters else 0)):
             connection._read_packet()  # noqa: SLF001
     except pymysql.Error as error:

@@ -52,11 +52,13 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
     (
         (
             r"(?P<sign>INVALID_HANDLE\.SESSION\w+|SESSION_CLOSED|NO_ACTIVE_SESSION|UNAVAILABLE|RETRIES_EXCEEDED"
-            r"|^(?:ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe)Error|trying to connect to the Java server"
+            r"|^(?:ConnectionRefused|ConnectionReset|ConnectionAborted|BrokenPipe)Error"
+            r"|trying to connect to the Java server"
             r"|Answer from Java side is empty|while sending or receiving|stopped SparkContext"
             # Py4J's answer for a connection that broke during a call; an error of Java has a trace.
             r"|^Py4JError: An error occurred while calling \S+$"
-            r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive|Master removed our application)"
+            r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive"
+            r"|Master removed our application)"
         ),
         SparkLostError,
         "Spark at {master} cannot be reached, or has ended the session ({sign}).",

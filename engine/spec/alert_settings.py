@@ -33,7 +33,8 @@ CRITICAL = frozenset(
         "disk_full",
     }
 )
-"""Kinds of alerts that are critical by default: rows are wrong, cannot be read, or do not arrive. All others are warnings."""
+"""Kinds of alerts that are critical by default: rows are wrong, cannot be read, or do not arrive. All others are
+warnings."""
 _ROUTE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _COMMON = {"type", "severities"}
 _OF_TYPE = {
@@ -49,16 +50,21 @@ _PATHS = ("url_file", "key_file", "password_file", "tls_ca")
 
 
 class Route(Section):
-    """A route: alerts of these severities go to this receiver. Secrets are in a variable or a file, never in the spec."""
+    """A route: alerts of these severities go to this receiver.
+
+    Secrets are in a variable or a file, never in the spec.
+    """
 
     type: Literal["webhook", "slack", "pagerduty", "email"]
-    """`webhook`: JSON to any URL. `slack`: an incoming webhook of Slack. `pagerduty`: Events API v2. `email`: by SMTP."""
+    """`webhook`: JSON to any URL. `slack`: an incoming webhook of Slack. `pagerduty`: Events API v2. `email`: by SMTP.
+    """
     severities: tuple[Severity, ...] = ("critical", "warning")
     """Which alerts take this route."""
     url_env: str | None = None
     """`webhook`, `slack`: the environment variable that contains the URL."""
     url_file: Path | None = None
-    """`webhook`, `slack`: the file that contains the URL. It is read again for each message, like all files of a route."""
+    """`webhook`, `slack`: the file that contains the URL. It is read again for each message, like all files of a route.
+    """
     key_env: str | None = None
     """`pagerduty`: the environment variable that contains the integration key."""
     key_file: Path | None = None
@@ -130,7 +136,10 @@ class TableAlerts(Section):
 
 
 class Alerts(Section):
-    """Thresholds of alerts. A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts))."""
+    """Thresholds of alerts.
+
+    A stopped table and other conditions without one always fire ([Alerts](operations.md#alerts)).
+    """
 
     lag_s: float | None = Field(None, gt=0)
     """Lag behind the source, in seconds, above which an alert fires. Not set: no alert."""
@@ -141,7 +150,8 @@ class Alerts(Section):
     mirror_behind_s: float = Field(900.0, gt=0)
     """An alert fires if a destination has lacked committed changes of a table for longer than this."""
     disk_filling_s: float = Field(24 * 3600.0, ge=0)
-    """An alert fires if the destination's disk is full in less than this, at the growth of the last day. 0: no alert."""
+    """An alert fires if the destination's disk is full in less than this, at the growth of the last day. 0: no alert.
+    """
     for_s: float = Field(60.0, ge=0)
     """Seconds above the threshold before an alert fires, and below it before it clears."""
     repeat_s: float = Field(4 * 3600.0, ge=60)

@@ -1,8 +1,9 @@
 """Globs of tables: `database.table`, with `*`, `?` and `[…]` in both parts; a leading `!` excludes.
 
-A server with lower_case_table_names = 1 stores all names in lower case. With 2 it stores them as given, and compares them without
-regard to case. Globs and names follow that (`NameRule`). Both servers fold names as LOWER() of utf8mb3_general_ci does, which is
-Unicode 3.0; a test compares `folded` with it, for every character that a name may have.
+A server with lower_case_table_names = 1 stores all names in lower case. With 2 it stores them as given, and compares
+them without regard to case. Globs and names follow that (`NameRule`). Both servers fold names as LOWER() of
+utf8mb3_general_ci does, which is Unicode 3.0; a test compares `folded` with it, for every character that a name may
+have.
 """
 
 import fnmatch

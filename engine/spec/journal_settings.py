@@ -10,8 +10,8 @@ class JournalSettings(Section):
     """How long a pipeline keeps its history."""
 
     retention: str = "90d"
-    """How long journals are kept, and with them the history that the console shows, such as `30d`. `forever`: they are never
-    deleted. The first part of a run's journal stays while the run has younger parts."""
+    """How long journals are kept, and with them the history that the console shows, such as `30d`. `forever`: they are
+    never deleted. The first part of a run's journal stays while the run has younger parts."""
 
     @field_validator("retention")
     @classmethod

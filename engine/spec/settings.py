@@ -1,4 +1,7 @@
-"""The spec: a pipeline's definition in TOML (docs/configuration.md). An error for an unknown key names the nearest known key."""
+"""The spec: a pipeline's definition in TOML (docs/configuration.md).
+
+An error for an unknown key names the nearest known key.
+"""
 
 import difflib
 import hashlib
@@ -42,7 +45,10 @@ _MASTERS = {
 
 
 class Source(Section):
-    """The server to capture. The spec never contains the password itself: `password_env` or `password_file` says where it is."""
+    """The server to capture.
+
+    The spec never contains the password itself: `password_env` or `password_file` says where it is.
+    """
 
     host: str
     """Host name or address."""
@@ -57,12 +63,14 @@ class Source(Section):
     tables: tuple[str, ...]
     """The tables to capture, as globs. A glob that begins with `!` excludes. The last match wins."""
     startup: str = "initial"
-    """Where the pipeline starts. `initial`: snapshot the tables, then stream the binlog. `snapshot`: snapshot them and end.
-    `latest`, `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: no snapshot, stream from there."""
+    """Where the pipeline starts. `initial`: snapshot the tables, then stream the binlog. `snapshot`: snapshot them and
+    end. `latest`, `earliest`, `timestamp:<RFC 3339, UTC>`, `position:<file>:<offset>`, `gtid:<set>`: no snapshot,
+    stream from there."""
     server_id: int | None = Field(None, ge=1, lt=2**32 - 4096)
     """The first of 4096 replication server ids. By default, derived from the pipeline's name."""
     tls: Literal["off", "preferred", "required", "verify"] = "preferred"
-    """Whether connections use TLS. `preferred`: if the server offers it. Only `verify` protects against an active attacker."""
+    """Whether connections use TLS. `preferred`: if the server offers it. Only `verify` protects against an active
+    attacker."""
     tls_ca: Path | None = None
     """The file with the certificate authority for `verify`. By default, the system's authorities."""
     connect_timeout_s: float = Field(10.0, gt=0)
@@ -70,16 +78,19 @@ class Source(Section):
     silence_s: float = Field(30.0, gt=0)
     """A binlog connection that receives no data for this long counts as lost and is reopened."""
     invalid_dates: Literal["error", "null"] = "error"
-    """What to do with invalid dates (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and count it."""
+    """What to do with invalid dates (zero, a zero part, 31 February). `error`: stop the table. `null`: write NULL and
+    count it."""
     schema_changes: Literal["copy", "stop"] = "copy"
     """What to do with a table whose rows a DDL may have changed. `copy`: resnapshot it. `stop`: stop it."""
     max_resnapshots_per_hour: int = Field(20, ge=1)
     """A table that would be resnapshotted more often within an hour, without an operator's request, stops instead."""
     new_tables: Literal["add", "ignore", "refuse"] = "add"
-    """What to do with tables that appear later and match `tables`. `add`: capture them, at once. `ignore`: leave them out; an alert
-    names them while they are there. `refuse`: refuse to start. Work tables of gh-ost and pt-online-schema-change do not count."""
+    """What to do with tables that appear later and match `tables`. `add`: capture them, at once. `ignore`: leave them
+    out; an alert names them while they are there. `refuse`: refuse to start. Work tables of gh-ost and
+    pt-online-schema-change do not count."""
     settle_s: float = Field(2.0, gt=0)
-    """How old a position must be to serve as a low watermark of the class `aged` (see [Correctness](correctness.md#watermarks))."""
+    """How old a position must be to serve as a low watermark of the class `aged` (see
+    [Correctness](correctness.md#watermarks))."""
 
     @field_validator("tables")
     @classmethod
@@ -171,14 +182,18 @@ Algorithm = Literal["sha256", "sha512"]
 
 
 class ProjectionRules(Section):
-    """The projection of some tables: which columns and rows are published. Later globs override earlier ones, key by key."""
+    """The projection of some tables: which columns and rows are published.
+
+    Later globs override earlier ones, key by key.
+    """
 
     columns: tuple[str, ...] | None = None
     """Publish only these columns and the key."""
     exclude: tuple[str, ...] | None = None
     """Publish all columns except these."""
     mask: dict[str, Algorithm] | None = None
-    """Publish a hexadecimal digest instead of these columns: column to `sha256` or `sha512`. A list of columns means `sha256`."""
+    """Publish a hexadecimal digest instead of these columns: column to `sha256` or `sha512`. A list of columns means
+    `sha256`."""
     where: str | None = None
     """The row filter, in SQL. Only rows for which it is true are published."""
 
@@ -273,14 +288,20 @@ class Spec(Section):
         return ProjectionRules(**merged)
 
     def parallel_readers(self) -> int:
-        """How many readers may run at the same time, each with a connection. Of a cluster, only `snapshot.readers` is known."""
+        """How many readers may run at the same time, each with a connection.
+
+        Of a cluster, only `snapshot.readers` is known.
+        """
         local = re.fullmatch(r"local(?:\[(\*|\d+)[^\]]*\])?", self.spark.master)
         if local is None:
             return self.snapshot.readers or 1
         return (os.cpu_count() or 1) if local[1] == "*" else int(local[1] or 1)
 
     def table_rules(self) -> dict[str, tuple[str, ...]]:
-        """By setting, its globs of tables. Globs of `tables` are not among them: one that matches nothing is an error."""
+        """By setting, its globs of tables.
+
+        Globs of `tables` are not among them: one that matches nothing is an error.
+        """
         return {
             "snapshot.tables": tuple(self.snapshot.tables),
             "snapshot.priority": self.snapshot.priority,
@@ -384,7 +405,10 @@ def password(source: Source) -> str:
 
 
 def mask_salt(spec: Spec) -> str | None:
-    """The referenced salt of the masks; None if there is no reference. Raises SpecError if it is broken or the salt is empty."""
+    """The referenced salt of the masks; None if there is no reference.
+
+    Raises SpecError if it is broken or the salt is empty.
+    """
     salt = _secret("mask_salt", spec.mask_salt_env, spec.mask_salt_file)
     if salt == "":
         raise SpecError(
@@ -394,7 +418,10 @@ def mask_salt(spec: Spec) -> str | None:
 
 
 def route_secret(name: str, route: Route) -> str:
-    """The URL, key or password that a route refers to; empty if it needs none. Raises SpecError if the reference is broken."""
+    """The URL, key or password that a route refers to; empty if it needs none.
+
+    Raises SpecError if the reference is broken.
+    """
     where = "alerts" if name == "webhook" else f"alerts.routes.{name}"
     if route.type in ("webhook", "slack"):
         key = "alerts.webhook" if name == "webhook" else f"{where}.url"

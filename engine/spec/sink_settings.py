@@ -14,7 +14,8 @@ Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
 Merging = Literal["copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror."""
 AUTO_BYTES = 16 << 20
-"""`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion vectors."""
+"""`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
+vectors."""
 
 
 class SinkRules(Section):
@@ -32,20 +33,22 @@ class Sink(Section):
     path: Path
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Mirror = "auto"
-    """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: files with changed rows are
-    written again. `merge_on_read`: changed rows go to new files, and deletion vectors delete the old ones. `auto`: by the
-    table's size. Fixed when a mirror is created; a resnapshot changes it."""
+    """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: files with changed
+    rows are written again. `merge_on_read`: changed rows go to new files, and deletion vectors delete the old ones.
+    `auto`: by the table's size. Fixed when a mirror is created; a resnapshot changes it."""
     merge_interval_s: float = Field(10.0, ge=0)
-    """The shortest time between two merges into a mirror. Merges are put off while they would take a quarter of the time."""
+    """The shortest time between two merges into a mirror. Merges are put off while they would take a quarter of the
+    time."""
     max_write_amplification: float = Field(100.0, ge=0)
-    """Merges are also put off until they write at most this many times the bytes of the changes; not those that write less than
-    1 MiB or take less than 50 ms. 0: no limit."""
+    """Merges are also put off until they write at most this many times the bytes of the changes; not those that write
+    less than 1 MiB or take less than 50 ms. 0: no limit."""
     max_merge_delay_s: float = Field(300.0, gt=0)
     """The longest time for which a merge is put off."""
     tables: dict[str, SinkRules] = Field(default_factory=dict)
     """Settings for some tables, by glob. The last match wins."""
     maintenance: bool = True
-    """Whether the runner maintains the tables ([Maintenance](destinations.md#maintenance)). `tidemark maintain` works anyway."""
+    """Whether the runner maintains the tables ([Maintenance](destinations.md#maintenance)). `tidemark maintain` works
+    anyway."""
     files_retention: str = "7d"
     """How long files stay after the newest version stopped using them: for readers, and for time travel."""
     changes_retention: str = "forever"

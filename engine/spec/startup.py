@@ -29,7 +29,10 @@ def startup_position(text: str) -> tuple[str, int]:
 
 
 def _check_gtids(text: str) -> None:
-    """Raises ValueError for what is neither MySQL's GTID set nor MariaDB's position. The server's flavor is not known here."""
+    """Raises ValueError for what is neither MySQL's GTID set nor MariaDB's position.
+
+    The server's flavor is not known here.
+    """
     parts = [re.sub(r"\s+", "", part) for part in text.split(",")]
     if not any(all(map(form.fullmatch, parts)) for form in (_GTID_SET, _GTID_POSITION)):
         raise ValueError(

@@ -19,14 +19,19 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 
 
 class Throttle(Section):
-    """How fast chunks are read, and when; `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too."""
+    """How fast chunks are read, and when; `tidemark throttle` changes it at runtime.
+
+    Only `critical_load` pauses the binlog too.
+    """
 
     readers: int = Field(0, ge=0, le=256)
-    """Chunk tasks that run at the same time. 0: that of `snapshot.readers`. With a rate, one slot stays free for the binlog."""
+    """Chunk tasks that run at the same time. 0: that of `snapshot.readers`. With a rate, one slot stays free for the
+    binlog."""
     max_rows_per_s: int = Field(0, ge=0)
     """Rows read in any second, by all readers together. 0: no limit. Chunks that are being read keep their rate."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Bytes written to data files per second. 0: no limit. Readers convert it to rows, by the size of the table's rows so far."""
+    """Bytes written to data files per second. 0: no limit. Readers convert it to rows, by the size of the table's rows
+    so far."""
     hours: tuple[str, ...] = ()
     """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
@@ -64,7 +69,10 @@ class Throttle(Section):
 
 
 def throttle_changes(settings: Throttle, texts: Iterable[str], period: str = "") -> dict[str, Any]:
-    """The arguments of the command `throttle`: changes of these settings as lines of TOML, and a period. Raises SpecError."""
+    """The arguments of the command `throttle`: changes of these settings as lines of TOML, and a period.
+
+    Raises SpecError.
+    """
     try:
         changes = tomllib.loads("\n".join(texts))
     except tomllib.TOMLDecodeError as error:

@@ -14,11 +14,12 @@ class Verify(Section):
     period: str = "7d"
     """How often every row is compared, spread evenly. `off`: only when you run `verify`."""
     share: float = Field(0.05, gt=0, le=1)
-    """The largest share of the time in which the runner reads for it, on one connection. It may make the period longer."""
+    """The largest share of the time in which the runner reads for it, on one connection. It may make the period longer.
+    """
 
     audit: str = OFF
-    """How often the runner audits a random part of the change logs, like `1d`, in a process of low priority. `off`: only when you
-    run `audit`."""
+    """How often the runner audits a random part of the change logs, like `1d`, in a process of low priority. `off`:
+    only when you run `audit`."""
 
     @field_validator("period", "audit")
     @classmethod

@@ -1,6 +1,7 @@
 """Proofs that mirrors equal the source, by comparing rows. `engine.audit` proves change logs.
 
-verifier.py          tables one by one; with `scope` (which parts), `table_check` (one table), `settling` (exact at a position)
+verifier.py          tables one by one; with `scope` (which parts), `table_check` (one table), `settling` (exact at a
+                     position)
 source_rows.py       the source's side; `mirror_at.py` and `partitions.py`: the mirror's
 comparison.py        rows by identity; `causes.py`: why they differ
 recorded.py          the state of verification; `rows.py`, `verdicts.py`: results

@@ -16,7 +16,8 @@ MOST = 20
 _MOST_TICKS = 10
 _STYLE = f"""<style>
 .factors {{ display: grid; grid-template-columns: fit-content(32%) 1fr; font-size: 0.8rem; line-height: 1.75rem; }}
-.factors > span {{ padding-right: 0.75rem; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; text-align: right; }}
+.factors > span {{ padding-right: 0.75rem; overflow: hidden; text-overflow: ellipsis; \
+white-space: nowrap; text-align: right; }}
 .factors > div {{ position: relative; height: 1.75rem; }}
 .factors i {{ font-style: normal; }}
 .factors .within {{ position: absolute; height: 100%; border: 0 dotted {HEX["green"]}; border-width: 0 1px; background:

@@ -98,7 +98,8 @@ class PreparedRows:
 
     def _spill(self, block: _Block) -> None:
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="tidemark-prepared-")  # noqa: SIM115 - it lives as long as this object
+            # It lives as long as this object.
+            self._file = tempfile.TemporaryFile(prefix="tidemark-prepared-")  # noqa: SIM115
             weakref.finalize(self, self._file.close)
         block.place = self._file.seek(0, 2)
         pickle.dump(block.run, self._file, protocol=5)

@@ -2,14 +2,13 @@
 
     the table changed     `SchemaChangedError`: the binlog will show the schema change; the whole table waits for it
     the source was away   the reader could not reconnect right after: the table waits as long as the run does
-    (`run.source_loss.outage`) the chunk itself      the reader could reconnect right after. Only that chunk waits; after too many
-    failures in a row it is
-                          parked (`run.snapshot.parking`), and everything else continues
-    a disk is full        the whole pipeline waits until there is room (`pipeline.disk`), chunks included. It counts against no
-    chunk and
-                          no table
-    a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again in groups half
-                          the size, until a failing chunk is alone; then the chunk itself is at fault
+                          (`run.source_loss.outage`)
+    the chunk itself      the reader could reconnect right after. Only that chunk waits; after too many failures in a
+                          row it is parked (`run.snapshot.parking`), and everything else continues
+    a disk is full        the whole pipeline waits until there is room (`pipeline.disk`), chunks included. It counts
+                          against no chunk and no table
+    a worker was lost     with all that its group had read. Any of its chunks may have killed it: they are read again
+                          in groups half the size, until a failing chunk is alone; then the chunk itself is at fault
 
 If many chunks of a table are parked in a row, with none read in between, the table itself is at fault: its remaining
 chunks rest until an operator resumes the table, or until the next run. Redumped chunks are not parked: the command is
