@@ -1,4 +1,7 @@
-"""The page's address, which opens the same pipeline, table, filters and query for everybody else, and the button that copies it."""
+"""The page's address, and the button that copies it.
+
+It opens the same pipeline, table, filters and query for everybody else.
+"""
 
 import streamlit as st
 

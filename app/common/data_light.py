@@ -90,7 +90,9 @@ class _Read:
 
 
 def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
-    """What the ledger and the Delta logs say of the tables; empty if they cannot be read, which other parts of the page say.
+    """What the ledger and the Delta logs say of the tables.
+
+    Empty if they cannot be read, which other parts of the page say.
 
     They are read at most every few seconds, and in at most a fiftieth of the time. Equal facts are the same object.
     """

@@ -1,4 +1,6 @@
-"""Fields whose values belong to a table of a pipeline, such as numbers of chunks: the values of one must never reach another.
+"""Fields whose values belong to a table of a pipeline, such as numbers of chunks.
+
+The values of one table must never reach another.
 
 Streamlit's browser side sends the values of all fields with each run of a page, also with an autorefresh that was due
 before the browser had received new ones. A field that keeps its key takes the old value, after its table was changed.

@@ -1,4 +1,7 @@
-"""The runner notice: the pipeline has never run, is starting, has failed or lost its runner, or cannot reach its source."""
+"""The runner notice: what keeps the pipeline from working.
+
+It has never run, is starting, has failed or lost its runner, or cannot reach its source.
+"""
 
 import streamlit as st
 
@@ -109,7 +112,10 @@ def brief(where: Directory, runner: Runner) -> None:
 
 @autorefresh()
 def notices(where: Directory) -> None:
-    """What a page about a part of the pipeline says of the runner: an outage of the source, and why nothing is written."""
+    """What a page about a part of the pipeline says of the runner.
+
+    An outage of the source, and why nothing is written.
+    """
     runner = home.runner(where)
     away(where, runner)
     brief(where, runner)

@@ -55,7 +55,10 @@ def found_page(page: StreamlitPage) -> None:
 
 
 def _seed() -> None:
-    """Make the URL as it is now the one that new fields take their values from, instead of the URL as the page was opened."""
+    """Make the URL as it is now the one that new fields take their values from.
+
+    Otherwise they take them from the URL as the page was opened.
+    """
     run = get_script_run_ctx()
     if run is not None:
         with run.session_state.query_params() as found:
@@ -194,7 +197,9 @@ def unbound(key: str, names: Sequence[str]) -> str | None:
 
 
 def several(key: str, names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The values of the URL as the page was opened, afterwards those that were chosen: those in `names`, and those that are not.
+    """The values of the URL as the page was opened, afterwards those that were chosen.
+
+    First those in `names`, then those that are not.
 
     The session has them under `key`, which no field may have.
     """

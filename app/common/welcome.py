@@ -1,4 +1,7 @@
-"""The pages of a console without pipelines: the idea in four boxes, and the way to the first pipeline or to the demo."""
+"""The pages of a console without pipelines.
+
+The idea in four boxes, and the way to the first pipeline or to the demo.
+"""
 
 import streamlit as st
 
@@ -19,8 +22,10 @@ _BOXES = (
     (
         ":material/grid_view:",
         "Copy in chunks",
-        "Readers copy a table in chunks, without locks. Two watermarks, places in the binlog, "
-        "bracket the read of each chunk.",
+        (
+            "Readers copy a table in chunks, without locks. Two watermarks, places in the binlog, "
+            "bracket the read of each chunk."
+        ),
     ),
     (
         ":material/sync_alt:",

@@ -124,7 +124,9 @@ def _reading(where: Directory, found: Sequence[Condition]) -> None:
 
 
 def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, list[Condition]] | None:
-    """The spec, the job that reads, and the condition of these tables, or of all, below a heading with a button that reads again.
+    """The spec, the job that reads, and the condition of these tables, or of all.
+
+    Shown below a heading with a button that reads again.
 
     None while it is read, or if it cannot be, with that shown.
     """

@@ -24,7 +24,10 @@ from engine.spec import settings, throttle_settings
 
 
 def pace(where: Directory) -> Pace:
-    """The current limits and pauses, with or without a runner, which may have started with another spec than that in the file."""
+    """The current limits and pauses, with or without a runner.
+
+    The runner may have started with another spec than that in the file.
+    """
     try:
         running = home.in_force(where)
         spec = running.get("throttle", {}) if running else settings.load(where.spec).throttle.model_dump(mode="json")

@@ -1,4 +1,7 @@
-"""The timeline of a pipeline, live or of a past run: what it did above its throughput and lag, and the events behind it."""
+"""The timeline of a pipeline, live or of a past run.
+
+It shows what the pipeline did above its throughput and lag, and the events behind it.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -66,7 +69,9 @@ def _draw(
     alive: str | None = None,
     beats: Mapping[str, datetime] = MappingProxyType({}),
 ) -> None:
-    """alive: the run whose runner is alive; it may write no event for a while when it starts, or while its source is away.
+    """alive: the run whose runner is alive.
+
+    It may write no event for a while when it starts, or while its source is away.
 
     beats: the last known heartbeats, by run.
     """

@@ -1,4 +1,6 @@
-"""Drafts of pipelines and saved connections, as files in the home folder, so that another browser can continue with them.
+"""Drafts of pipelines and saved connections, as files in the home folder.
+
+So another browser can continue with them.
 
 Neither holds a secret: a password is a reference to a variable or a file.
 """

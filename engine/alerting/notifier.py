@@ -1,4 +1,6 @@
-"""Announces alerts: in the journal, in a file that outlives the run, through the spec's routes, and as JSON on stderr if asked to.
+"""Announces alerts.
+
+They go to the journal, to a file that outlives the run, through the spec's routes, and as JSON to stderr if asked for.
 
 It listens to the journal, so the coordinator knows nothing of it. A journal writer pays for a few comparisons, and for
 a file of a few hundred bytes when an alert is raised or cleared. Routes have threads of their own

@@ -133,7 +133,10 @@ def _names(known: Known, tables: Sequence[str]) -> list[str]:
 
 
 def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Position]) -> Stretch:
-    """The stretch, beginning after the changes that retention has deleted, and after the transaction of the first one left."""
+    """The stretch.
+
+    It begins after the changes that retention has deleted, and after the transaction of the first one left.
+    """
     if spec.sink.changes_retention_s is None:
         return part
     for order in first_change(spec.sink.path, part):

@@ -1,4 +1,7 @@
-"""One table of an audit: collects its images of the binlog, and compares them in batches with those of its change log."""
+"""One table of an audit.
+
+It collects the table's images of the binlog, and compares them in batches with those of the change log.
+"""
 
 from bisect import bisect_right
 from collections import Counter
@@ -291,7 +294,10 @@ class AuditedTable:
 
 
 def first_change(lake: Path, stretch: Stretch) -> Iterator[int]:
-    """The position of the first change that is left in the log, packed; nothing if it is before the stretch, or there is none."""
+    """The position of the first change that is left in the log, packed.
+
+    Nothing if it is before the stretch, or there is none.
+    """
     log = ChangeLog(changes_folder(lake, stretch.table.database, stretch.table.name))
     first = log.first()
     if first is not None and first[1] >= stretch.seq:  # else its position may be that of another server

@@ -1,4 +1,6 @@
-"""Audits in the background: once per `verify.audit`, the runner audits a random part of the change logs (`audit_sample`).
+"""Audits in the background.
+
+Once per `verify.audit`, the runner audits a random part of the change logs (`audit_sample`).
 
 The audit is a process of its own, of low priority: its decoder is slow Python, and would take the runner's time. It is
 the command `audit --sample`. It ends with the runner, or by itself if the runner was killed; a paused pipeline ends it,

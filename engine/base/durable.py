@@ -125,7 +125,9 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite a file's content in place, within the space that it has: for a disk on which nothing new can be created.
+    """Overwrite a file's content in place, within the space that it has.
+
+    This is for a disk on which nothing new can be created.
 
     Blanks fill the rest, which JSON permits. A reader may briefly see half of it (`read_runner` retries). Raises
     OSError if the file does not exist or has no room.

@@ -73,7 +73,10 @@ def is_forbidden(error: BaseException | None) -> bool:
 
 
 def trace_ending(text: str) -> str:
-    """The last meaningful line of a Python traceback in a text, such as a Spark worker's; a text without one as it is."""
+    """The last meaningful line of a Python traceback in a text, such as a Spark worker's.
+
+    A text without a traceback stays as it is.
+    """
     _, found, trace = text.rpartition("Traceback (most recent call last):")
     if not found:
         return text

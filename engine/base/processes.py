@@ -43,7 +43,10 @@ def of(pid: int) -> dict[str, Any]:
 
 
 def age_s(written: Mapping[str, Any]) -> float | None:
-    """Seconds since `here` returned `written`, without the wall clock; None if that was on another machine or another boot."""
+    """Seconds since `here` returned `written`, without the wall clock.
+
+    None if that was on another machine or another boot.
+    """
     boot = _boot()
     if boot is None or written.get("boot") != boot or not isinstance(written.get("monotonic_s"), int | float):
         return None
@@ -51,7 +54,10 @@ def age_s(written: Mapping[str, Any]) -> float | None:
 
 
 def lives(pid: int, written: Mapping[str, Any]) -> bool | None:
-    """Whether the process `pid`, for which `here` returned `written`, is alive; None if that cannot be seen from here."""
+    """Whether the process `pid`, for which `here` returned `written`, is alive.
+
+    None if that cannot be seen from here.
+    """
     if _boot() is None or written.get("boot") != _boot() or written.get("namespace") != _namespace():
         return None
     if written.get("ticks") is None:

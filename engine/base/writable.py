@@ -8,7 +8,10 @@ from engine.base.errors import is_disk_full
 
 
 def write_fault(folder: Path) -> str:
-    """Why the folder, or the nearest one above it that exists, cannot be written; empty if it can, or if its disk is only full."""
+    """Why the folder, or the nearest one above it that exists, cannot be written.
+
+    Empty if it can, or if its disk is only full.
+    """
     there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
     probe = there / f".tidemark-room-{uuid.uuid4().hex}"
     try:

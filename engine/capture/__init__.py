@@ -1,1 +1,4 @@
-"""The work of a Spark task: reads chunks and binlog ranges, backfills, applies the rule of emission, writes Parquet files."""
+"""The work of a Spark task.
+
+It reads chunks and binlog ranges, backfills, applies the rule of emission, and writes Parquet files.
+"""

@@ -25,7 +25,9 @@ ROW_GROUP_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class DataFile:
-    """A finished Parquet file: its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns.
+    """A finished Parquet file.
+
+    Its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns.
 
     A change log's file also has those of `_tm_ts`, in microseconds since 1970.
     """

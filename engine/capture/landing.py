@@ -88,7 +88,10 @@ class MirrorReader(Protocol):
         """The newest version of the change log; None before its first commit. Raises DestinationError."""
 
     def defect(self) -> str:
-        """Why the newest version of the mirror cannot be read, as a clause; "" if nothing is known to be wrong with it."""
+        """Why the newest version of the mirror cannot be read, as a clause.
+
+        "" if nothing is known to be wrong with it.
+        """
 
     def commits_after(self, version: int) -> Iterator[Commit]:
         """The mirror's commits after a version, oldest first. version: -1 if none was read before. Raises OSError."""

@@ -13,7 +13,9 @@ from engine.source.xa_places import KnownPlaces
 
 
 class ReaderSession:
-    """A connection for SELECTs, the watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows.
+    """A connection for SELECTs, and what belongs to it.
+
+    The watermarks taken on it, the pacer of its reads, and the counter of its current chunk's rows.
 
     `xa_places`: where XA transactions were prepared, as its reads of the binlog have found.
     """

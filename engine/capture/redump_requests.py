@@ -52,7 +52,10 @@ class Redump:
         return not self.ranges and not self.keys
 
     def describe(self) -> str:
-        """Its tables and parts as text, without values of rows: `chunks 3, 7–9 of d.t`, `a range of d.t`, `2 keys of d.t`."""
+        """Its tables and parts as text, without values of rows.
+
+        Such as `chunks 3, 7–9 of d.t`, `a range of d.t`, `2 keys of d.t`.
+        """
         part = ""
         if self.ranges:
             part = f"{named_chunks(self.chunks).lower()} of " if self.chunks else "a range of "

@@ -59,7 +59,10 @@ from engine.source.xa_places import XaPlaces
 
 @dataclass(frozen=True)
 class EmittedTable:
-    """A captured table in a binlog range: its chunk key (None if it has none), snapshot progress, change log and projection."""
+    """A captured table in a binlog range.
+
+    Its chunk key (None if it has none), snapshot progress, change log and projection.
+    """
 
     table: Table
     key: ChunkKey | None

@@ -1,4 +1,7 @@
-"""What all verbs of the command line have in common: the app, common options, exit codes, output, and sending commands."""
+"""What all verbs of the command line have in common.
+
+The app, common options, exit codes, output, and sending commands.
+"""
 
 import json
 import os

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 @app.command()
 @guarded
 def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
-    """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is missing."""
+    """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is
+    missing.
+    """  # noqa: D205 - one sentence, as the reference has it
     from engine.capture.projection.projection_rules import as_read, check_spec
     from engine.run.lifecycle.destination_check import check_destination
     from engine.run.lifecycle.inbox_check import check_inbox
@@ -73,7 +75,10 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 
 
 def _globs_failed(checks: "list[Check]", included: int) -> "list[Check]":
-    """The checks; those of globs have failed if none of the `included` ones matches: a run continues with its tables of before."""
+    """The checks.
+
+    Those of globs have failed if none of the `included` ones matches: a run continues with its tables of before.
+    """
     from engine.source.named_tables import INCLUSION
 
     if sum(one.name.startswith(INCLUSION) for one in checks) < included:
@@ -91,7 +96,9 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how tables will be split and why, how long that takes, and how mirrors will be merged; --json lists every chunk."""
+    """Show how tables will be split and why, how long that takes, and how mirrors will be merged; --json lists every
+    chunk.
+    """  # noqa: D205 - one sentence, as the reference has it
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables

@@ -96,8 +96,10 @@ def _too_deep() -> DecodeError:
     return malformed(f"it is more than {_DEEPEST} levels deep")
 
 
-# In one function, for speed.
-def _container(data: bytes, kind: int, at: int, limit: int, room: int, depth: int) -> tuple[str, int]:  # noqa: C901, PLR0912
+# One function, for speed.
+def _container(  # noqa: C901, PLR0912
+    data: bytes, kind: int, at: int, limit: int, room: int, depth: int
+) -> tuple[str, int]:
     """The text and size of the object or array at `data[at]`.
 
     It may have at most `room` bytes and must end by `limit`.
@@ -169,7 +171,10 @@ def _prefixes(data: bytes, kind: int, at: int, members: int, first: int, stop: i
 
 
 def _read_prefixes(entry: struct.Struct, section: bytes, members: int, offset: int) -> list[str]:
-    """As `_prefixes`, from the keys' entries and the bytes up to the end of the last key, which start at `offset` in the object."""
+    """As `_prefixes`, from the keys' entries and the bytes up to the end of the last key.
+
+    The bytes start at `offset` in the object.
+    """
     prefixes, keys = [], members * entry.size
     room = len(section) - keys
     for start, length in entry.iter_unpack(section[:keys]):
@@ -279,7 +284,10 @@ _LEG = re.compile(
 
 
 def _legs(path: str) -> list[str | _Index]:
-    """The keys and indexes of a path as the server writes it: `$`, then `.name`, `."quoted"`, `[n]`, `[last]` or `[last-n]`."""
+    """The keys and indexes of a path as the server writes it.
+
+    That is `$`, then `.name`, `."quoted"`, `[n]`, `[last]` or `[last-n]`.
+    """
     legs: list[str | _Index] = []
     at = 1
     while at < len(path):

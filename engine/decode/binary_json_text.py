@@ -95,7 +95,10 @@ def _groups(precision: int, scale: int) -> tuple[int, tuple[tuple[int, int, int]
 
 
 def _decimal(data: bytes) -> str:
-    """Precision (1 byte), scale (1) and the packed digits, in the format described in `engine.decode.types.decimals`."""
+    """Precision (1 byte), scale (1) and the packed digits.
+
+    `engine.decode.types.decimals` describes the format.
+    """
     precision, scale = data[0], data[1]
     if not scale <= precision <= _LARGEST_PRECISION or not precision:
         raise malformed(f"a decimal has {precision} digits, {scale} of them after the point")

@@ -23,7 +23,10 @@ _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 
 @dataclass(frozen=True)
 class GtidSet:
-    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers, sorted, disjoint and not adjacent."""
+    """For each server uuid, or `uuid:tag`, the closed intervals of transaction numbers.
+
+    They are sorted, disjoint and not adjacent.
+    """
 
     intervals: Mapping[str, tuple[Interval, ...]] = field(default_factory=dict)
 

@@ -147,7 +147,10 @@ def _decode_whole(
 def _extents(
     records: Records, at: Offsets, table: Table, mapped: TableMap
 ) -> tuple[Offsets, Offsets, Offsets, Offsets]:
-    """For all images of some events, in binlog order: where each starts and ends, its event's number, its place in the event."""
+    """For all images of some events, in binlog order, where each is.
+
+    Where it starts and ends, its event's number, and its place in the event.
+    """
     number, count = np.arange(len(at)), np.zeros(len(at), np.int64)
     rounds = []
     while len(number):

@@ -156,7 +156,10 @@ class DestinationTable(Protocol):
         """Apply chunks and changes to the mirror in one commit; None if it has them."""
 
     def check(self, before: Table, after: Table) -> None:
-        """MUST raise IncompatibleColumnsError when it cannot evolve from the columns of `before` to those of `after`."""
+        """MUST raise IncompatibleColumnsError when it cannot evolve.
+
+        It has the columns of `before`, and must get those of `after`.
+        """
 
     def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
         """Get the columns that the table has after an epoch. copying: a new copy follows, which alters the mirror."""
@@ -289,7 +292,10 @@ class Destination(Protocol):
         """
 
     def recall(self, newest: Term | None) -> None:
-        """Read what the run with the newest term left, so that `look` and `open` need not look through unchanged tables."""
+        """Read what the run with the newest term left.
+
+        So `look` and `open` need not look through unchanged tables.
+        """
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DestinationTable:
         """A captured table in the destination. plan: without effect if its mirror exists and is not replaced."""

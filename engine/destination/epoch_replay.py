@@ -1,4 +1,6 @@
-"""Applies committed epochs to the tables of a destination, in order; again after a kill, as far as the destination lacks them.
+"""Applies committed epochs to the tables of a destination, in order.
+
+After a kill, it applies them again, as far as the destination lacks them.
 
 A resnapshot repairs a failed table (`destination.published_tables`): the change log gets the missing changes, as far as
 their files exist, and the mirror gets a new copy.
@@ -73,7 +75,10 @@ class EpochReplay:
         return len(records)
 
     def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
-        """The records' parts of tables that have a destination, from its creation on; an earlier destination is gone."""
+        """The records' parts of tables that have a destination, from its creation on.
+
+        An earlier destination is gone.
+        """
         begun = {
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
         }
@@ -102,7 +107,10 @@ class EpochReplay:
             self.applied = records[-1]["epoch"]
 
     def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
-        """Group parts into commits: each ends at a part that ends a copy, or in which the table joins, leaves or is altered."""
+        """Group parts into commits.
+
+        Each ends at a part that ends a copy, or in which the table joins, leaves or is altered.
+        """
         group: list[Part] = []
         for part in parts:
             group.append(part)
@@ -182,7 +190,9 @@ class EpochReplay:
             self._journal.write(ChangeLogKept(table=table.full_name, folder=begun.kept, until=after[1]))
 
     def _repair_for_resnapshot(self, name: str, target: Target, table: Table) -> None:
-        """Prepare a resnapshot: make the destination writable, and append the lacking changes, as far as their files exist.
+        """Prepare a resnapshot.
+
+        Makes the destination writable, and appends the lacking changes, as far as their files exist.
 
         table: as it is resnapshotted. A change log that is gone begins with its columns.
         """

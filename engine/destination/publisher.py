@@ -91,7 +91,10 @@ class Publisher:
         return self._copied.get(table, -1) <= self._replay.applied
 
     def unrepaired(self) -> dict[str, TidemarkError]:
-        """The tables with a failed destination that neither a stop nor a committed resnapshot takes care of, with the errors."""
+        """The tables with a failed destination that nothing else takes care of, with the errors.
+
+        A stop or a committed resnapshot would.
+        """
         applied, failed = (
             self._replay.applied,
             self.tables.unpublished(),
@@ -133,7 +136,10 @@ class Publisher:
             self._hurried |= {name: max(epoch, self._hurried.get(name, -1)) for name in tables}
 
     def can_be_read(self, tables: Iterable[str], epoch: int) -> bool:
-        """Whether the mirrors have all changes of this epoch, or will never get them; called by the coordinator's thread."""
+        """Whether the mirrors have all changes of this epoch, or will never get them.
+
+        The coordinator's thread calls it.
+        """
         if self._replay.applied < epoch:
             return False
         targets = [target for name in tables if (target := self.tables.targets.get(name)) is not None]
@@ -230,7 +236,10 @@ class Publisher:
         return self._replay.last_merge_s + self._sink.merge_interval_s - clock.monotonic_s()
 
     def _take_queued(self, first: EpochRecord | _Marker) -> tuple[list[EpochRecord], _Marker | None]:
-        """Take the queued epochs from this one on, up to a marker: one commit for many epochs costs no more than for one."""
+        """Take the queued epochs from this one on, up to a marker.
+
+        One commit for many epochs costs no more than for one.
+        """
         records: list[EpochRecord] = []
         while not isinstance(first, _Marker):
             records.append(first)

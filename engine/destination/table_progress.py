@@ -181,7 +181,10 @@ class Target:
                 self.waiting_since_s = clock.monotonic_s()
 
     def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
-        """Commit the last chunk of the first copy together with all changes: from then on the mirror equals the source."""
+        """Commit the last chunk of the first copy together with all changes.
+
+        From then on the mirror equals the source.
+        """
         self.append("changes", changes)
         merged = [*self.waiting, *self._unmerged(changes)]
         step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])

@@ -1,4 +1,6 @@
-"""SQL over a pipeline's published data: mirrors and change logs as views in a DuckDB that can read nothing else, and write nothing.
+"""SQL over a pipeline's published data.
+
+Mirrors and change logs are views in a DuckDB that can read nothing else, and write nothing.
 
 Three walls stand one behind the other: only one SELECT is run (`one_select`), in a transaction that cannot write, and
 files are opened by a file system that cannot write (`read_only_files`).
@@ -232,7 +234,10 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
 
 
 def merged_seq(directory: Directory, root: Path, table: Table) -> int:
-    """The `_tm_seq` up to which the table's change log is merged into its mirror, for `as_of_sql`; 0 before the first merge."""
+    """The `_tm_seq` up to which the table's change log is merged into its mirror.
+
+    `as_of_sql` needs it; 0 before the first merge.
+    """
     state = Ledger(directory.ledger).state
     assert state is not None
     return TablePair(root, state.owner, table).merged_seq()

@@ -36,8 +36,10 @@ _ADVICE: tuple[tuple[type[duckdb.Error], str, str], ...] = (
     (
         duckdb.ConversionException,
         "",
-        "Compare with a value of the column's type, or use TRY_CAST(column AS type), "
-        "which is NULL where that is impossible.",
+        (
+            "Compare with a value of the column's type, or use TRY_CAST(column AS type), "
+            "which is NULL where that is impossible."
+        ),
     ),
     (duckdb.OutOfRangeException, "", "Cast to a wider type first: column::HUGEINT or column::DOUBLE."),
     (

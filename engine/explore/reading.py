@@ -62,7 +62,9 @@ class Reading:
 
 
 def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: int | None = None) -> pa.Table:
-    """The rows of a table of a pipeline as Arrow: `read("shop.toml", "shop.orders")`; of its change log: `"shop.orders__changes"`.
+    """The rows of a table of a pipeline as Arrow: `read("shop.toml", "shop.orders")`.
+
+    Those of its change log: `"shop.orders__changes"`.
 
     as_of: the table as readers saw it at that time; without a time zone, in UTC. Raises SpecError for a table that the
     pipeline does not have, or that did not exist then; DestinationError for one that cannot be read.

@@ -1,4 +1,7 @@
-"""What the ledger and the destination say of a pipeline's tables, for their verdicts: the same for `status` and the console."""
+"""What the ledger and the destination say of a pipeline's tables, for their verdicts.
+
+It is the same for `status` and the console.
+"""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta

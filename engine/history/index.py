@@ -166,7 +166,10 @@ class History:
     """The index. Thread-safe, as long as each thread uses its own `cursor`."""
 
     def __init__(self, path: Path | None) -> None:
-        """Open or create the index at `path`; in memory if that is None, belongs to another process, or has a newer version."""
+        """Open or create the index at `path`.
+
+        In memory if that is None, belongs to another process, or has a newer version.
+        """
         self.in_memory: str | None = None if path else "no file was asked for"
         self._lock = threading.Lock()
         self._refreshed_s = float("-inf")
@@ -211,7 +214,9 @@ class History:
         return self._connection.cursor()
 
     def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
-        """The result of one of this package's queries, cached until a refresh adds rows of that pipeline to a table that it reads.
+        """The result of one of this package's queries, cached.
+
+        It stays until a refresh adds rows of that pipeline to a table that the query reads.
 
         Parts of a page, and several browsers, ask the same within a second; and most pipelines and tables change
         rarely.

@@ -1,4 +1,7 @@
-"""What the timeline of a run shows: a bounded number of events, when tables were copied, and when the lag was small again."""
+"""What the timeline of a run shows.
+
+A bounded number of events, when tables were copied, and when the lag was small again.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

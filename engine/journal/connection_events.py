@@ -19,7 +19,10 @@ class ConnectionsLimited(Event, name="source.connections"):
 
 @dataclass(frozen=True, kw_only=True)
 class ReadsBlocked(Event, name="source.blocked"):
-    """Reads of a table wait for a lock on the source, others block them now, or they have waited long; or that is over."""
+    """Reads of a table wait for a lock on the source.
+
+    Or others block them now, or they have waited long, or that is over.
+    """
 
     table: str | None
     """Null if the source does not say which."""

@@ -21,7 +21,10 @@ class TableVerified(Event, name="table.verified"):
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenChanges(Event, name="source.hidden"):
-    """Since the run began, the source can change rows unseen, lacks a setting, or differs otherwise; or that is over."""
+    """Since the run began, the source can change rows unseen, lacks a setting, or differs otherwise.
+
+    Or that is over.
+    """
 
     kind: str
     """cascade, binlog_filter, new_tables, source_settings or source_changed."""

@@ -211,7 +211,9 @@ class Ledger:
         return found
 
     def prune(self, applied: int, needed: Mapping[int, Collection[str]] | None = None) -> None:
-        """Delete files that nobody will read: those up to the last full state whose epochs, up to `applied`, every sink has.
+        """Delete files that nobody will read.
+
+        These are files up to the last full state whose epochs, up to `applied`, every sink has.
 
         needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were
         applied again to a table whose later epochs are deleted, the table would be switched back. Raises OSError;

@@ -1,4 +1,7 @@
-"""Who may write to the inbox: its folders must belong to the user whose runner has the pipeline, whoever sends commands."""
+"""Who may write to the inbox.
+
+Its folders must belong to the user whose runner has the pipeline, whoever sends commands.
+"""
 
 import os
 from contextlib import suppress

@@ -1,4 +1,6 @@
-"""Ensures that one runner at a time runs a pipeline: by a lock if possible, by its heartbeat always, and finally by its term.
+"""Ensures that one runner at a time runs a pipeline.
+
+It does so by a lock if possible, by its heartbeat always, and finally by its term.
 
     lock        `runner.lock`, held while the runner lives. Some network file systems have no locks, someone may delete
                 the lock file, and a copied folder has its own lock

@@ -1,4 +1,7 @@
-"""What the console and `status` call the state of a pipeline and of its tables: one owner, so that both say the same."""
+"""What the console and `status` call the state of a pipeline and of its tables.
+
+The words have one owner, so that both say the same.
+"""
 
 from collections.abc import Mapping
 

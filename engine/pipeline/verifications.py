@@ -127,7 +127,10 @@ class ForeignChanges(TypedDict):
 
 
 class MirrorLogs(TypedDict):
-    """How far the runner has read the Delta logs of the mirrors, and which of them other programs have changed, by table."""
+    """How far the runner has read the mirrors' Delta logs, and what other programs have changed.
+
+    The changed mirrors are given by table.
+    """
 
     versions: dict[str, int]
     foreign: dict[str, ForeignChanges]

@@ -144,7 +144,10 @@ def scalar(column: Column, text: str) -> pa.Scalar | None:
 
 
 def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
-    """The key of one decoded row as a bound; None if it cannot be one: it is NULL, or its text may not convert back to it."""
+    """The key of one decoded row as a bound.
+
+    None if it cannot be one: it is NULL, or its text may not convert back to it.
+    """
     values = [rows[column.name][row].as_py() for column in key.columns]
     if None in values:
         return None

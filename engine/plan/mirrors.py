@@ -20,8 +20,10 @@ EXCLUDED: dict[Merging, tuple[str, ...]] = {
     "copy_on_write": (),
     "merge_on_read": (
         "Delta readers without deletion vectors",
-        "exports through PyArrow: deltalake's to_pyarrow_table, to_pyarrow_dataset and to_pandas, "
-        "Polars with use_pyarrow",
+        (
+            "exports through PyArrow: deltalake's to_pyarrow_table, to_pyarrow_dataset and to_pandas, "
+            "Polars with use_pyarrow"
+        ),
     ),
 }
 """The readers that cannot read a mirror (docs/destinations.md)."""

@@ -114,7 +114,10 @@ def json_parts(connection: Connection, tables: Sequence[Table], spec: Spec, *, e
 
 
 def text_table(connection: Connection, tables: Sequence[Table], spec: Spec, *, exact: bool) -> Group:
-    """One line per table and one of totals, the reason for each table's strategy, and the two ways of merging mirrors."""
+    """The plan as a text.
+
+    One line per table and one of totals, the reason for each table's strategy, and the two ways of merging mirrors.
+    """
     grid = Grid(box=None, pad_edge=False, show_footer=True)
     planned = list(_planned(connection, tables, spec, exact=exact))
     rows, size = (sum(getattr(plan, name) for _, plan, _ in planned) for name in ("approx_rows", "approx_bytes"))
@@ -165,7 +168,10 @@ def _lines(texts: Iterable[str]) -> Iterator[Text]:
 
 
 def _mirrors(spec: Spec, planned: Sequence[tuple[Table, Plan]], rates: ChangeRates) -> Iterator[RenderableType]:
-    """What each way of merging would cost, per table; the reasons of the recommendations; the readers that each excludes."""
+    """What each way of merging would cost, per table.
+
+    Also gives the reasons of the recommendations, and the readers that each way excludes.
+    """
     if rates.unknown:
         yield from _lines([f"Changes a second are unknown: {rates.unknown}"])
     else:

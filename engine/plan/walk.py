@@ -31,7 +31,9 @@ def next_bound(connection: Connection, table: Table, key: ChunkKey, limits: Rang
 
 
 def key_statement(table: Table, key: ChunkKey, limits: Range, offset: int, *, strictly: bool = False) -> str:
-    """The statement that fetches the key `offset` keys after the range's first, and whether it is above the lower bound.
+    """The statement that fetches the key `offset` keys after the range's first.
+
+    Also returns whether that key is above the lower bound.
 
     strictly: skip keys equal to the lower bound.
     """
@@ -89,7 +91,9 @@ def bound_of(table: Table, key: ChunkKey, values: Sequence[object]) -> Bound:
 
 
 def key_ends(connection: Connection, table: Table, key: ChunkKey) -> list[str | None]:
-    """The minimum and maximum of the key's first column as texts, None if there are no values; two dives into its index.
+    """The minimum and maximum of the key's first column as texts, None if there are no values.
+
+    Takes two dives into its index.
 
     Not with MIN and MAX: on a descending index they read all of it.
     """

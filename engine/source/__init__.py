@@ -1,1 +1,4 @@
-"""The only code that talks to MySQL and MariaDB: connections, catalog, preflight, positions, watermarks, packet streams."""
+"""The only code that talks to MySQL and MariaDB.
+
+It has connections, catalog, preflight, positions, watermarks and packet streams.
+"""

@@ -31,7 +31,9 @@ def has_gtids(connection: Connection, server: Server) -> bool:
 
 
 def contains(connection: Connection, server: Server, gtids: str) -> bool:
-    """Whether the server has executed these transactions (`gtid_executed` may lag the binlog by transactions being committed).
+    """Whether the server has executed these transactions.
+
+    `gtid_executed` may lag the binlog by transactions being committed.
 
     On MariaDB: whether its binlog has reached as far in each domain, by the same server's numbers.
     """
@@ -110,8 +112,7 @@ def _lost(verdict: str, seen: str) -> SourceLostError:
     return SourceLostError(
         f"The source was {verdict}: {seen}.",
         detail="It does not have changes that are already published. (Or it is another MariaDB server with the same "
-        "server_id.) "
-        + _RIGHT_SO_FAR,
+        "server_id.) " + _RIGHT_SO_FAR,
         hint=f"Point the spec at a server that has them; the run then continues by GTID. {RESNAPSHOT_ALL}.",
     )
 

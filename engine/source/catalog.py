@@ -282,7 +282,10 @@ def _clustered(parts: Iterable[dict[str, Any]], identities: Sequence[Index]) -> 
 
 
 def _ranged(parts: Iterable[dict[str, Any]], identity: Index | None) -> tuple[Index, ...]:
-    """The indexes that support range reads, up to the first partial column or change of direction; the identity's index first."""
+    """The indexes that support range reads, the identity's index first.
+
+    Each up to its first partial column or change of direction.
+    """
     found = []
     for name, index in _indexes(parts).items():
         descending = bool(index[0]["descending"])

@@ -124,7 +124,9 @@ def _measure(endpoint: Endpoint, first_server_id: int, tables: Sequence[Table]) 
 
 
 def first_position(files: Mapping[str, int], end: Position) -> Position:
-    """Where to begin: the head of the oldest file such that no more than `MOST_BYTES` follow, or the end if there is none.
+    """Where to begin: the head of the oldest file after which no more than `MOST_BYTES` follow.
+
+    The end if there is none.
 
     files: as `binlog_files`.
     """

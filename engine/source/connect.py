@@ -91,7 +91,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Server:
-    """The connected server: flavor, version as (major, minor, patch) and text, and an identity that survives restarts."""
+    """The connected server.
+
+    Flavor, version as (major, minor, patch) and text, and an identity that survives restarts.
+    """
 
     flavor: Flavor
     version: tuple[int, ...]
@@ -116,15 +119,19 @@ _ERRORS: dict[int, tuple[type[TidemarkError], str]] = {
     1176: (SchemaChangedError, "The index used to read it was dropped. The binlog will show it in a moment."),
     1814: (
         TableGoneError,
-        "Import a tablespace, and the table is copied and streamed again. Or exclude it: "
-        "tidemark remove-table SPEC --table …",
+        (
+            "Import a tablespace, and the table is copied and streamed again. Or exclude it: "
+            "tidemark remove-table SPEC --table …"
+        ),
     ),
     1412: (SchemaChangedError, "The table was altered while it was being read. Tidemark reads it again."),
     1044: (PrivilegesMissingError, _GRANT),
     1045: (
         LoginRefusedError,
-        "Check source.user, and the password that source.password_env or source.password_file names. "
-        "The server may require TLS.",
+        (
+            "Check source.user, and the password that source.password_env or source.password_file names. "
+            "The server may require TLS."
+        ),
     ),
     3159: (LoginRefusedError, "The server requires TLS: set source.tls to preferred, required or verify."),
     1049: (PreflightError, "Check the database's name."),
@@ -314,7 +321,9 @@ def _login(endpoint: Endpoint) -> Connection:
 
 
 def _login_preferring_tls(options: dict[str, Any]) -> Connection:
-    """Use TLS if the server offers it, as the servers' own clients do, on this machine too: it may be the end of a tunnel.
+    """Use TLS if the server offers it, as the servers' own clients do.
+
+    It does so on this machine too, which may be the end of a tunnel.
 
     A server that offered none is asked again only if it refuses a login without it.
     """

@@ -1,4 +1,6 @@
-"""Heads of binlog files: when a file was created, what the binlog contains before it, and whether it reaches a position.
+"""Heads of binlog files.
+
+When a file was created, what the binlog contains before it, and whether it reaches a position.
 
 Each takes a few hundred bytes of a dump.
 """

@@ -20,7 +20,9 @@ _CASE = " Case counts on this server."
 
 
 def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
-    """An error for each exclusion that would match in another case, and a warning for each other one that matches nothing.
+    """An error for each exclusion that would match in another case.
+
+    Also returns a warning for each other exclusion that matches nothing.
 
     tables: all that the user may see.
     """

@@ -104,8 +104,7 @@ class Preflight:
             lines = [f"  {c.name}: expected {c.expected}; is {c.actual}. {c.why}" for c in failed]
             raise PreflightError(
                 f"The source does not meet the pipeline's requirements ({len(failed)} of {len(self.checks)} checks "
-                "failed):\n"
-                + "\n".join(lines),
+                "failed):\n" + "\n".join(lines),
                 detail="Nothing was started.",
                 hint="\n".join(c.fix for c in failed if c.fix) or "Correct the items above.",
             )
@@ -184,7 +183,10 @@ def run_preflight(
 
 
 def _no_table(context: Context, databases: Sequence[str]) -> Check:
-    """The failed check of an account that sees none of the tables: a server shows only those on which it has a privilege."""
+    """The failed check of an account that sees none of the tables.
+
+    A server shows only those on which it has a privilege.
+    """
     grants = minimal_grants(context.endpoint.user, context.server, context.source.tables)
     return Check(
         "grant: SELECT",
@@ -257,7 +259,10 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
 
 
 def _log_bin(context: Context) -> Check:
-    """The variable remains ON when the server closes its binlog after an error (`binlog_error_action = IGNORE_ERROR`)."""
+    """The variable remains ON when the server closes its binlog after an error.
+
+    It does so with `binlog_error_action = IGNORE_ERROR`.
+    """
     check = _variable(LOG_BIN, "ON", "Changes are read from the binlog.", restart=True)(context)
     try:
         current(context.connection, context.server)

@@ -1,4 +1,6 @@
-"""Everything in the catalog through which a write to one table reaches another: triggers, foreign keys, views, routines.
+"""Everything in the catalog through which a write to one table reaches another.
+
+Triggers, foreign keys, views and routines.
 
 The catalog silently omits what the user may not see. So the grants are checked first; without them nothing is trusted
 (`Programs.whole`). Foreign keys are read from KEY_COLUMN_USAGE, because MariaDB hides REFERENTIAL_CONSTRAINTS from

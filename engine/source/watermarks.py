@@ -107,7 +107,9 @@ class XaCommits(Protocol):
     def visible_through(
         self, end: Position, prepared: Collection[Xid], known: Position | None = None
     ) -> tuple[Position, XaPlaces]:
-        """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
+        """The last position at or before `end` such that all XA COMMITs before it are visible.
+
+        Also returns the places known there.
 
         prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
         before `end`.
@@ -134,7 +136,9 @@ def watermark_class(connection: Connection, server: Server) -> WatermarkClass:
 
 
 def replica_wait_s(connection: Connection) -> float:
-    """How long a logged commit may wait for a replica before it is visible; 0 without semi-synchronous replication (AFTER_SYNC).
+    """How long a logged commit may wait for a replica before it is visible.
+
+    0 without semi-synchronous replication (AFTER_SYNC).
 
     Raises SourceLostError if that is too long for watermarks of class aged.
     """
@@ -224,7 +228,10 @@ class Watermarks:
         return position
 
     def exact(self, table: Table) -> bool:
-        """Whether a read of the table shows its rows exactly at the low watermark: until `release`, in class snapshot."""
+        """Whether a read of the table shows its rows exactly at the low watermark.
+
+        It does until `release`, in class snapshot.
+        """
         return self._exact and table.transactional and not self._released
 
     def high(self, low: Position, table: Table, step: Step = no_step) -> Position:

@@ -23,24 +23,30 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         DiskFullError,
         "A task {where} could not write ({sign}).",
         "Nothing of it was published. Tidemark retries when it can be written.",
-        "Make room in the destination and in the workers' own folders (spark.local.dir), "
-        "and let the workers write there.",
+        (
+            "Make room in the destination and in the workers' own folders (spark.local.dir), "
+            "and let the workers write there."
+        ),
     ),
     (
         r"different(?: minor)? version:? (?P<there>\d+\.\d+)\S* than that in driver:? (?P<here>\d+\.\d+)",
         PreflightError,
         "Spark's workers {where} run Python {there}, and this runner Python {here}.",
         "Code travels between them as bytecode, which needs the same minor version on both sides.",
-        "Install Python {here} and the packages of requirements.txt there and {remedy}; "
-        "or start the runner with Python {there}.",
+        (
+            "Install Python {here} and the packages of requirements.txt there and {remedy}; "
+            "or start the runner with Python {there}."
+        ),
     ),
     (
         r"ModuleNotFoundError: No module named '(?P<package>\w+)|\[PACKAGE_NOT_INSTALLED\] (?P<named>\S+) ",
         PreflightError,
         "A worker {where} lacks the Python package {package}{named}.",
         "Workers that were present at the start had it. Committed data is complete.",
-        "Install the packages of requirements.txt there, or {remedy}; then run again: "
-        "it continues from the last commit.",
+        (
+            "Install the packages of requirements.txt there, or {remedy}; then run again: "
+            "it continues from the last commit."
+        ),
     ),
     (
         r'Cannot run program "(?P<python>[^"]+)"',

@@ -151,7 +151,10 @@ def _forget_driver() -> None:
 
 
 def redacting(conf: Mapping[str, str]) -> dict[str, str]:
-    """Add settings with which Spark's web UI and logs hide what we hide, in addition to what the settings hide already."""
+    """Add settings with which Spark's web UI and logs hide what we hide.
+
+    They add to what the settings hide already.
+    """
     ours = f"{redaction.HIDDEN}|{redaction.USERINFO}"
     own = conf.get(_REDACTION)
     return {**conf, _REDACTION: f"(?:{own})|(?i:{ours.removeprefix('(?i)')})" if own else ours}

@@ -50,7 +50,10 @@ class NameRule:
         return tuple(map(self.glob, globs))
 
     def stored(self, name: str, names: Collection[str]) -> str:
-        """The one of the names in the catalog that this name means; the name itself if there is none, or more than one."""
+        """The one of the names in the catalog that this name means.
+
+        The name itself if there is none, or more than one.
+        """
         meant = [one for one in names if folded(one) == folded(name)] if self.folds and name not in names else []
         return meant[0] if len(meant) == 1 else name
 

@@ -9,7 +9,9 @@ OFF = "off"
 
 
 class Verify(Section):
-    """Continuous verification: the runner compares mirrors with the source, the part first that was compared longest ago."""
+    """Continuous verification: the runner compares mirrors with the source, the part first that was compared longest
+    ago.
+    """  # noqa: D205 - one sentence, as the reference has it
 
     period: str = "7d"
     """How often every row is compared, spread evenly. `off`: only when you run `verify`."""

@@ -1,4 +1,6 @@
-"""A zip for support: a pipeline's configuration, state and history, without secrets, and without row values unless requested.
+"""A zip for support: a pipeline's configuration, state and history.
+
+It contains no secrets, and no row values unless requested.
 
 Nothing in it leaves this machine by itself. `engine.base.redaction` removes secrets. Row values occur in chunk bounds
 and in lists of keys.

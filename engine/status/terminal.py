@@ -161,7 +161,10 @@ class _Bar:
 
     @property
     def total(self) -> int | None:
-        """The expected number of chunks; more than known until the last is split off, so that the bar does not fill too early."""
+        """The expected number of chunks.
+
+        More than known until the last is split off, so that the bar does not fill too early.
+        """
         if self.whole:
             return len(self.known)
         return None if self.estimated is None else max(self.estimated, len(self.known) + 1)

@@ -117,7 +117,10 @@ def _images(table: Table, schema: pa.Schema, reader: MirrorReader, wanted: pa.Ta
 def _changed_by_others(
     table: Table, schema: pa.Schema, mirror: TableVersion, reader: MirrorReader, wanted: pa.Table
 ) -> tuple[dict[Key, Commit], Commit | None]:
-    """By key, the newest commit of another program that changed its row; and the newest one that cannot be read any more."""
+    """By key, the newest commit of another program that changed its row.
+
+    Also returns the newest one that cannot be read any more.
+    """
     found: dict[Key, Commit] = {}
     unread: Commit | None = None
     failures: tuple[type[Exception], ...] = (*reader.unreadable, ValueError)  # ValueError: a version's log is gone

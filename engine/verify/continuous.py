@@ -260,7 +260,10 @@ def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
 
 
 def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str, ForeignChanges]) -> list[str]:
-    """The tables whose mirrors another program has changed since they were compared, the one compared longest ago first."""
+    """The tables whose mirrors another program has changed since they were compared.
+
+    The one compared longest ago is first.
+    """
 
     def waits(name: str) -> bool:
         one = summaries.get(name)

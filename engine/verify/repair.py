@@ -107,7 +107,10 @@ class Repair:
             clock.sleep(_POLL_S)
 
     def _check_paused(self, table: str) -> None:
-        """Raises TidemarkError if the runner is paused, or the copy of the table: nothing is redumped until that is resumed."""
+        """Raises TidemarkError if the runner is paused, or the copy of the table.
+
+        Nothing is redumped until that is resumed.
+        """
         runner = find_runner(self._directory)
         paused = runner is not None and runner["alive"] and runner["state"] == "paused"
         if paused or load_controls(self._directory).pausing(table):

@@ -20,7 +20,10 @@ from engine.verify.table_check import NumberedRange
 
 @dataclass(frozen=True)
 class Scope:
-    """A request: all tables if it names none; chunks, a range or keys of one table; or a share of each table's chunks."""
+    """A request: all tables if it names none.
+
+    Else chunks, a range or keys of one table; or a share of each table's chunks.
+    """
 
     tables: tuple[str, ...] = ()
     chunks: tuple[int, ...] = ()

@@ -66,7 +66,10 @@ class Announcer:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _deliver(self, where: Directory, spec: Spec) -> None:
-        """Take the messages from the record, so that no other watchdog posts them, and put back those that did not arrive."""
+        """Take the messages from the record, so that no other watchdog posts them.
+
+        Puts back those that did not arrive.
+        """
         routes = spec.alerts.all_routes()
         failing = {name for name in routes if not self._due(where, name)}
         left: tuple[Mapping[str, Any], ...] = ()

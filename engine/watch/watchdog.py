@@ -220,7 +220,10 @@ class Watchdog:
             stop.put_away()
 
     def _elsewhere(self, case: _Case) -> bool:
-        """Whether this watchdog is not the one to restart the runner: it ran on another host, or a standby runner takes over."""
+        """Whether this watchdog is not the one to restart the runner.
+
+        The runner ran on another host, or a standby runner takes over.
+        """
         return case.death.host != socket.gethostname() or bool(read_standbys(case.where))
 
     def _looked_after(self, case: _Case, record: Record, attempt: Restart) -> tuple[Record, Restart]:

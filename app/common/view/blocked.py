@@ -1,4 +1,7 @@
-"""Reads that wait for a lock on the source, as the runner reports them: what waits and who holds it, what it means, what to do."""
+"""Reads that wait for a lock on the source, as the runner reports them.
+
+What waits and who holds it, what it means, and what to do.
+"""
 
 from collections.abc import Mapping
 from typing import Any

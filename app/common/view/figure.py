@@ -26,7 +26,10 @@ def layout(height: int, **more: Any) -> dict[str, Any]:
 
 
 def in_light(figure: Figure) -> Figure:
-    """The figure with darker text: Streamlit's grey has a contrast of 3.7 with a light background, and small text needs 4.5."""
+    """The figure with darker text.
+
+    Streamlit's grey has a contrast of 3.7 with a light background, and small text needs 4.5.
+    """
     text = {"color": _TEXT}
     axes = {
         name: axis | {"tickfont": text, "title": {"font": text} | axis.get("title", {})}

@@ -1,4 +1,6 @@
-"""The three layers of a pipeline's health: the runner is alive, it keeps up, and the source still has the binlog it needs.
+"""The three layers of a pipeline's health.
+
+The runner is alive, it keeps up, and the source still has the binlog it needs.
 
 Each layer has its own state, in words and with a colour that shows who must act. If the runner is not alive, the last
 numbers stay, in grey, with the time of the reading.
@@ -165,7 +167,10 @@ class Layer:
 
 
 def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: datetime | None = None) -> Runner:
-    """The runner, from `runner.json`, the newest run of the journal, and the time at which this console launched one, if it did."""
+    """The runner, from `runner.json`, the newest run of the journal, and this console's launch.
+
+    The launch is the time at which this console launched a runner, if it did.
+    """
     record = record or {}
     alive = bool(record.get("alive"))
     ended = run is not None and run.ended is not None
@@ -218,7 +223,10 @@ def _startup_of(value: object) -> tuple[Step, ...]:
 
 
 def startup_line(runner: Runner, now: datetime) -> str:
-    """The steps of a start and their seconds: `preflight ✓ 1.2 s → plan … 3.0 s · Spark … 4.0 s`; empty if it has started."""
+    """The steps of a start and their seconds; empty if it has started.
+
+    Such as `preflight ✓ 1.2 s → plan … 3.0 s · Spark … 4.0 s`.
+    """
     if runner.state != "starting" or not runner.alive or not runner.startup:
         return ""
     done = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
@@ -309,7 +317,10 @@ def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
 
 
 def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:
-    """The time until the source purges what the pipeline needs; without a current reading, what is left of the last one."""
+    """The time until the source purges what the pipeline needs.
+
+    Without a current reading, what is left of the last one.
+    """
     if lag is None or lag.runway_s is None:
         return None
     passed_s = 0.0 if stale_since(runner, lag, now) is None else (now - lag.ts).total_seconds()
@@ -426,7 +437,10 @@ def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -
 
 
 def _lacking_layer(lacks: Sequence[str]) -> Layer:
-    """The source's light without a required setting: its binlog cannot be followed row by row, however long it is kept."""
+    """The source's light without a required setting.
+
+    Its binlog cannot be followed row by row, however long it is kept.
+    """
     tip = "A run requires these settings of the source. The alert has the statement that corrects them."
     return Layer(
         "Source safe", "Settings changed", "red", (*lacks, "the alert has the statement that corrects it"), tip
@@ -459,7 +473,10 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
 
 
 def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The problems that a live runner reports, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
+    """The problems that a live runner reports: (what, meaning, what to do).
+
+    Such as a full disk or a failing helper thread.
+    """
     found = []
     if record.get("disk_full"):
         meaning = "The pipeline waits. Nothing is lost; the lag grows."

@@ -29,7 +29,10 @@ class Pace:
 
 
 def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None = None, now: datetime | None = None) -> Pace:
-    """The spec's [throttle], overridden by `controls.json` as of this time: without a runner, nothing ends a throttle there."""
+    """The spec's [throttle], overridden by `controls.json` as of this time.
+
+    Without a runner, nothing ends a throttle there.
+    """
     controls = controls or {}
     until = datetime.fromisoformat(controls["until"]) if controls.get("until") else None
     ended = until is not None and now is not None and until <= now

@@ -208,7 +208,10 @@ def table_of(one: Redumped, tables: Collection[str]) -> str | None:
 
 
 def verify_query(one: Redumped, pipeline: str, tables: Collection[str]) -> dict[str, str]:
-    """The query of the page Verify for what was redumped: the pipeline, and the table and the first key if it was one table."""
+    """The query of the page Verify for what was redumped.
+
+    It has the pipeline, and the table and the first key if it was one table.
+    """
     found, (table, keys) = {"pipeline": pipeline}, (table_of(one, tables), _keys_of(one))
     if table is not None:
         found |= {"table": table} | ({"key": keys[0]} if keys else {})

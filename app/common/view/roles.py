@@ -31,7 +31,10 @@ EVERYBODY = "TIDEMARK_CONSOLE_EVERYBODY_IS_OPERATOR"
 
 
 def closed(address: str | None, environment: Mapping[str, str]) -> bool:
-    """Whether a console without a login shows nothing: it listens on more than loopback, and `EVERYBODY` does not allow that."""
+    """Whether a console without a login shows nothing.
+
+    It shows nothing if it listens on more than loopback, and `EVERYBODY` does not allow that.
+    """
     return open_to_others(address) and environment.get(EVERYBODY) != "1"
 
 
@@ -44,7 +47,10 @@ def open_to_others(address: str | None) -> bool:
 
 
 def name_of(claims: Mapping[str, Any], roles: Mapping[str, Any]) -> str:
-    """A person's name, as roles are given to it and the journal records it; empty if `nameless` says why there is none."""
+    """A person's name, as roles are given to it and the journal records it.
+
+    Empty if `nameless` says why there is none.
+    """
     return "" if nameless(claims, roles) else str(claims[_claim(roles)])
 
 

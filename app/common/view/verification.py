@@ -1,4 +1,7 @@
-"""What the console shows of a pipeline's verification: the fourth light, the tables, their parts and the rows that differ."""
+"""What the console shows of a pipeline's verification.
+
+The fourth light, the tables, their parts and the rows that differ.
+"""
 
 import math
 from collections import Counter
@@ -129,7 +132,10 @@ def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) ->
 
 
 def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
-    """When the first of these states changes by its age, without a verification: seconds since 1970; infinite if none does."""
+    """When the first of these states changes by its age, without a verification.
+
+    Seconds since 1970; infinite if none does.
+    """
     oldest = min((one.summary["at"] for one in tables if one.summary and one.state == "verified"), default=None)
     return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
 
@@ -183,7 +189,10 @@ def _unable(tables: Sequence[VerifiedTable], notes: Sequence[str]) -> Layer:
 
 
 def _first_progress(tables: Sequence[VerifiedTable]) -> str:
-    """How far the first comparison of all rows is; empty if something else is the reason that tables are not verified."""
+    """How far the first comparison of all rows is.
+
+    Empty if something else is the reason that tables are not verified.
+    """
     stale = [one for one in tables if one.state == "stale"]
     if any(one.why in _URGENT or (one.summary and one.summary["at"]) for one in stale):
         return ""
@@ -201,7 +210,10 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> str:
-    """Why the most tables are stale; or that some have stopped or were changed by other programs, which an operator must know."""
+    """Why the most tables are stale.
+
+    Or says that some have stopped or were changed by other programs, which an operator must know.
+    """
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
     why, count = max(whys.items(), key=lambda item: (item[0] in _URGENT, item[1]))
     return _reason(tables[0].verdict) if len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"

@@ -58,7 +58,9 @@ def chunks_read(table: Progress) -> str:
 
 
 def state(table: Progress, shown: str) -> str:
-    """The state in the journal while the pipeline works, else the pipeline's; `waiting` for a table that is only planned.
+    """The state in the journal while the pipeline works, else the pipeline's.
+
+    `waiting` for a table that is only planned.
 
     shown: the pipeline's (`Runner.shown`).
     """

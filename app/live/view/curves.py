@@ -157,7 +157,10 @@ def row_rates(
 def change_rates(
     epochs: Sequence[Epoch], since: datetime, until: datetime, width: int
 ) -> tuple[list[datetime], list[float | None]]:
-    """Changes per second in each bucket; an epoch's changes are spread over the time since the last epoch, at most 4 buckets."""
+    """Changes per second in each bucket.
+
+    An epoch's changes are spread over the time since the last epoch, at most 4 buckets.
+    """
     step = timedelta(milliseconds=width)
     buckets = max(int((until - since) / step), 0)
     if not epochs or not buckets:

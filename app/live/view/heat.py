@@ -185,7 +185,10 @@ def scale(states: Sequence[ChunkState], colouring: Colouring, now: datetime) -> 
 
 
 def _steps(low: float, high: float, ladder: Sequence[float], most: int, fewest: int) -> tuple[float, ...]:
-    """The rungs from `low` to `high`; every second, third … of them if they are too many, and neighbours if they are too few."""
+    """The rungs from `low` to `high`.
+
+    Every second, third … of them if they are too many, and neighbours if they are too few.
+    """
     first, last = bisect_right(ladder, low) - 1, bisect_right(ladder, high) - 1
     stride = next(n for n in range(1, len(ladder) + 1) if last // n - first // n < most)
     rungs = ladder[::stride]

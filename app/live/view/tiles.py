@@ -133,7 +133,9 @@ def note(states: Sequence[ChunkState], window: tuple[int, int] | None = None, *,
 
 
 def payload(shown: Sequence[Tile], scale: Scale | None = None) -> list[list[object]]:
-    """The tiles for the browser, in compact form: first, last, index of the state, share read, accessible name, hover text.
+    """The tiles for the browser, in compact form.
+
+    First, last, index of the state, share read, accessible name, hover text.
 
     On a heat map also the digit and the shade of the step, both null without a value.
     """

@@ -138,8 +138,10 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
         "customdata": [
             [
                 name_of(span.moment) if span.moment else None,
-                f"{_plain(span.name)}<br>{iso(span.begin)[11:19]}–{iso(span.end)[11:19]} {zone.name()}, "
-                f"{words.duration(seconds)}",
+                (
+                    f"{_plain(span.name)}<br>{iso(span.begin)[11:19]}–{iso(span.end)[11:19]} {zone.name()}, "
+                    f"{words.duration(seconds)}"
+                ),
             ]
             for span, seconds in zip(spans, lengths, strict=True)
         ],

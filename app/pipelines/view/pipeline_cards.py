@@ -67,7 +67,10 @@ class Card:
 
     @property
     def shown(self) -> str:
-        """The key of `status_style.PIPELINE`: the runner's, or "table_stopped" if it works but does not follow every table."""
+        """The key of `status_style.PIPELINE`.
+
+        The runner's, or "table_stopped" if it works but does not follow every table.
+        """
         return "table_stopped" if self.stopped and self.runner.works else self.runner.shown
 
     @property
@@ -113,7 +116,10 @@ def order(one: Card) -> tuple[int, str]:
 
 
 def matches(one: Card, text: str, labels: Collection[str] = ()) -> bool:
-    """Whether a card has all words of a text, in its name, source, state or tags, and one of some labels of states (empty: any)."""
+    """Whether a card has all words of a text, and one of some labels of states (empty: any).
+
+    The words may be in its name, source, state or tags.
+    """
     known = " ".join((one.name, one.source, one.style.label, *one.tags)).casefold()
     return all(word in known for word in text.casefold().split()) and (not labels or one.style.label in labels)
 

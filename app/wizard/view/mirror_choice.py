@@ -36,7 +36,10 @@ class MirrorLine:
 def mirror_lines(
     tables: Sequence[Table], plans: Mapping[str, Plan | TidemarkError], rates: ChangeRates, sink: Sink
 ) -> list[MirrorLine]:
-    """The tables that can be planned: first those where the choice is not the recommended one, then by changes a second."""
+    """The tables that can be planned.
+
+    First those where the choice is not the recommended one, then by changes a second.
+    """
     found = []
     for table in tables:
         plan = plans[table.full_name]

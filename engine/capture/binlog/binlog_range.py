@@ -130,7 +130,10 @@ class BinlogRange:
 
     @property
     def places(self) -> tuple[XaPlaces, set[Xid]] | None:
-        """The XA transactions prepared in the range, and the earlier ones decided in it; None if they are not known exactly."""
+        """The XA transactions prepared in the range, and the earlier ones decided in it.
+
+        None if they are not known exactly.
+        """
         if self._ended_early or not self._captures:
             return None
         return self._outcomes.places, self._outcomes.decided

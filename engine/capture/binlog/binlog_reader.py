@@ -70,7 +70,10 @@ def _done(binlog_range: EventConsumer[object]) -> bool:
 
 @dataclass(frozen=True)
 class Before:
-    """The GTIDs of all transactions before a position, and how many transactions, with and without GTID, its file has before it."""
+    """The GTIDs of all transactions before a position, and how many its file has before it.
+
+    The numbers are those of transactions with and without a GTID.
+    """
 
     gtids: str
     count: int

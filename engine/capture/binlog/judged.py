@@ -33,7 +33,11 @@ class Judged:
 
 @dataclass(frozen=True)
 class Masks:
-    """Events of a run: in transactions that are prepared, rolled back, perhaps rolled back, and without a meaning for rows."""
+    """Events of a run that do not simply count.
+
+    They are in transactions that are prepared, rolled back or perhaps rolled back, or have no meaning for rows
+    (`idle`).
+    """
 
     prepared: Mask
     undone: Mask
@@ -43,7 +47,10 @@ class Masks:
 
 @dataclass(frozen=True)
 class Moves:
-    """Row events that count at a COMMIT of the same run: each, and the COMMIT that it follows, in ascending order of these."""
+    """Row events that count at a COMMIT of the same run.
+
+    Each event, and the COMMIT that it follows, in ascending order of the COMMITs.
+    """
 
     events: Offsets
     behind: Offsets

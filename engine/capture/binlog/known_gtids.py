@@ -71,7 +71,10 @@ def position_after(
 
 
 def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[RangeReport]) -> None:
-    """Raises SourceLostError when the binlog has transactions without a GTID and `gtid_mode` is not ON to keep out more."""
+    """Raises SourceLostError if the binlog has transactions without a GTID and may get more.
+
+    `gtid_mode = ON` keeps more of them out.
+    """
     if kind != "gtid" or not any(report.anonymous for report in reports):
         return
     mode = query(connection, "SELECT @@global.gtid_mode AS mode")[0]["mode"]

@@ -272,7 +272,9 @@ class Binlog:
         return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))
 
     def is_between(self, position: Position, known: Position | None = None) -> bool:
-        """Whether a transaction may begin at this offset of an existing file: an event ends there, and no transaction is open.
+        """Whether a transaction may begin at this offset of an existing file.
+
+        It may if an event ends there, and no transaction is open.
 
         known: as for `next_between`.
         """
@@ -292,7 +294,9 @@ class Binlog:
         return last == position.offset
 
     def next_between(self, position: Position, known: Position | None = None) -> Position:
-        """The first position at or after `position`, in its file, at which a transaction may begin; else the file's end.
+        """The first position at or after `position`, in its file, at which a transaction may begin.
+
+        Else the file's end.
 
         known: a position between two transactions. The file is read from there, or from its beginning if that is later
         or in another file: a dump can only begin with an event. (So does SHOW BINLOG EVENTS.)
@@ -319,7 +323,10 @@ def _from(position: Position, known: Position | None) -> Position:
 
 
 def begins_in(head: Head, gtids: Gtids) -> bool:
-    """Whether the position after these transactions is in this file or later: all transactions before the file are published."""
+    """Whether the position after these transactions is in this file or later.
+
+    It is if all transactions before the file are published.
+    """
     before = head.before
     if isinstance(gtids, GtidSet):
         return isinstance(before, GtidSet) and before <= gtids

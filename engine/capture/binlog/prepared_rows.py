@@ -174,7 +174,10 @@ def rearranged(
 
 
 def _joined(run: EventBatch, kept: Sequence[Kept]) -> tuple[Bytes, Headers, Offsets]:
-    """The run and kept events behind it: the buffer, the headers, and for each kept event, which of `kept` it belongs to."""
+    """The run and kept events behind it.
+
+    The buffer, the headers, and for each kept event, which of `kept` it belongs to.
+    """
     low, high = bounds(run)
     buffers, headers, owner = [run.buffer[low:high]], [run.headers.moved(-low)], list[Offsets]()
     size, groups = high - low, dict[int, list[int]]()

@@ -166,7 +166,10 @@ def concerned(logged: Logged, tables: Iterable[Table]) -> tuple[str, ...]:
 
 
 def _folded(name: tuple[str, str]) -> tuple[str, str]:
-    """The name without differences that a server may ignore (`lower_case_table_names`); MySQL replaces what is beyond U+FFFF."""
+    """The name without differences that a server may ignore (`lower_case_table_names`).
+
+    MySQL replaces what is beyond U+FFFF.
+    """
     database, table = (re.sub("[\U00010000-\U0010ffff]", "?", part.replace("\u0130", "i")).casefold() for part in name)
     return database, table
 

@@ -175,7 +175,10 @@ class TransactionOutcomes:
 
     @property
     def places(self) -> XaPlaces:
-        """Where XA transactions were prepared: those undecided at the end, and the last of the others that the range prepared."""
+        """Where XA transactions were prepared.
+
+        Those undecided at the end, and the last of the others that the range prepared.
+        """
         here, earlier = self._decisions.places, self._earlier.undecided
         before = {xid: place for xid, place in earlier.items() if xid not in self._decisions.decided}
         return XaPlaces(before | dict(here.undecided), here.recent, self.start, self.end)
@@ -186,7 +189,10 @@ class TransactionOutcomes:
         return self._decisions.decided
 
     def scan(self) -> None:
-        """Read the log from `start` to `end` for the XA transactions prepared and not decided there, and keep their rows."""
+        """Read the log from `start` to `end` for its XA transactions.
+
+        Keeps the rows of those that are prepared and not decided there.
+        """
         self._scans = True
         if self.start.order < self.end.order:
             for _ in self.read():
@@ -422,7 +428,10 @@ class TransactionOutcomes:
             yield judged.part(done, len(run.headers), moves, [])
 
     def _rows_of(self, n: int, commit: EventBatch) -> tuple[Prepared | None, Kept | str | None]:
-        """The place of the transaction that COMMIT `n` of the last recorded run commits, and its rows if they were kept."""
+        """The place of the transaction that COMMIT `n` of the last recorded run commits.
+
+        Also returns its rows if they were kept.
+        """
         of = int(self._xa.of[n])
         if not self._wants_rows:
             return None, NOTHING

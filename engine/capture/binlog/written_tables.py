@@ -72,7 +72,10 @@ def written_by(statement: str, database: str) -> Written:
 
 
 def words_of(text: str) -> frozenset[str]:
-    """Every word of a routine's text and every name in backticks, casefolded, including those in literals and comments."""
+    """Every word of a routine's text and every name in backticks, casefolded.
+
+    Those in literals and comments are included.
+    """
     return frozenset(_bare(found[0]) for found in _WORD.finditer(text)) | {
         word.casefold() for word in re.findall(r"[\w$]+", text)
     }

@@ -117,7 +117,9 @@ class XaVisibility:
     def visible_through(
         self, end: Position, prepared: Collection[Xid], known: Position | None = None
     ) -> tuple[Position, XaPlaces]:
-        """The last position at or before `end` such that all XA COMMITs before it are visible, and the places known there.
+        """The last position at or before `end` such that all XA COMMITs before it are visible.
+
+        Also returns the places known there.
 
         prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
         before `end`; the first reading looks after it first.

@@ -371,7 +371,9 @@ def changes_between(
     high: Position,
     nulled: Counter[str],
 ) -> Iterator[RowChanges]:
-    """Yield a table's changes in (low, high]. Afterwards `high`, with its GTIDs, is a candidate for the next low watermark.
+    """Yield a table's changes in (low, high].
+
+    Afterwards `high`, with its GTIDs, is a candidate for the next low watermark.
 
     Raises as `changes_of`.
     """

@@ -1,4 +1,6 @@
-"""Fast-forwards a finished chunk to a later position, for tables with a mutable key, whose rows can move between chunks.
+"""Fast-forwards a finished chunk to a later position.
+
+This is for tables with a mutable key, whose rows can move between chunks.
 
 A chunk key outside the identity can change while the row stays the same. A delete emitted for the chunk that the row
 left then has the same identity as the row in the file of the chunk that it entered, and a merge could confuse the two.

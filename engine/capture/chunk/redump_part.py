@@ -201,7 +201,10 @@ class RedumpPart:
     """The command's id, which marks the changes (`_tm_redump`)."""
 
     def run(self) -> Iterator[ReaderReport]:
-        """Yield one report: the change log's file, the number of rows and ghosts, and the requested keys that do not exist."""
+        """Yield one report.
+
+        It has the change log's file, the number of rows and ghosts, and the requested keys that do not exist.
+        """
         try:
             yield self._written()
         except TidemarkError as error:

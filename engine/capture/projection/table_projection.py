@@ -71,7 +71,10 @@ class Projection:
         return Counter({name: count for name, count in nulled.items() if self._keeps(name)})
 
     def as_dict(self) -> dict[str, Any]:
-        """The part of the projection that determines the destination's columns, for the ledger; `published_as` reads it."""
+        """The part of the projection that determines the destination's columns, for the ledger.
+
+        `published_as` reads it.
+        """
         return {"kept": None if self.kept is None else list(self.kept), "masks": dict(self.masks)}
 
     def apply(self, rows: pa.Table) -> pa.Table:

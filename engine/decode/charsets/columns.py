@@ -1,4 +1,6 @@
-"""Decodes a column of encoded texts to an Arrow array of strings, for any character set that can split bytes into characters.
+"""Decodes a column of encoded texts to an Arrow array of strings.
+
+It handles any character set that can split bytes into characters.
 
 The column's bytes are decoded in windows. So numpy's intermediate arrays stay in the CPU cache, and a LONGTEXT of a
 gigabyte does not need twenty of them. A window may end inside a character, so its last two characters are left to the
@@ -37,7 +39,10 @@ Split = Callable[[Bytes], Characters]
 
 
 class _Window(NamedTuple):
-    """Whole characters of a column: their offset in its data, their bytes, their points, their starts plus the final end."""
+    """Whole characters of a column.
+
+    Their offset in its data, their bytes, their points, and their starts plus the final end.
+    """
 
     at: int
     data: Bytes

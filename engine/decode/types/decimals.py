@@ -160,7 +160,10 @@ def _texts(
     null: Nulls,
     whole: int,
 ) -> pa.Array:
-    """Decimals of more than 38 digits, as the server prints them, one at a time: Arrow has no wider columnar arithmetic."""
+    """Decimals of more than 38 digits, as the server prints them.
+
+    One at a time: Arrow has no wider columnar arithmetic.
+    """
     out: list[str | None] = []
     for row in range(len(negative)):
         if null is not None and null[row]:

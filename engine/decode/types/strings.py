@@ -96,7 +96,10 @@ def _image_texts(
 
 
 def _lost_codes(value: pa.Array, text: pa.Array, charset: str) -> bool:
-    """Whether a code became "?" or U+FFFD, in character sets where the byte 3F is "?" and never a part of another code."""
+    """Whether a code became "?" or U+FFFD.
+
+    It applies to character sets where the byte 3F is "?" and never a part of another code.
+    """
     if charset.startswith(("utf", "ucs")):
         return False
     marks = pc.sum(pc.count_substring(text, "?")).as_py()

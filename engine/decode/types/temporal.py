@@ -24,7 +24,10 @@ _DAY_S, _SECOND_US, _DAY_US = 86_400, 1_000_000, 86_400_000_000
 
 
 def _calendar() -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
-    """By year × 16 + month: days from 1970-01-01 to the day before the first, and days in the month (0: no such month)."""
+    """The calendar by year × 16 + month.
+
+    Days from 1970-01-01 to the day before the first, and days in the month (0: no such month).
+    """
     first = np.arange("0000-01", "10000-01", dtype="M8[M]")
     days = first.astype("M8[D]").astype(np.int64)
     length = (first + 1).astype("M8[D]").astype(np.int64) - days
@@ -73,7 +76,10 @@ def _days(
 def _parts(
     records: Records, at: Offsets, null: Nulls, column: Column
 ) -> tuple[npt.NDArray[np.uint64], Offsets, Offsets]:
-    """The seven bytes of date and time of each value (absent ones zero), the length bytes, and the cursors after them."""
+    """The seven bytes of date and time of each value, the length bytes, and the cursors after them.
+
+    Absent values are zero.
+    """
     length = records.buffer[at].astype(np.int64)
     if null is not None:
         length = np.where(null, 0, length)

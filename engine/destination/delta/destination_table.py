@@ -128,7 +128,10 @@ class DeltaDestinationTable:
         )
 
     def check(self, before: Table, after: Table) -> None:
-        """Raises IncompatibleColumnsError when the change log with the columns of `before` cannot get those of `after`."""
+        """Raises IncompatibleColumnsError when the change log cannot evolve.
+
+        The change log has the columns of `before`, and must get those of `after`.
+        """
         self.pair.changes.check(before, after)
 
     def alter(self, table: Table, epoch: int, *, copying: bool) -> None:

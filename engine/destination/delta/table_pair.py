@@ -1,4 +1,7 @@
-"""The two Delta tables of one captured table: `<path>/<database>/<table>`, the mirror, and `<table>__changes`, the change log."""
+"""The two Delta tables of one captured table.
+
+`<path>/<database>/<table>` is the mirror, and `<table>__changes` the change log.
+"""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -170,7 +170,10 @@ def _file(path: Path) -> File:
 
 
 def _order(path: Path) -> tuple[bool, int, int, str]:
-    """The sort key of files discovered together: the senders' counter; files without one, written by hand, come last, by time."""
+    """The sort key of files discovered together: the senders' counter.
+
+    Files without one, written by hand, come last, by time.
+    """
     place, time = None, 0
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, AttributeError):
         time = path.stat().st_mtime_ns

@@ -1,4 +1,7 @@
-"""What operators have set, and the throttle in force: kept in `controls.json` and in the journal, and changed by commands."""
+"""What operators have set, and the throttle in force.
+
+Both are kept in `controls.json` and in the journal, and changed by commands.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,6 @@
-"""Connects coordinator and publisher: commits epochs, tracks what the destination has applied, and handles destination failures.
+"""Connects coordinator and publisher.
+
+It commits epochs, tracks what the destination has applied, and handles destination failures.
 
 A table whose destination fails stops with the reason. It is resnapshotted instead if only data files are missing, and a
 stopped one when an operator resumes it. A table that stopped because its rows in the binlog are in doubt is
@@ -124,7 +126,10 @@ class Delivery:
     def require_files(
         self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
     ) -> None:
-        """Raises TransientError when change log files that were just written are missing; the binlog is then read again."""
+        """Raises TransientError when change log files that were just written are missing.
+
+        The binlog is then read again.
+        """
         written = [(name, changes) for report in reports for name, changes in report.tables.items()]
         written += [(part.table, part.changes) for part in redumped]
         try:

@@ -55,7 +55,9 @@ def split_range(
 def up_to_alteration(
     reports: Sequence[RangeReport], end: Position
 ) -> tuple[Sequence[RangeReport], Position, Alteration | None]:
-    """The reports up to the first schema change, the position where the epoch ends, and the schema change if there is one.
+    """The reports up to the first schema change, and the position where the epoch ends.
+
+    Also returns the schema change if there is one.
 
     The columns used to read beyond it may be wrong.
     """

@@ -59,7 +59,10 @@ class EpochReader:
         self.known_places.note(self.places)
 
     def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
-        """The chunks that an epoch starting at `known` may publish; those of tables with a mutable key are fast-forwarded to it."""
+        """The chunks that an epoch starting at `known` may publish.
+
+        Those of tables with a mutable key are fast-forwarded to it.
+        """
         movable: list[Finished] = []
         others: list[Finished] = []
         for f in frozen:

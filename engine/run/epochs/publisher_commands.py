@@ -1,4 +1,7 @@
-"""The commands that the publisher carries out, among them `tidemark merge`: merge waiting changes now, whatever that costs."""
+"""The commands that the publisher carries out.
+
+Among them is `tidemark merge`: merge waiting changes now, whatever that costs.
+"""
 
 from collections.abc import Callable, Collection
 from functools import partial

@@ -1,4 +1,6 @@
-"""Where a run begins: at the first epoch, at the committed position, at another server after a failover, or with resnapshots.
+"""Where a run begins.
+
+It begins at the first epoch, at the committed position, at another server after a failover, or with resnapshots.
 
 Tables are resnapshotted here, before the run reads, where nothing else can help and a command has asked for it: after a
 lost position, under a ledger that is older than the destination, for a destination that is not what the ledger has
@@ -94,7 +96,10 @@ class Beginning:
         self._stop_unfit(ledger, preflight.tables)
 
     def _follow_spec(self, ledger: Ledger, connection: Connection) -> None:
-        """Resnapshot the stopped tables that the spec now lets continue, and remove those that it does not select any more."""
+        """Resnapshot the stopped tables that the spec now lets continue.
+
+        Removes those that it does not select any more.
+        """
         state, run = committed(ledger), self._journal.run
         if gone := left_out(self._spec, state):
             state = self._remove(ledger, state, gone)

@@ -240,7 +240,9 @@ class Coordinator:
         self._control.wait(0.2)
 
     def _wind_up(self) -> None:
-        """Stop gracefully: wait for running jobs and commit their chunks, so that the next run does not read them again.
+        """Stop gracefully.
+
+        Waits for running jobs and commits their chunks, so that the next run does not read them again.
 
         Nothing can be committed while the source is away.
         """
@@ -391,7 +393,10 @@ class Coordinator:
                 error = again
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
-        """Read the binlog up to `position`, or as far as one epoch goes; commit the epoch and submit it to the publisher."""
+        """Read the binlog up to `position`, or as far as one epoch goes.
+
+        Commits the epoch and submits it to the publisher.
+        """
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection.now)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)

@@ -1,4 +1,7 @@
-"""The check of the routes of alerts, in `check`: a run starts without a route's secret, and the route fails until it is there."""
+"""The check of the routes of alerts, in `check`.
+
+A run starts without a route's secret, and the route fails until it is there.
+"""
 
 from engine.alerting.notify.routes import broken_routes
 from engine.source.preflight import Check

@@ -371,7 +371,10 @@ class _Run:
             self._journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
     def _resnapshot_everything(self, source: Source, ledger: Ledger, lost: SourceLostError) -> None:
-        """As `Beginning.resnapshot_everything`; raises `lost` if the source cannot be reached, as while it is restarted."""
+        """As `Beginning.resnapshot_everything`.
+
+        Raises `lost` if the source cannot be reached, as while it is restarted.
+        """
         try:
             connection = open_connection(source.endpoint)
         except TransientError:

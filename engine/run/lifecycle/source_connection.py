@@ -1,4 +1,7 @@
-"""The coordinator's connection to the source: kept, or opened for each turn where connections are few (`source.turns`)."""
+"""The coordinator's connection to the source.
+
+It is kept, or opened for each turn where connections are few (`source.turns`).
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,7 +49,10 @@ class SourceConnection:
             self._open()
 
     def check(self, state: State) -> None:
-        """Raises SourceLostError or SourceChangedError unless the committed position is still in the source's binlog."""
+        """Raises SourceLostError or SourceChangedError unless the source still has the committed position.
+
+        It must still be in the source's binlog.
+        """
         check_source(state, self.now, self._endpoint, self._source.server, self._first_server_id)
 
     def require_enough(self, refused: TidemarkError | Batch) -> None:

@@ -57,7 +57,10 @@ class Blocked:
 
 
 def _key(event: ReadsBlocked, *, late: bool) -> object:
-    """What makes an event another one: not times, statements and sessions that only may hold the lock, which always change."""
+    """What makes an event another one.
+
+    Not times, statements and sessions that only may hold the lock, which always change.
+    """
     sessions = [(one["connection"], one["role"], one["lock"]) for one in event.sessions if one["role"] != "may hold"]
     return event.lock, sessions, event.unseen, late
 

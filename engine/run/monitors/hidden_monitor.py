@@ -1,4 +1,6 @@
-"""Looks at the source while a pipeline runs: what the preflight requires, cascades that are not logged, binlog filters, new tables.
+"""Looks at the source while a pipeline runs.
+
+It looks for what the preflight requires, cascades that are not logged, binlog filters, and new tables.
 
 It also compares settings, grants, certificate and version with those of the run's beginning
 (`run.monitors.source_drift`).

@@ -47,7 +47,10 @@ _NAMED = 10
 
 
 class Watched:
-    """How far the logs were read, and which mirrors other programs have changed since they were last verified or resnapshotted."""
+    """How far the logs were read, and which mirrors other programs have changed.
+
+    Only changes count since the mirrors were last verified or resnapshotted.
+    """
 
     def __init__(self, logs: MirrorLogs, alerted: Iterable[str] = ()) -> None:
         """alerted: tables with an alert. If the logs' file was lost, a verification of such a table still clears it."""

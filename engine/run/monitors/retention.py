@@ -49,7 +49,9 @@ def runway_s(
     closed_s: float | None,
     bytes_per_s: float | None,
 ) -> float | None:
-    """Seconds until the source may purge the position's file; 0 if it is due or gone; None if that never happens by itself.
+    """Seconds until the source may purge the position's file.
+
+    0 if it is due or gone; None if that never happens by itself.
 
     files: sizes by name, oldest first. now_s, closed_s: by the server's clock. closed_s: when the file was closed; None
     for the current file.

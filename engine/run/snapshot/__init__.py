@@ -1,1 +1,4 @@
-"""What a run does to copy tables: which chunk is read next, by whom, how fast, and what becomes of a read that fails."""
+"""What a run does to copy tables.
+
+It decides which chunk is read next, by whom, how fast, and what becomes of a read that fails.
+"""

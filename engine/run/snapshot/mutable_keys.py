@@ -1,4 +1,7 @@
-"""Fast-forwards chunks of tables with a mutable key to their epoch's position (`capture.chunk.fast_forward` explains why)."""
+"""Fast-forwards chunks of tables with a mutable key to their epoch's position.
+
+`capture.chunk.fast_forward` explains why.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,6 @@
-"""The folder through which a run and its readers see each other: how far chunks are read, and when throttled reads must end.
+"""The folder through which a run and its readers see each other.
+
+It shows how far chunks are read, and when throttled reads must end.
 
 Workers share no other folder with the runner (docs/architecture.md).
 """

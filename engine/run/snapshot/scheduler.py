@@ -160,7 +160,10 @@ class Snapshot:
             copy.committed(coverage)
 
     def binlog_read(self, asked_s: float) -> None:
-        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`), so earlier schema changes are known."""
+        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`).
+
+        So earlier schema changes are known.
+        """
         self._retries.binlog_read_s = asked_s
 
     @property
@@ -211,7 +214,10 @@ class Snapshot:
         return self._gate.pace.lease(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: Lease) -> None:
-        """Start a group: chunks of the next table in turn; if it is small, together with chunks of other small tables."""
+        """Start a group: chunks of the next table in turn.
+
+        If it is small, together with chunks of other small tables.
+        """
         small = [c for c in ready if c.waiting_s <= GROUP_S and not c.coverage.unsplit and not c.trials]
         tables = small[: max(1, len(small) // (2 * self._readers()))] if ready[0] in small else ready[:1]
         requests, chosen = [], dict[str, list[int]]()
@@ -239,7 +245,10 @@ class Snapshot:
         self._show_reading()
 
     def _show_reading(self) -> None:
-        """Publish the longest running read of each table to `status`, and the rows that all its readers have read so far."""
+        """Publish the longest running read of each table to `status`.
+
+        Adds the rows that all its readers have read so far.
+        """
         oldest, self._shown_s = dict[str, Reading](), clock.monotonic_s()
         for group in self._jobs.values():  # in the order in which they began
             counted = rows_read(group.counts) if group.counts else None

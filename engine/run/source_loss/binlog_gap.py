@@ -35,7 +35,10 @@ def note(ledger: Ledger, run: str, through: Through, guard: Callable[[], object]
 
 
 def require(preflight: Preflight, ledger: Ledger, run: str, through: Through) -> None:
-    """Raises PreflightError as `Preflight.require`; BinlogOffError if a pipeline's source writes no binlog, after noting it."""
+    """Raises PreflightError as `Preflight.require`.
+
+    Raises BinlogOffError if a pipeline's source writes no binlog, after noting it.
+    """
     if ledger.state is not None and preflight.server.identity == ledger.state.identity and not preflight.has_binlog:
         note(ledger, run, through)
         raise binlog_off()

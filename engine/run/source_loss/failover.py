@@ -1,4 +1,6 @@
-"""Failover: a pipeline whose source was promoted, moved or rebuilt continues by GTID, if the history is proved to be the same.
+"""Failover: a pipeline whose source was promoted, moved or rebuilt continues by GTID.
+
+It does if the history is proved to be the same.
 
 `source.connect.check_identity` and `run.lifecycle.runner` notice that another server answers; this module decides what
 follows. Positions of two servers cannot be compared, so the ledger's position is translated once. Three conditions must

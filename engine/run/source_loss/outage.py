@@ -158,7 +158,10 @@ class OutageTracker:
         return pause_s
 
     def _named(self, error: TidemarkError) -> TidemarkError:
-        """An error about missing privileges, with the account and the statements that grant them; any other as it is."""
+        """An error about missing privileges, with the account and the statements that grant them.
+
+        Any other error as it is.
+        """
         if self.account is None or not isinstance(error, PrivilegesMissingError):
             return error
         return PrivilegesMissingError(
@@ -186,7 +189,10 @@ class OutageTracker:
                 self._show(None)
 
     def look(self) -> None:
-        """Show a source that does not answer; called several times a second, by a thread that never waits for the source."""
+        """Show a source that does not answer.
+
+        A thread that never waits for the source calls it several times a second.
+        """
         with self._lock:
             now_s = clock.monotonic_s()
             if self._asked_s is None or self._tries or self._shows_silence or now_s - self._asked_s < self._patience_s:

@@ -86,7 +86,9 @@ class Alterations:
         return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:
-        """The captured tables that the catalog shows otherwise, or as made since a statement that may have altered any table.
+        """The captured tables that the catalog shows otherwise, or as made since a statement.
+
+        That statement may have altered any table.
 
         alteration: a statement that is not read to its end.
         """

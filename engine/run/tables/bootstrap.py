@@ -196,7 +196,9 @@ def finished(spec: Spec, position: Position) -> TableChange:
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:
-    """Raises SourceChangedError for another server than the ledger's, SourceLostError for one without the ledger's history.
+    """Raises SourceChangedError for another server than the ledger's.
+
+    Raises SourceLostError for one without the ledger's history.
 
     It is a BinlogOffError if the server wrote no binlog for a while.
 

@@ -142,7 +142,9 @@ class MembershipChanges:
     def _join(
         self, connection: Connection, state: State, names: Sequence[Name], by: str | None
     ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
-        """Records of the tables that join, with new folders created in the destination, and the errors of those that cannot.
+        """Records of the tables that join, and the errors of those that cannot.
+
+        Creates new folders in the destination for those that join.
 
         by: a command; if one of its tables cannot join, none of its folders remains.
         """

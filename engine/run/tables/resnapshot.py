@@ -1,4 +1,6 @@
-"""Restarts a pipeline from the source's current state into the existing destination: `redump --all` after a lost position.
+"""Restarts a pipeline from the source's current state into the existing destination.
+
+It is `redump --all` after a lost position.
 
 A separate epoch commits the new position and resnapshots every table. The mirrors stay as they were until their new
 copies are complete. No change log has what happened between the two positions; the copies show the outcome.

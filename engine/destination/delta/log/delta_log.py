@@ -121,7 +121,9 @@ class DeltaLog:
         self._delta = self._files = None
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
-        """The newest version; one that is kept and still the newest is not read again, and may have an older version number.
+        """The newest version.
+
+        One that is kept and still the newest is not read again, and may have an older version number.
 
         apps: application identifiers to look up now and at each later load. Raises DestinationError when the log cannot
         be read, or needs features that this version does not write.
@@ -298,7 +300,9 @@ class DeltaLog:
             self.commit(Actions("FSCK", {}, remove=removed))
 
     def torn(self) -> tuple[list[Path], list[Path]]:
-        """Files torn by a power cut: first those at the end, on which nothing rests, then all others, with commits that are gone.
+        """Files torn by a power cut.
+
+        First those at the end, on which nothing rests, then all others, with commits that are gone.
 
         A commit is torn if it is empty or its last line is not JSON; a checkpoint, if it does not end like a Parquet
         file.

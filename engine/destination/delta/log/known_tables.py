@@ -1,4 +1,6 @@
-"""What a run that ended in order knew of its Delta tables, so that the next run opens only those that have changed since.
+"""What a run that ended in order knew of its Delta tables.
+
+So the next run opens only those that have changed since.
 
 To open a table, its log since the last checkpoint is read: some milliseconds, which are seconds for hundreds of tables.
 A table is unchanged if neither its folders nor the newest commit have another inode or change time (`ctime`, which no
@@ -85,7 +87,10 @@ class KnownTables:
         write_atomically(path, json.dumps({"format": _FORMAT, "term": [term.number, term.run], "tables": tables}))
 
     def unchanged(self, folder: Path, checked: str) -> Mapping[str, Any] | None:
-        """What is known of a table that was checked for the same and has not changed since; None if it must be opened."""
+        """What is known of a table that was checked for the same and has not changed since.
+
+        None if it must be opened.
+        """
         found = self._tables.get(str(folder))
         if found is None or found["checked"] != checked:
             return None

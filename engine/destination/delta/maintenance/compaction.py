@@ -62,7 +62,10 @@ def last_change(files: Sequence[StoredFile]) -> datetime:
 
 
 def closed_periods(last: datetime, now: datetime) -> tuple[bool, ...]:
-    """Which periods of the newest change are closed: until that changes, `next_files` gives the same for the same files."""
+    """Which periods of the newest change are closed.
+
+    Until that changes, `next_files` gives the same for the same files.
+    """
     return tuple(f"{last:{period}}" < f"{now:{period}}" for period in _PERIODS)
 
 

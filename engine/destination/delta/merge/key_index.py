@@ -290,7 +290,10 @@ class _Entry:
         return np.unique(self.rows[places].astype(np.int64))
 
     def _prove(self, places: npt.NDArray[np.int64], wanted: U64, *, right: bool = False) -> None:
-        """Raises _DamagedError unless these are the places of the wanted codes: what is before is less, what is there is not."""
+        """Raises _DamagedError unless these are the places of the wanted codes.
+
+        Then what is before is less, and what is there is not.
+        """
         before, after = np.maximum(places - 1, 0), np.minimum(places, len(self.codes) - 1)
         self._require(0, before)
         self._require(0, after)
@@ -301,7 +304,10 @@ class _Entry:
             raise _DamagedError
 
     def _require(self, part: int, places: npt.NDArray[np.int64]) -> None:
-        """Raises _DamagedError unless the codes, the checks or the rows (0, 1, 2) at these places are as they were written."""
+        """Raises _DamagedError unless a part of the file is as it was written, at these places.
+
+        part: the codes, the checks or the rows (0, 1, 2).
+        """
         if self.pages is not None:
             width = len(self.codes) * 8
             begin = _PAGE + width * (part if self.checks is not None else min(part, 1))

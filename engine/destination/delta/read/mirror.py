@@ -24,7 +24,9 @@ older versions."""
 
 
 def defect_of(folder: Path) -> str:
-    """Why the newest version of a mirror cannot be read, as a clause; "" if its log can be, and all data files have their sizes.
+    """Why the newest version of a mirror cannot be read, as a clause.
+
+    "" if its log can be, and all data files have their sizes.
 
     Reads no data file, so damage within one is found only by a read of its rows.
     """
