@@ -8,7 +8,8 @@ from app.common.view.draft import Draft
 from app.wizard import frame
 from app.wizard.view.checks import by_outcome, headline, outcome
 from engine.base.errors import TidemarkError
-from engine.source.preflight import Check, Preflight, minimal_grants
+from engine.source.grants import minimal_grants
+from engine.source.preflight import Check, Preflight
 from engine.spec.settings import Spec
 
 NEVER = (

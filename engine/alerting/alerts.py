@@ -23,6 +23,7 @@ from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
 from engine.base.wording import plural, rows_differ, sentences
 from engine.journal import Entry
+from engine.journal.alert_texts import remedy
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.events import (
     AlertCleared,
@@ -45,7 +46,7 @@ from engine.journal.events import (
 )
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.journal.outage_causes import replaced_by
-from engine.journal.sentences import behind, blocked, hidden, parked, remedy, written
+from engine.journal.sentences import behind, blocked, hidden, parked, written
 from engine.journal.verification_events import (
     ChangeLogsAudited,
     HiddenChanges,

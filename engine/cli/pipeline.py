@@ -50,7 +50,8 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     from engine.run.lifecycle.route_check import check_routes
     from engine.run.tables.membership_commands import members_in
     from engine.source.endpoint import at_source, endpoint_of
-    from engine.source.preflight import minimal_grants, run_preflight
+    from engine.source.grants import minimal_grants
+    from engine.source.preflight import run_preflight
     from engine.source.preflight_text import print_checks
 
     written, directory = opened(spec_file)
@@ -75,10 +76,7 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
 
 
 def _globs_failed(checks: "list[Check]", included: int) -> "list[Check]":
-    """The checks.
-
-    Those of globs have failed if none of the `included` ones matches: a run continues with its tables of before.
-    """
+    """The checks; those of globs fail if none of the `included` ones matches: a run keeps its earlier tables."""
     from engine.source.named_tables import INCLUSION
 
     if sum(one.name.startswith(INCLUSION) for one in checks) < included:
@@ -348,10 +346,8 @@ def maintain(
 ) -> None:
     """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones.
 
-    By default, all tables.
-
-    No row changes, and nothing waits for it. The runner does the same by schedule. Without a runner, the command waits
-    for the next one.
+    By default, all tables. No row changes, and nothing waits for it. The runner does the same by schedule. Without a
+    runner, the command waits for the next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.commands.maintain import check

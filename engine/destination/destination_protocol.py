@@ -24,7 +24,7 @@ from engine.capture.files import DataFile
 from engine.capture.landing import Landing
 from engine.decode.schema import Table
 from engine.destination.fence import Term
-from engine.journal.events import SinkApplied, TableMaintained
+from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 

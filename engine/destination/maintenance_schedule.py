@@ -23,7 +23,8 @@ from engine.destination.destination_protocol import STEPS, TableMaintenance
 from engine.destination.destination_protocol import MaintenanceStep as Step
 from engine.destination.table_progress import Target
 from engine.journal import Journal
-from engine.journal.events import ErrorReported, TableMaintained
+from engine.journal.destination_events import TableMaintained
+from engine.journal.events import ErrorReported
 from engine.spec.sink_settings import Sink
 
 MERGES, COMMITS = 10, 50

@@ -22,7 +22,8 @@ from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, Opened
 from engine.destination.table_progress import Part, Target
 from engine.journal import Journal
-from engine.journal.events import ErrorReported, SinkApplied
+from engine.journal.destination_events import SinkApplied
+from engine.journal.events import ErrorReported
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict

@@ -17,7 +17,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.published_tables import PublishedTables, Step
 from engine.journal import Journal
-from engine.journal.events import SinkApplied
+from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Sink

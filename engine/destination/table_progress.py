@@ -12,7 +12,7 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import Content, CopyBegun, DestinationTable, Step, TableMaintenance
 from engine.destination.merge_schedule import MergeSchedule
-from engine.journal.events import SinkApplied
+from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import TableChange
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink

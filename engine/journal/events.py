@@ -1,5 +1,6 @@
-"""The journal's events: one frozen dataclass each; those of verification are in `engine.journal.verification_events`.
+"""The journal's events: one frozen dataclass each.
 
+Those of the destination, of verification and of the connections to the source have modules beside this one.
 `engine.journal` writes them, one JSON object a line.
 
 A line has `run` (the run's id), `seq` (1, 2, 3 … within the run), `ts` (UTC text of `clock.utc_text`), `event` (the
@@ -313,25 +314,6 @@ class EpochCommitted(Event, name="epoch.committed"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SinkApplied(Event, name="sink.applied"):
-    """The destination has committed changes of a table."""
-
-    sink: str
-    table: str
-    kind: str
-    """append (to the change log), merge, or replace (a resnapshot replaced the mirror)."""
-    through_epoch: int
-    """The destination holds all epochs through this one."""
-    rows: int
-    files: int
-    duration_s: float
-    changed_bytes: int = 0
-    """Of a merge: the size of the change log's files that were merged."""
-    written_bytes: int = 0
-    """Of a merge: the size of the files that it has written, deletion vectors included."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class LagMeasured(Event, name="source.lag"):
     """Written every two seconds while the run is connected."""
 
@@ -470,20 +452,6 @@ class ChunkRedumped(Event, name="redump.chunk"):
     ghosts: int = 0
     """Rows that only the mirror had."""
     reader: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableMaintained(Event, name="sink.maintained"):
-    """A step of a table's maintenance in the destination (`engine.destination.delta.maintenance.steps`)."""
-
-    table: str
-    step: str
-    """optimize, compact, expire or vacuum."""
-    removed_files: int
-    removed_bytes: int
-    added_files: int = 0
-    added_bytes: int = 0
-    duration_s: float
 
 
 @dataclass(frozen=True, kw_only=True)

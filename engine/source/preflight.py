@@ -23,6 +23,7 @@ from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_ta
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
 from engine.source.connection_limits import few, judged, limits_of
 from engine.source.durable_settings import OLD_SESSIONS, durable_remedy
+from engine.source.grants import minimal_grants
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
 from engine.source.named_tables import unmatched_exclusions, unmatched_inclusions, unmatched_rules
 from engine.source.positions import binlog_files, current
@@ -131,16 +132,6 @@ def table_checks(table: Table) -> list[Check]:
     return [replace(check(table), table=table.full_name) for check in _TABLE_CHECKS]
 
 
-def minimal_grants(user: str, server: Server, globs: Sequence[str]) -> list[str]:
-    """The complete statements that grant `user` everything Tidemark ever needs."""
-    monitor = "BINLOG MONITOR" if server.flavor == "mariadb" else "REPLICATION CLIENT"
-    databases = sorted({glob.partition(".")[0] for glob in globs if not glob.startswith("!")})
-    select = [
-        f"GRANT SELECT ON {'*' if any(c in d for c in '*?[') else quote(d)}.* TO '{user}'@'%';" for d in databases
-    ]
-    return [*dict.fromkeys(select), f"GRANT REPLICATION SLAVE, {monitor} ON *.* TO '{user}'@'%';"]
-
-
 def run_preflight(
     endpoint: Endpoint,
     source: Source,
@@ -183,10 +174,7 @@ def run_preflight(
 
 
 def _no_table(context: Context, databases: Sequence[str]) -> Check:
-    """The failed check of an account that sees none of the tables.
-
-    A server shows only those on which it has a privilege.
-    """
+    """The failed check of an account that sees no tables: a server shows only those that it has a privilege on."""
     grants = minimal_grants(context.endpoint.user, context.server, context.source.tables)
     return Check(
         "grant: SELECT",
@@ -259,10 +247,7 @@ def _variable(name: str, expected: str, why: str, *, restart: bool = False) -> C
 
 
 def _log_bin(context: Context) -> Check:
-    """The variable remains ON when the server closes its binlog after an error.
-
-    It does so with `binlog_error_action = IGNORE_ERROR`.
-    """
+    """The variable remains ON when an error closes the binlog (`binlog_error_action = IGNORE_ERROR`)."""
     check = _variable(LOG_BIN, "ON", "Changes are read from the binlog.", restart=True)(context)
     try:
         current(context.connection, context.server)

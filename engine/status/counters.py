@@ -8,6 +8,7 @@ from typing import Any
 from engine.base import clock
 from engine.decode.images import KINDS
 from engine.journal import Entry
+from engine.journal.destination_events import SinkApplied
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import (
     AlertCleared,
@@ -21,7 +22,6 @@ from engine.journal.events import (
     LagMeasured,
     RunConnected,
     RunState,
-    SinkApplied,
     SourceAway,
     SourceBack,
     SpaceMeasured,

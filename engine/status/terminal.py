@@ -12,6 +12,7 @@ from engine.base import clock
 from engine.base.wording import plural, sentences
 from engine.journal import Entry
 from engine.journal.connection_events import ConnectionsLimited
+from engine.journal.destination_events import SinkApplied
 from engine.journal.events import (
     AlertCleared,
     AlertRaised,
@@ -32,7 +33,6 @@ from engine.journal.events import (
     RunEnded,
     RunStarted,
     RunState,
-    SinkApplied,
     SourceAway,
     SourceBack,
     TablePlanned,

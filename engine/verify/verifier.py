@@ -33,7 +33,7 @@ from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
 from engine.destination.destination_protocol import DifferenceRow
 from engine.destination.registry import destination_of
-from engine.journal.sentences import remedy
+from engine.journal.alert_texts import remedy
 from engine.ledger.state import State, TableState
 from engine.pipeline.controls import load_controls
 from engine.pipeline.directory import Directory

@@ -16,8 +16,8 @@ from engine.base.durable import write_atomically
 from engine.base.errors import TidemarkError
 from engine.base.redaction import redact
 from engine.journal.afterword import append_to
+from engine.journal.alert_texts import remedy
 from engine.journal.events import AlertCleared, AlertRaised, Event
-from engine.journal.sentences import remedy
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S
 from engine.pipeline.saved_lists import list_text, read_runners_alerts

@@ -16,8 +16,8 @@ from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
+from engine.journal.alert_texts import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
-from engine.journal.sentences import ALERTS, alert_title, remedy
 from engine.spec.alert_settings import Alerts as Settings
 
 Standing = Mapping[str, Any]

@@ -6,7 +6,8 @@ What waits and who holds it, what it means, and what to do.
 from collections.abc import Mapping
 from typing import Any
 
-from engine.journal.sentences import blocked, remedy
+from engine.journal.alert_texts import remedy
+from engine.journal.sentences import blocked
 
 KIND = "read_blocked"
 _MEANING = "Nothing is lost. These reads continue when the lock is released; until then each of them occupies a reader."

@@ -223,10 +223,7 @@ def _startup_of(value: object) -> tuple[Step, ...]:
 
 
 def startup_line(runner: Runner, now: datetime) -> str:
-    """The steps of a start and their seconds; empty if it has started.
-
-    Such as `preflight ✓ 1.2 s → plan … 3.0 s · Spark … 4.0 s`.
-    """
+    """The steps of a start with their seconds, such as `preflight ✓ 1.2 s → plan … 3.0 s`; empty once started."""
     if runner.state != "starting" or not runner.alive or not runner.startup:
         return ""
     done = [f"{one.name} ✓ {words.duration(one.seconds)}" for one in runner.startup if one.seconds is not None]
@@ -317,10 +314,7 @@ def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
 
 
 def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:
-    """The time until the source purges what the pipeline needs.
-
-    Without a current reading, what is left of the last one.
-    """
+    """The time until the source purges what the pipeline needs; without a new reading, the rest of the last one."""
     if lag is None or lag.runway_s is None:
         return None
     passed_s = 0.0 if stale_since(runner, lag, now) is None else (now - lag.ts).total_seconds()
@@ -437,10 +431,7 @@ def _large_lag(runner: Runner, lag: Lag, recent: Sequence[Lag], now: datetime) -
 
 
 def _lacking_layer(lacks: Sequence[str]) -> Layer:
-    """The source's light without a required setting.
-
-    Its binlog cannot be followed row by row, however long it is kept.
-    """
+    """The source's light without a required setting: rows cannot be followed, however long the binlog is kept."""
     tip = "A run requires these settings of the source. The alert has the statement that corrects them."
     return Layer(
         "Source safe", "Settings changed", "red", (*lacks, "the alert has the statement that corrects it"), tip
@@ -473,10 +464,7 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
 
 
 def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """The problems that a live runner reports: (what, meaning, what to do).
-
-    Such as a full disk or a failing helper thread.
-    """
+    """What troubles a live runner, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
     found = []
     if record.get("disk_full"):
         meaning = "The pipeline waits. Nothing is lost; the lag grows."

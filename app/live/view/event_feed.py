@@ -12,7 +12,8 @@ from app.common.view.hints import for_console
 from app.common.view.status_style import who_acts
 from engine.base.wording import sentences
 from engine.history.event_queries import Event
-from engine.journal.sentences import describe, failure, named_chunks, numbers_of, remedy
+from engine.journal.alert_texts import remedy
+from engine.journal.sentences import describe, failure, named_chunks, numbers_of
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": (

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from engine.journal.sentences import alert_title
+from engine.journal.alert_texts import alert_title
 from engine.spec.alert_settings import Alerts
 
 RAISED, CLEARED, TEST = "alert.raised", "alert.cleared", "alert.test"

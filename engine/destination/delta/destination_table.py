@@ -13,7 +13,7 @@ from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, Content, CopyBegun, Look, Opened
-from engine.journal.events import SinkApplied
+from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
 

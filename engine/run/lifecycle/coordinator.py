@@ -393,10 +393,7 @@ class Coordinator:
                 error = again
 
     def _commit_epoch(self, position: Position, asked: Collection[str] = ()) -> None:
-        """Read the binlog up to `position`, or as far as one epoch goes.
-
-        Commits the epoch and submits it to the publisher.
-        """
+        """Commit an epoch: read the binlog to `position`, or as far as one goes, and submit it to the publisher."""
         began, seen_s = clock.monotonic_s(), server_time_s(self._connection.now)
         known = self.position
         due, again = self._due(known), self._redumps.due(known)

@@ -76,7 +76,8 @@ from engine.run.tables.membership_commands import MembershipCommand, members_of
 from engine.run.tables.table_commands import IN_TURN, parsers
 from engine.source.connect import Endpoint, Server, open_connection
 from engine.source.endpoint import endpoint_of, name_rule
-from engine.source.preflight import Preflight, minimal_grants, run_preflight
+from engine.source.grants import minimal_grants
+from engine.source.preflight import Preflight, run_preflight
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec
 from engine.spec.spec_names import spec_on

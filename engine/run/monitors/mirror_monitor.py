@@ -18,8 +18,9 @@ from engine.base import clock
 from engine.capture.landing import Commit, Landing, MirrorReader
 from engine.decode.schema import table_from_dict
 from engine.journal import Entry, Journal
+from engine.journal.destination_events import SinkApplied
 from engine.journal.event_fields import ForeignCommit
-from engine.journal.events import SinkApplied, TableStateChanged
+from engine.journal.events import TableStateChanged
 from engine.journal.verification_events import MirrorWritten
 from engine.ledger.state import State
 from engine.pipeline.directory import Directory

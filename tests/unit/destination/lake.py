@@ -21,7 +21,7 @@ from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import Content, Step
-from engine.journal.events import SinkApplied
+from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at

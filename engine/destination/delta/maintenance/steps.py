@@ -39,7 +39,7 @@ from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
 from engine.destination.destination_protocol import MaintenanceStep
-from engine.journal.events import TableMaintained
+from engine.journal.destination_events import TableMaintained
 
 _NEVER = 1 << 62
 _CommitStamp = tuple[int, int, int]

@@ -16,7 +16,8 @@ from engine.destination.delta import delta_landing
 from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.log.foreign_commits import commits_after
 from engine.journal import Journal
-from engine.journal.events import SinkApplied, TableStateChanged
+from engine.journal.destination_events import SinkApplied
+from engine.journal.events import TableStateChanged
 from engine.ledger.state import State, TableState
 from engine.pipeline import helpers
 from engine.pipeline.directory import Directory

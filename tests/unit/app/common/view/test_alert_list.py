@@ -10,7 +10,7 @@ from app.common.view.health import Away, Runner
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.history.alert_queries import Cleared
-from engine.journal.sentences import ALERTS
+from engine.journal.alert_texts import ALERTS
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, lag, runner
