@@ -1,7 +1,7 @@
 """Generates the reference pages of the documentation: `make docs`.
 
-`configuration.md` comes from the settings' own descriptions, `command-line.md` from the commands' own help. A test compares both
-with what is checked in, so neither can go stale.
+`configuration.md` comes from the settings' own descriptions, `command-line.md` from the commands' own help. A test
+compares both with what is checked in, so neither can go stale.
 """
 
 import json

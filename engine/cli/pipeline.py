@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,6 @@ from engine.pipeline.runner_file import find_runner
 from engine.spec.settings import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engine.run.lifecycle.runner import Listener
     from engine.source.preflight import Check
 

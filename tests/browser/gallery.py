@@ -1,7 +1,7 @@
 """`python -m tests.browser.gallery FOLDER`: every page of the console in every state, light and dark, at 1280 and 1920.
 
-The states are busy, broken, starting, source away, and empty. On simulated pipelines, without a server, for visual inspection.
-A kind or an address can be given instead of all: `away`, `busy/live?pipeline=shop`.
+The states are busy, broken, starting, source away, and empty. On simulated pipelines, without a server, for visual
+inspection. A kind or an address can be given instead of all: `away`, `busy/live?pipeline=shop`.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Two ways to operate a page: by mouse, and by keyboard alone. The story test runs with each.
 
-The keyboard hand only presses keys, like a person without a mouse: Tab moves to an element or to a group with one tab stop (tabs,
-tiles, a list), and arrow keys move within the group. An element that it cannot focus is a bug of the console.
+The keyboard hand only presses keys, like a person without a mouse: Tab moves to an element or to a group with one tab
+stop (tabs, tiles, a list), and arrow keys move within the group. An element that it cannot focus is a bug of the
+console.
 """
 
 import re
@@ -23,7 +24,8 @@ const focused = () => {
 }
 const group = of => of.closest("[role=tablist], [role=radiogroup], [role=group]")
 """
-# Where the focus is, relative to an element: on it, on another element of its group with one tab stop, before or behind it.
+# Where the focus is, relative to an element: on it, on another element of its group with one tab stop, before or behind
+# it.
 _SEEN_FROM = f"""wanted => {{ {_FOCUSED}
     const at = focused()
     if (at === wanted) return "there"
@@ -180,8 +182,9 @@ HANDS: dict[str, type[Mouse | Keyboard]] = {"mouse": Mouse, "keyboard": Keyboard
 def open_from_navigation(page: Page, name: str, press: Callable[[Locator], None] = Locator.click) -> None:
     """Press a page's name in the header until its page is open.
 
-    A click can be lost: if an autorefresh reaches the server while the click still waits there, Streamlit merges both requests
-    and keeps the page of the later one (`ScriptRequests.request_rerun` in 1.67). An operator clicks again, and so does this.
+    A click can be lost: if an autorefresh reaches the server while the click still waits there, Streamlit merges both
+    requests and keeps the page of the later one (`ScriptRequests.request_rerun` in 1.67). An operator clicks again, and
+    so does this.
     """
     path = {"Pipelines": "/"}.get(name, f"/{name.lower()}")
     for _ in range(3):

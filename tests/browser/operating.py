@@ -178,7 +178,10 @@ def redump_a_damaged_chunk(story: Story) -> None:
 
 
 def query_the_lake(story: Story) -> None:
-    """The redumped rows are in the change log, with the id of the command. An answer goes when something else is asked."""
+    """The redumped rows are in the change log, with the id of the command.
+
+    An answer goes when something else is asked.
+    """
     page, hand = story.page, story.hand
     open_from_navigation(page, "Explore", story.hand.press)
     expect(page.get_by_role("combobox", name="Pipeline")).to_have_value(PIPELINE)

@@ -1,7 +1,7 @@
 """`python -m tests.browser.starved run …`: Streamlit as on an overloaded machine.
 
-Messages wait a second before they are sent, as if the event loop got no CPU time; their order is Streamlit's own. So a test sees in
-a minute what a busy machine sees once a day.
+Messages wait a second before they are sent, as if the event loop got no CPU time; their order is Streamlit's own. So a
+test sees in a minute what a busy machine sees once a day.
 """
 
 import sys

@@ -138,7 +138,10 @@ def test_the_link_of_a_row_is_opened_with_the_keyboard(simulated: Console, open_
 
 
 def test_the_repair_is_near_and_closes(simulated: Console, open_page: OpenPage) -> None:
-    """Its button comes before the lists, each of whose cells is a stop of the Tab key. Its popover closes when it begins."""
+    """Its button comes before the lists, each of whose cells is a stop of the Tab key.
+
+    Its popover closes when it begins.
+    """
     row: Any = {"kind": "missing", "key": ["5"], "columns": [], "cause": "it never arrived", "mirror": None, "chunk": 1}
     row["source"] = {"id": "5"}
     save(simulated.shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [row]}])

@@ -284,7 +284,10 @@ def conflict(night: Night) -> None:
 
 
 def lose_every_race(night: Night) -> None:
-    """Another writer never pauses: the merge gives up, and the table stops. A redump brings it back when the writer is gone."""
+    """Another writer never pauses: the merge gives up, and the table stops.
+
+    A redump brings it back when the writer is gone.
+    """
     log, over = night.where.root / "lake" / "d" / "audit" / "_delta_log", threading.Event()
     commit = log.with_name("commit of another writer")
     commit.write_text('{"commitInfo": {}}\n')

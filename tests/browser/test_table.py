@@ -115,7 +115,10 @@ def test_nothing_is_current_when_the_runner_is_lost(url: str, open_page: OpenPag
 
 
 def clicked_link(page: Page, rows: Locator, place: Position) -> Page:
-    """The page that a link of a data frame opens. Its canvas follows a click only when it has noticed the mouse over the link."""
+    """The page that a link of a data frame opens.
+
+    Its canvas follows a click only when it has noticed the mouse over the link.
+    """
     for _ in range(20):
         with suppress(Error):
             with page.context.expect_page(timeout=3000) as opened:

@@ -9,7 +9,8 @@ from playwright.sync_api import Error, Page, expect
 from tests.browser.conftest import Console, OpenPage
 from tests.support.patience import PATIENCE_S
 
-# An autorefresh may replace the plot at any time, so it is found and measured in one step. The one before may stay hidden.
+# An autorefresh may replace the plot at any time, so it is found and measured in one step. The one before may stay
+# hidden.
 PLACE = """() => {
     const drawn = plot => plot.querySelector(".barlayer .point") && plot.checkVisibility({ visibilityProperty: true })
     const plot = [...document.querySelectorAll(".js-plotly-plot")].findLast(drawn)
@@ -54,7 +55,10 @@ def test_the_timeline_shows_what_there_was(simulated: Console, open_page: OpenPa
 
 
 def test_a_click_on_the_timeline_opens_the_event(simulated: Console, open_page: OpenPage) -> None:
-    """The feed shows the clicked event until it is closed. The run has ended: no autorefresh draws its timeline again."""
+    """The feed shows the clicked event until it is closed.
+
+    The run has ended: no autorefresh draws its timeline again.
+    """
     page = open_page(f"{simulated.url}/live?pipeline=legacy&section=Overview")
     hovers(page, 0.7)
     events = page.get_by_role("tab", name="Events")

@@ -127,7 +127,10 @@ def continue_in_another_browser(story: Story) -> None:
 
 
 def change_a_chunk_size(story: Story) -> None:
-    """The distribution factor is drawn; an edit of a table plans that table again. Its mirror gets its own way of merging."""
+    """The distribution factor is drawn; an edit of a table plans that table again.
+
+    Its mirror gets its own way of merging.
+    """
     page = story.page
     proceed(story, "Plan")
     expect(page.get_by_role("group", name="Distribution factor of each table")).to_be_visible()

@@ -174,8 +174,8 @@ def _fill(server: Server, database: str) -> None:
     for name in ("a", "b"):
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)")
         server.execute(
-            f"INSERT INTO `{database}`.{name} SELECT n, n %% 9 FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n "
-            f"FROM ({digits}) a, ({digits}) b, ({digits}) c, ({digits}) e) numbers WHERE n < %s",
+            f"INSERT INTO `{database}`.{name} SELECT n, n %% 9 FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS "
+            f"n FROM ({digits}) a, ({digits}) b, ({digits}) c, ({digits}) e) numbers WHERE n < %s",
             (ROWS,),
         )
 

@@ -356,7 +356,10 @@ def _many(server: Server, database: str, groups: dict[str, list[Kind]], rows: in
         insert(server, database, name, chosen, 0, first)
         while first < rows:
             more = min(first, rows - first)
-            copy = f"INSERT INTO {{d}}.{name} (id, {columns}) SELECT id + {first}, {columns} FROM {{d}}.{name} WHERE id < {more}"
+            copy = (
+                f"INSERT INTO {{d}}.{name} (id, {columns}) SELECT id + {first}, "
+                f"{columns} FROM {{d}}.{name} WHERE id < {more}"
+            )
             run(server, database, copy)
             first += more
         run(server, database, f"UPDATE {{d}}.{name} SET id = id + 10000000 ORDER BY id", f"DELETE FROM {{d}}.{name}")

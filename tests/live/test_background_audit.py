@@ -58,7 +58,10 @@ def test_any_part_between_two_transactions_is_equal(
 
 @on("mariadb")
 def test_the_runner_audits_in_the_background(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """An audit is recorded. A damaged change log raises an alert until it is put right. A paused pipeline is not audited."""
+    """An audit is recorded.
+
+    A damaged change log raises an alert until it is put right. A paused pipeline is not audited.
+    """
     pipeline = shop(server, database, new_pipeline, more=SETTINGS)
     runner = pipeline.start(killed=True)
     pipeline.wait_for(lambda: pipeline.events("audit.done"), runner, 90)

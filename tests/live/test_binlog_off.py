@@ -53,7 +53,10 @@ def _refused(pipeline: Pipeline, says: str) -> None:
 def test_a_stream_whose_source_stops_its_binlog_ends_and_is_copied_again(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The run ends within seconds with the reason. Runs are refused until all tables are resnapshotted; then they are equal."""
+    """The run ends within seconds with the reason.
+
+    Runs are refused until all tables are resnapshotted; then they are equal.
+    """
     server = private_server(flavor)
     pipeline = _streaming(server, new_pipeline)
     runner = pipeline.start_streaming()

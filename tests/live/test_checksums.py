@@ -108,7 +108,10 @@ def test_files_with_and_without_checksums_follow_one_another(source: Source) -> 
 
 
 def test_a_damaged_file_ends_the_run(source: Source, new_pipeline: PipelineFactory) -> None:
-    """One flipped byte on the source's disk: exit code 4 with file and offset. What was published before stays correct."""
+    """One flipped byte on the source's disk: exit code 4 with file and offset.
+
+    What was published before stays correct.
+    """
     server = source.server
     source.run("INSERT INTO i VALUES (1, 'before')")
     pipeline = new_pipeline(server, "d", tables=["d.i"])

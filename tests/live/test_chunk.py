@@ -142,7 +142,10 @@ def test_a_throttled_chunk_is_exact_at_its_high_watermark(
     grants: list[str],
     kind: str,
 ) -> None:
-    """Its slices show different states of the table. No transaction is open between them, so the source may even be altered."""
+    """Its slices show different states of the table.
+
+    No transaction is open between them, so the source may even be altered.
+    """
     server = server_with(flavor, **options)
     session, request, writer = _stand(server, new_database(server), grants, kind, tmp_path)
     endpoint, request = _reader(server), replace(request, rows_per_s=5.0)

@@ -24,7 +24,10 @@ def hint(pipeline: Pipeline, name: str) -> str:
 
 
 def test_the_missing_columns_are_known(server: Server, database: str) -> None:
-    """By name where the server shows it, else by number; also the last ones, and those of a role. SELECT on the table is enough."""
+    """By name where the server shows it, else by number; also the last ones, and those of a role.
+
+    SELECT on the table is enough.
+    """
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a INT, b INT, c INT INVISIBLE, e INT, f INT)")
     columns = {
         "(id, a, e)": "column 3, column 4",
@@ -80,7 +83,10 @@ def test_the_table_stops_with_the_grant_and_streams_after_it(
 
 
 def test_a_hidden_new_column_stops_the_table_once(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """With grants on each column, a new column is hidden. The table stops with the GRANT, and is not copied at each change."""
+    """With grants on each column, a new column is hidden.
+
+    The table stops with the GRANT, and is not copied at each change.
+    """
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a INT)")
     server.execute(f"INSERT INTO `{database}`.t VALUES (1, 1)")
     create_user(server, USER, [*LOG, f"SELECT (id, a) ON `{database}`.t"])

@@ -148,9 +148,9 @@ def test_partial_updates_of_documents_are_applied(server_with: ServerFactory, ne
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a JSON, n INT, b JSON, v VARCHAR(20))")
     long = "x" * 300
     server.execute(
-        f"INSERT INTO `{database}`.t WITH RECURSIVE k(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 40)"
-        f" SELECT n, JSON_OBJECT('k', n, 'l', JSON_ARRAY(1, '{long}', n)), n, IF(n % 5, JSON_OBJECT('x', '{long}'), NULL), 'v'"
-        " FROM k"
+        f"INSERT INTO `{database}`.t WITH RECURSIVE k(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < 40) "
+        f"SELECT n, JSON_OBJECT('k', n, 'l', JSON_ARRAY(1, '{long}', n)), n, IF(n % 5, JSON_OBJECT('x', "
+        f"'{long}'), NULL), 'v' FROM k"
     )
     begin, table = position_of(server), table_of(server, database, "t")
     statements(

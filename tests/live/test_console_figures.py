@@ -1,7 +1,8 @@
 """The numbers that the console shows, compared with their sources.
 
-The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one under load, and redumped
-one. It compares the pages with server (SQL), lake (Parquet and Delta files), ledger, process and journal, without its code.
+The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one under load,
+and redumped one. It compares the pages with server (SQL), lake (Parquet and Delta files), ledger, process and journal,
+without its code.
 """
 
 import json

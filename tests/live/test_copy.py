@@ -53,7 +53,9 @@ def _assert_right(pipeline: Pipeline, server: Server, database: str, kept: Path 
 def test_a_table_under_load_stays_equal(
     server: Server, database: str, new_pipeline: PipelineFactory, session: Session
 ) -> None:
-    """Copied under hundreds of transactions per second, then streamed, it equals the source. `make soak`: a million rows.
+    """Copied under hundreds of transactions per second, then streamed, it equals the source.
+
+    `make soak`: a million rows.
 
     The test kills an executor of the cluster and a reader of the Connect server.
     """

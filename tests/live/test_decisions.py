@@ -73,7 +73,8 @@ def test_a_resnapshot_that_was_decided_is_made_although_its_epoch_fails(
 ) -> None:
     """The source takes no connection in the moment after the decision.
 
-    Until it is done, the age of the mirror grows, an alert stands, and neither `status` nor `verify` takes the mirror for right.
+    Until it is done, the age of the mirror grows, an alert stands, and neither `status` nor `verify` takes the mirror
+    for right.
     """
     server = private_server(flavor)
     _filled(server)

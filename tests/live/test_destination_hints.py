@@ -91,7 +91,10 @@ def test_a_damaged_destination_is_repaired_as_the_hint_says(
 
 
 def repaired(pipeline: Pipeline) -> dict[int, set[str]]:
-    """Run and do what the hints say, until a run ends as it should. Returns the tables that they named, by exit code."""
+    """Run and do what the hints say, until a run ends as it should.
+
+    Returns the tables that they named, by exit code.
+    """
     found: dict[int, set[str]] = {}
     while (result := pipeline.command("run", "--until", "caught-up")).returncode:
         hints = {
@@ -114,7 +117,10 @@ def repaired(pipeline: Pipeline) -> dict[int, set[str]]:
 def test_what_fails_during_a_run_is_repaired_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Data files that are damaged or gone stop their tables. A resnapshot also repairs lost commits that no run noticed."""
+    """Data files that are damaged or gone stop their tables.
+
+    A resnapshot also repairs lost commits that no run noticed.
+    """
     stopped = {"rotten", "lost", "torn", "gone"}
     names = {*stopped, "other"}
     for name in names:

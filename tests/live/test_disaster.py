@@ -106,7 +106,8 @@ class World:
                 )
             except AssertionError as error:
                 raise AssertionError(name, self.said) from error
-            # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by the copy.
+            # A row that moves into a chunk which is not copied yet leaves the log with its before-image, and comes by
+            # the copy.
             faults = change_log_faults(self.pipeline, name, whole=not self.gaps and not KEYED[name].moves)
             assert not faults, (name, faults, self.said)
 
@@ -331,7 +332,10 @@ def disk(tmp_path: Path) -> Iterator[Small]:
 def test_disasters_end_equal(
     flavor: str, seed: int, private_server: Callable[..., Server], drivers: Drivers, hosts: Hosts, disk: Small
 ) -> None:
-    """After any sequence of disasters the mirrors equal the source, or the error names a remedy. No row is ever wrong."""
+    """After any sequence of disasters the mirrors equal the source, or the error names a remedy.
+
+    No row is ever wrong.
+    """
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     for name in NAMES:

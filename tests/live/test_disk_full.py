@@ -1,4 +1,7 @@
-"""A full disk pauses the pipeline, which reports it and continues when there is room. Nothing is lost, no chunk is parked."""
+"""A full disk pauses the pipeline, which reports it and continues when there is room.
+
+Nothing is lost, no chunk is parked.
+"""
 
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -62,7 +65,10 @@ def test_a_full_disk_is_waited_for(
 def test_a_destination_that_takes_nothing_is_named_and_waited_for(
     server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
 ) -> None:
-    """While it streams, its disk is full, then read-only. Each time the disk is named, and the run continues by itself."""
+    """While it streams, its disk is full, then read-only.
+
+    Each time the disk is named, and the run continues by itself.
+    """
     server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT)")
     server.execute(f"INSERT INTO {database}.t VALUES (1, 0)")
     with mounted(tmp_path / "lake", 16 * MB) as lake:

@@ -1,4 +1,7 @@
-"""Binlogs that the server encrypts. MySQL's files are then 512 bytes larger than their last position, MariaDB's are not."""
+"""Binlogs that the server encrypts.
+
+MySQL's files are then 512 bytes larger than their last position, MariaDB's are not.
+"""
 
 from collections.abc import Callable
 from contextlib import closing

@@ -177,11 +177,13 @@ MIXED: dict[str, tuple[str, ...]] = {
     "savepoints": (
         "BEGIN", "SAVEPOINT s", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT t", "INSERT INTO i VALUES (2, 'a')", "SAVEPOINT s",
         "INSERT INTO i VALUES (3, 'a')", "INSERT INTO m VALUES (3, 'a')", "ROLLBACK TO s", "INSERT INTO i VALUES (4, 'a')",
-        "ROLLBACK TO t", "INSERT INTO i VALUES (5, 'a')", "SAVEPOINT u", "INSERT INTO i VALUES (6, 'a')", "RELEASE SAVEPOINT u",
+        "ROLLBACK TO t", "INSERT INTO i VALUES (5, 'a')", "SAVEPOINT u", "INSERT INTO i VALUES (6, "
+        "'a')", "RELEASE SAVEPOINT u",
         "COMMIT",
     ),
     "all of it": (
-        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO m VALUES (2, 'b')", "INSERT INTO i VALUES (2, 'b')",
+        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO m VALUES (2, "
+        "'b')", "INSERT INTO i VALUES (2, 'b')",
         "ROLLBACK TO s", "INSERT INTO i VALUES (3, 'c')", "ROLLBACK",
     ),
 }  # fmt: skip
@@ -213,7 +215,8 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     )
     begin = source.at()
     source.run(
-        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO i VALUES (2, 'b')", "INSERT INTO other VALUES (1, 1)",
+        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO i VALUES (2, 'b')", "INSERT INTO other "
+        "VALUES (1, 1)",
         "INSERT INTO m VALUES (1, 'm')", "ROLLBACK TO s", "COMMIT",
     )  # fmt: skip
     assert set(source.selected("i")) == {1}

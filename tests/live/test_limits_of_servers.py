@@ -31,7 +31,10 @@ where = "id > 1"
 def test_globs_follow_a_server_that_disregards_case(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Every setting and every command names tables in any case, as with lower_case_table_names = 1. What is excluded stays out."""
+    """Every setting and every command names tables in any case, as with lower_case_table_names = 1.
+
+    What is excluded stays out.
+    """
     server = private_server(flavor, lower_case_table_names=1)
     _folds_as_the_server(server)
     server.execute("CREATE DATABASE Shop")
@@ -102,7 +105,10 @@ def test_an_exclusion_in_another_case_is_refused_where_case_counts(
 def test_few_connections_make_a_run_slower_and_not_stuck(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """With 2, check and run name the statement that gives more. With 3 and 6, a run copies and streams with fewer readers."""
+    """With 2, check and run name the statement that gives more.
+
+    With 3 and 6, a run copies and streams with fewer readers.
+    """
     create_user(server, "few", GRANTS, PASSWORD)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
     server.execute(f"CREATE TABLE `{database}`.names (name VARCHAR(20) PRIMARY KEY, v INT)")

@@ -10,7 +10,10 @@ from tests.servers import Server
 def test_a_row_image_that_lacks_columns_resnapshots_its_table(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A session writes with binlog_row_image = MINIMAL. With `schema_changes = "stop"` the table stops, with a hint that works."""
+    """A session writes with binlog_row_image = MINIMAL.
+
+    With `schema_changes = "stop"` the table stops, with a hint that works.
+    """
     for name in ("t", "other"):
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT, w INT)")
         server.execute(f"INSERT INTO `{database}`.{name} VALUES (1, 1, 1), (2, 2, 2)")

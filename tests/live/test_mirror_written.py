@@ -175,7 +175,8 @@ def test_rows_that_other_programs_have_written_are_compared_and_repaired(
 ) -> None:
     """They write texts in other types of Arrow's, for which Arrow has no comparison."""
     server.execute(
-        f"CREATE TABLE `{database}`.named (id VARCHAR(20) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, v INT, b BLOB)"
+        f"CREATE TABLE `{database}`.named (id VARCHAR(20) CHARACTER SET ascii COLLATE ascii_bin PRIMARY KEY, v INT, "
+        "b BLOB)"
     )
     rows = ", ".join(f"('key {n:03}', {n}, 'x')" for n in range(40))
     server.execute(f"INSERT INTO `{database}`.named VALUES {rows}")

@@ -70,8 +70,8 @@ def _create(server: Server, key: str) -> None:
     server.execute("CREATE DATABASE d")
     server.execute(f"CREATE TABLE d.big (id INT NOT NULL, v INT{key})")
     server.execute(
-        f"INSERT INTO d.big SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n, 0 FROM ({digits}) a, ({digits}) b, "
-        f"({digits}) c, ({digits}) e, ({digits}) f HAVING n < {ROWS}"
+        f"INSERT INTO d.big SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n, 0 FROM ({digits}) a, "
+        f"({digits}) b, ({digits}) c, ({digits}) e, ({digits}) f HAVING n < {ROWS}"
     )
 
 

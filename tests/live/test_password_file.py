@@ -15,7 +15,9 @@ PASSWORDS = ("tide-Mark-11", "tide-Mark-12", "tide-Mark-13")
 
 
 def test_a_changed_password_needs_no_restart(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """With the file first, and with the server first, which refuses logins until the file follows. Nobody keeps an old connection.
+    """With the file first, and with the server first, which refuses logins until the file follows.
+
+    Nobody keeps an old connection.
 
     Coordinator, monitor, binlog streams and readers log in again, and so does another command.
     """

@@ -38,7 +38,8 @@ from tests.support.depth import on
 
 ROWS, CHUNK_ROWS = 1000, 60
 _SLACK = 8
-"""Reads beside the rows: one for each end of a range, and for the ranges that a condition on several columns is made of."""
+"""Reads beside the rows: one for each end of a range, and for the ranges that a condition on several columns is made
+of."""
 
 
 @contextmanager

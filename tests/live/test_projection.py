@@ -42,8 +42,8 @@ class Projected:
 
 _WORDS = "name VARCHAR(20) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, level VARCHAR(5)"
 _OTHERS = (
-    f"{_WORDS}, grp INT NULL, price DECIMAL(8,2) NOT NULL, odd ENUM('x', 'y') CHARACTER SET binary, secret VARCHAR(60), "
-    "mail VARBINARY(60), born DATE"
+    f"{_WORDS}, grp INT NULL, price DECIMAL(8,2) NOT NULL, odd ENUM('x', 'y') CHARACTER SET binary, secret "
+    "VARCHAR(60), mail VARBINARY(60), born DATE"
 )
 TABLES: dict[str, Projected] = {
     "people": Projected(

@@ -27,8 +27,8 @@ def _fill(server: Server) -> None:
         )
         digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
         server.execute(
-            f"INSERT INTO d.{name} (id, v, name) SELECT n, n %% 9, 'x' FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n "
-            f"FROM ({digits}) a, ({digits}) b, ({digits}) c, ({digits}) e) numbers WHERE n < %s",
+            f"INSERT INTO d.{name} (id, v, name) SELECT n, n %% 9, 'x' FROM (SELECT a.d + 10 * b.d + 100 * c.d + 1000 "
+            f"* e.d AS n FROM ({digits}) a, ({digits}) b, ({digits}) c, ({digits}) e) numbers WHERE n < %s",
             (ROWS,),
         )
 
@@ -37,7 +37,10 @@ def _fill(server: Server) -> None:
 def test_a_lost_position_is_repaired_and_a_damaged_table_is_right_again(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Purged: exit code 4 with a remedy that works. Damaged: resnapshotted under writes, without touching the other table."""
+    """Purged: exit code 4 with a remedy that works.
+
+    Damaged: resnapshotted under writes, without touching the other table.
+    """
     server = private_server(flavor)
     _fill(server)
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0)

@@ -153,7 +153,10 @@ def _check_bundle(pipeline: Pipeline, out: Path) -> None:
 
 
 def _check_console(pipeline: Pipeline, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every page and section, for both roles. The log on display contains secrets that no process of ours would write."""
+    """Every page and section, for both roles.
+
+    The log on display contains secrets that no process of ours would write.
+    """
     monkeypatch.setenv("TIDEMARK_HOME", str(home))
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)

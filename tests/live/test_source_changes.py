@@ -39,7 +39,10 @@ def test_every_kind_of_fact_is_seen_to_change(flavor: str, private_server: Serve
 def test_a_run_names_what_changed_on_its_source_until_it_is_changed_back(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """In `status`, in the journal, and as an alert, which a required setting does not raise. The next run begins afresh."""
+    """In `status`, in the journal, and as an alert, which a required setting does not raise.
+
+    The next run begins afresh.
+    """
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")

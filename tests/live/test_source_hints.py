@@ -122,7 +122,8 @@ def behind_the_binlog(server: Server, new_pipeline: PipelineFactory, name: str) 
     (hint,) = hints(pipeline).values()
     assert (
         hint
-        == f"Resnapshot it: tidemark redump SPEC --table d.{name}. The next start does with source.schema_changes = copy"
+        == f"Resnapshot it: tidemark redump SPEC --table d.{name}. The next start does with source.schema_changes = "
+        "copy"
     )
     assert pipeline.command("redump", "--table", f"d.{name}").returncode == 0
     pipeline.wait_for(lambda: not hints(pipeline) and pipeline.status()["phase"] == "streaming", runner)

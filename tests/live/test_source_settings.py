@@ -10,7 +10,10 @@ from tests.live.support.pipeline import Pipeline, Runner
 def test_a_source_that_leaves_row_format_is_named_until_it_is_back_for_good(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """By a statement that a client sets, and by a restart with another my.cnf. The alert's remedy outlives the next restart."""
+    """By a statement that a client sets, and by a restart with another my.cnf.
+
+    The alert's remedy outlives the next restart.
+    """
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")

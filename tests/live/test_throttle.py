@@ -38,8 +38,8 @@ def _create(server: Server, *names: str) -> None:
         server.execute(f"CREATE TABLE d.{name} (id INT PRIMARY KEY, v INT)")
         digits = " UNION ALL ".join(f"SELECT {n} AS d" for n in range(10))
         server.execute(
-            f"INSERT INTO d.{name} SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n, 0 FROM ({digits}) a, ({digits}) b, "
-            f"({digits}) c, ({digits}) e HAVING n < {ROWS}"
+            f"INSERT INTO d.{name} SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n, 0 FROM ({digits}) a, "
+            f"({digits}) b, ({digits}) c, ({digits}) e HAVING n < {ROWS}"
         )
 
 
@@ -105,7 +105,10 @@ def test_tables_are_paused_limited_and_held_back(
 def test_a_lagging_replica_holds_the_reading_of_tables(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """A replica that cannot be asked, does not apply or lags holds the snapshot, not the binlog. Later the snapshot continues."""
+    """A replica that cannot be asked, does not apply or lags holds the snapshot, not the binlog.
+
+    Later the snapshot continues.
+    """
     server, replica = private_server(flavor), private_server(flavor)
     replicate(replica, server)
     _create(server, "a")

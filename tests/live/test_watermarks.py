@@ -182,8 +182,8 @@ def test_ours_lose_none(
 ) -> None:
     """In thousands of checks under tight insert loops, no class of low watermark covers a commit that the read misses.
 
-    Nor in XA transactions, whose commits MariaDB logs long before they are visible, or with commits in any order. (There,
-    log_status itself loses one row in 200 checks.)
+    Nor in XA transactions, whose commits MariaDB logs long before they are visible, or with commits in any order.
+    (There, log_status itself loses one row in 200 checks.)
     """
     server = server_with(flavor, **options)
     create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", *grants])
@@ -251,7 +251,10 @@ def test_a_commit_that_waits_for_a_replica_is_not_covered(
     grants: list[str],
     kind: WatermarkClass,
 ) -> None:
-    """There is none: the commit is in the binlog, and invisible until the time limit. The low watermark is before it, or waits."""
+    """There is none: the commit is in the binlog, and invisible until the time limit.
+
+    The low watermark is before it, or waits.
+    """
     server = private_server(flavor, **options)
     create_user(server, USER, ["SELECT ON *.*", "REPLICATION SLAVE ON *.*", "REPLICATION CLIENT ON *.*", *grants])
     server.execute("CREATE DATABASE d")

@@ -33,8 +33,8 @@ def compiled(name: str) -> Path:
 class PowerCut:
     """Records what processes do below `root`, and cuts their power, as often as wanted.
 
-    root: a folder that exists; a new one of the same name takes its place at each cut. The record, and the files that must be kept
-    until then, are in `<root>.powercut` beside it: on the same file system, as hard links need.
+    root: a folder that exists; a new one of the same name takes its place at each cut. The record, and the files that
+    must be kept until then, are in `<root>.powercut` beside it: on the same file system, as hard links need.
     """
 
     def __init__(self, root: Path) -> None:

@@ -1,14 +1,14 @@
 """What a disk may hold after a power cut, made of a folder and of the record that `shim.c` has of it.
 
-POSIX promises little. Bytes are on the disk once their file was synced; an entry of a folder (a new file, a hard link, a
-rename, a removal) once that folder was synced, and the file's own sync does nothing for it. So a strict disk has lost
+POSIX promises little. Bytes are on the disk once their file was synced; an entry of a folder (a new file, a hard link,
+a rename, a removal) once that folder was synced, and the file's own sync does nothing for it. So a strict disk has lost
 
     bytes     what was written to a file after its last sync: it ends where the first such write began
-    entries   every change of a folder after the folder's last sync: a new entry is gone, a removed one is back, and a rename
-              within a folder is undone as a whole, with what it replaced
+    entries   every change of a folder after the folder's last sync: a new entry is gone, a removed one is back, and a
+              rename within a folder is undone as a whole, with what it replaced
 
-Real disks keep some of that. By a seed, each loss happens or not: of bytes all, a part, or zeros in their place are kept; of
-entries either those up to an instant (a journalling file system) or any (others).
+Real disks keep some of that. By a seed, each loss happens or not: of bytes all, a part, or zeros in their place are
+kept; of entries either those up to an instant (a journalling file system) or any (others).
 
 What the record does not know, such as files of processes without the shim, counts as synced.
 """
@@ -55,7 +55,8 @@ class Record:
 class Lost:
     """What the power cut took.
 
-    entries: paths below the root that are gone, back, or another file. shortened: by path, bytes left of those there were.
+    entries: paths below the root that are gone, back, or another file. shortened: by path, bytes left of those there
+    were.
     """
 
     entries: list[str]
@@ -63,7 +64,10 @@ class Lost:
 
 
 def read_record(lines: Iterable[str], present: dict[Name, int]) -> Record:
-    """The record as operations. present: the entries that the root has now, which say what became of announced operations."""
+    """The record as operations.
+
+    present: the entries that the root has now, which say what became of announced operations.
+    """
     record, begun, announced = Record(), dict[str, int](), dict[str, list[str]]()
     for at, line in enumerate(lines):
         kind, *words = line.split()
@@ -155,8 +159,8 @@ def kept_changes(changes: list[_Change], chance: random.Random | None) -> list[_
 def replay(root: Path, record: Path, shadow: Path, seed: int | None = None) -> Lost:
     """Turn the folder into what the disk may hold. All processes that the record is of must have ended.
 
-    shadow: where the shim kept files that lost a name; it is emptied. The record is emptied too, for the next start. seed: None
-    for the strict disk. The root is a new folder afterwards.
+    shadow: where the shim kept files that lost a name; it is emptied. The record is emptied too, for the next start.
+    seed: None for the strict disk. The root is a new folder afterwards.
     """
     tree = _scan(root)
     present = {(folder, name): inode for folder, entries in tree.items() for name, inode in entries.items()}

@@ -97,7 +97,8 @@ CASES = {
         {"old": "old", "d/": ""},
     ),
     "a removed folder": (
-        "os.mkdir('d'); Path('d/f').write_text('n'); sync('d/f'); sync('d'); sync('.'); os.unlink('d/f'); os.rmdir('d')",
+        "os.mkdir('d'); Path('d/f').write_text('n'); sync('d/f'); sync('d'); sync('.'); os.unlink('d/f'); "
+        "os.rmdir('d')",
         {"old": "old", "d/": "", "d/f": "n"},
     ),
     "a move to another folder of which the new place is synced": (
@@ -176,7 +177,10 @@ from deltalake import write_deltalake
 write_deltalake('lake', pa.table({'a': [1, 2, 3]}))
 write_deltalake('lake', pa.table({'a': [4]}), mode='append')
 """
-SYNC_ALL = "\nfor folder, folders, files in os.walk('.'):\n    sync(folder)\n    [sync(os.path.join(folder, f)) for f in files]\n"
+SYNC_ALL = (
+    "\nfor folder, folders, files in os.walk('.'):\n    sync(folder)\n    [sync(os.path.join(folder, "
+    "f)) for f in files]\n"
+)
 
 
 @pytest.mark.parametrize("lines", [ARROW, DELTA], ids=["arrow", "delta"])

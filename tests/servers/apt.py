@@ -1,9 +1,10 @@
 """Fetch a Debian package with its libraries into a folder of its own, without touching the system.
 
-Debian stable has no MySQL and an older MariaDB; the unstable suite has the newest of both. Installing from it would pull a newer
-C library into the system, so apt gets its own state, lists and cache and an empty ``status`` file ("nothing is installed"): it then
-downloads the package with everything below it, the C library included, and ``dpkg-deb -x`` unpacks all of it under one prefix.
-Where to download from and which key to trust come from the machine's own apt sources: only the suite is replaced.
+Debian stable has no MySQL and an older MariaDB; the unstable suite has the newest of both. Installing from it would
+pull a newer C library into the system, so apt gets its own state, lists and cache and an empty ``status`` file
+("nothing is installed"): it then downloads the package with everything below it, the C library included, and ``dpkg-deb
+-x`` unpacks all of it under one prefix. Where to download from and which key to trust come from the machine's own apt
+sources: only the suite is replaced.
 """
 
 import shutil

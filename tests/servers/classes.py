@@ -1,8 +1,8 @@
 """An archive of Spark's classes: with it, a JVM takes half the processor time until Spark is ready.
 
-Java calls this class data sharing. One JVM writes the classes that it has loaded and verified to a file, and later JVMs with the
-same classpath map that file. ``python -m tests.servers.classes`` makes it once, and `use` lets the JVMs of this process's children
-read it. A JVM that cannot use it (another Java, another classpath) reads the jars as usual.
+Java calls this class data sharing. One JVM writes the classes that it has loaded and verified to a file, and later JVMs
+with the same classpath map that file. ``python -m tests.servers.classes`` makes it once, and `use` lets the JVMs of
+this process's children read it. A JVM that cannot use it (another Java, another classpath) reads the jars as usual.
 """
 
 import os

@@ -1,8 +1,8 @@
 """JVMs for the drivers of local sessions, kept from one runner to the next.
 
-A runner whose environment names a gateway makes its SparkContext there instead of starting a JVM: the same classic session by
-the same code, without the twelve seconds of processor time that a JVM takes to read Spark's classes. The context is the
-runner's own, and ends with it; what a killed runner leaves is stopped before the JVM is lent again.
+A runner whose environment names a gateway makes its SparkContext there instead of starting a JVM: the same classic
+session by the same code, without the twelve seconds of processor time that a JVM takes to read Spark's classes. The
+context is the runner's own, and ends with it; what a killed runner leaves is stopped before the JVM is lent again.
 """
 
 import os

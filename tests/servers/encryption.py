@@ -1,7 +1,8 @@
 """Servers that encrypt their binlog: MySQL with a keyring component, MariaDB with its plugin `file_key_management`.
 
-MySQL loads a keyring only if a manifest lies beside its program, so the program is copied into a folder of its own, which is also
-its folder of plugins. Debian packs MariaDB's plugin with the whole server; it is unpacked from there, and nothing is installed.
+MySQL loads a keyring only if a manifest lies beside its program, so the program is copied into a folder of its own,
+which is also its folder of plugins. Debian packs MariaDB's plugin with the whole server; it is unpacked from there, and
+nothing is installed.
 """
 
 import json

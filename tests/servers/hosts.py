@@ -1,9 +1,9 @@
 """Processes that run commands of the engine, one after the other: the code is loaded once, and there is one Spark session.
 
-A command that a test waits for, or leaves running, needs no process of its own. It goes to a process that has run others before,
-through the same command line. A run finds the session of the last one there, as on a Connect server, with readers that other
-pipelines have used. A run in the background has its process to itself until it ends, so signals reach that run alone.
-Whatever a test kills or gives an environment gets a process and a session of its own.
+A command that a test waits for, or leaves running, needs no process of its own. It goes to a process that has run
+others before, through the same command line. A run finds the session of the last one there, as on a Connect server,
+with readers that other pipelines have used. A run in the background has its process to itself until it ends, so signals
+reach that run alone. Whatever a test kills or gives an environment gets a process and a session of its own.
 """
 
 import io

@@ -1,7 +1,7 @@
 """One private server: its process, its folder, and connections to it.
 
-Its folder is in memory where there is room: a commit waits for the disk, and servers that share one wait for each other (with
-six of them at work, both processors idled for two fifths of the time).
+Its folder is in memory where there is room: a commit waits for the disk, and servers that share one wait for each other
+(with six of them at work, both processors idled for two fifths of the time).
 
 The server dies with us in every case. ``setpriv --pdeathsig`` makes the kernel kill it when the thread that started it
 ends, however that happens (so start servers from the main thread); `close` and an exit handler also remove its folder,
@@ -103,7 +103,10 @@ class Server:
             return tuple(cursor.fetchall())
 
     def purge_binlogs(self, to: str = "") -> None:
-        """Delete the binlogs before a file, by default the newest. The server keeps files that an ending dump still reads."""
+        """Delete the binlogs before a file, by default the newest.
+
+        The server keeps files that an ending dump still reads.
+        """
         files = self.execute("SHOW BINARY LOGS")
         to, deadline = to or files[-1][0], time.monotonic() + PATIENCE_S
         while files[0][0] != to:

@@ -1,7 +1,8 @@
 """Private Spark clusters on this machine: a standalone Master with Workers, and Connect servers, from pip's pyspark.
 
-Each process is started by ``spark-class`` on free ports of 127.0.0.1, with its files in a folder of its own, and ends with
-`close`; a killed test run takes them along (``setpriv --pdeathsig``; executors follow their Worker, Python workers their executor).
+Each process is started by ``spark-class`` on free ports of 127.0.0.1, with its files in a folder of its own, and ends
+with `close`; a killed test run takes them along (``setpriv --pdeathsig``; executors follow their Worker, Python workers
+their executor).
 """
 
 import os

@@ -1,7 +1,7 @@
 """Writes to a Delta table with programs that Tidemark does not use; `tests.support.readers` runs it in their environments.
 
-python foreign_writers.py ENVIRONMENT WRITER FOLDER: in a table with the columns id (text) and v, the row `key 017` gets v = 1000,
-and a copy of it named `key 900` is added.
+python foreign_writers.py ENVIRONMENT WRITER FOLDER: in a table with the columns id (text) and v, the row `key 017` gets
+v = 1000, and a copy of it named `key 900` is added.
 """
 
 import sys

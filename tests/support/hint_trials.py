@@ -1,7 +1,7 @@
 """The register of hints: by the function that gives them, how many there are, and what tries them.
 
-A hint is tried by a test that does what it says, or it is of a kind that needs no trial. Those that are not tried yet are counted,
-and must not become more: `tests/unit/test_hints.py`.
+A hint is tried by a test that does what it says, or it is of a kind that needs no trial. Those that are not tried yet
+are counted, and must not become more: `tests/unit/test_hints.py`.
 """
 
 REPORT = "report it: it should not happen"

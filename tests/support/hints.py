@@ -8,7 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _NAME = re.compile(r"(?i)(^|_)(hint|hints|fix|fixes|remedy|errors|dumps)$|^RESNAPSHOT_ALL$")
-"""Names of arguments, variables and tables that contain hints. `_ERRORS` and `_DUMPS` are tables of hints by error number."""
+"""Names of arguments, variables and tables that contain hints. `_ERRORS` and `_DUMPS` are tables of hints by error
+number."""
 _GIVES = re.compile(r"remedy|hint|grant_of|minimal_grants|_instead")
 """Names of functions that return hints."""
 _LEAST = 8
@@ -16,7 +17,10 @@ _LEAST = 8
 
 
 def hints() -> dict[str, list[str]]:
-    """By `file::function`, the hints that are written there, each `…` where a value stands. What only passes a hint on has none."""
+    """By `file::function`, the hints that are written there, each `…` where a value stands.
+
+    What only passes a hint on has none.
+    """
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "engine").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))

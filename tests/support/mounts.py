@@ -48,7 +48,10 @@ class Small:
 
 @contextmanager
 def mounted(folder: Path, size: int) -> Iterator[Small]:
-    """Mount a disk of that size at `folder` for the block. Fails if nothing can be mounted, as the test would prove nothing."""
+    """Mount a disk of that size at `folder` for the block.
+
+    Fails if nothing can be mounted, as the test would prove nothing.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0777", "tidemark-test", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

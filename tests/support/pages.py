@@ -49,7 +49,10 @@ class Block:
 
 @dataclass(frozen=True)
 class Command:
-    """One command of a page. words: as a shell would pass them, with `tidemark` for `python -m engine` and `SPEC` for a spec."""
+    """One command of a page.
+
+    words: as a shell would pass them, with `tidemark` for `python -m engine` and `SPEC` for a spec.
+    """
 
     page: str
     words: tuple[str, ...]

@@ -1,8 +1,9 @@
 """Independent readers of Delta tables: each returns all rows of the newest version, as Arrow.
 
-deltalake's query engine is installed with Tidemark. The others have environments of their own in the per-user cache, because they
-need other versions (DuckDB's Delta extension: none for DuckDB 2.0 yet) or are not needed otherwise. An environment is made once,
-with pip's settings of the machine. Spark reads in a soak test alone: a start takes half a minute.
+deltalake's query engine is installed with Tidemark. The others have environments of their own in the per-user cache,
+because they need other versions (DuckDB's Delta extension: none for DuckDB 2.0 yet) or are not needed otherwise. An
+environment is made once, with pip's settings of the machine. Spark reads in a soak test alone: a start takes half a
+minute.
 """
 
 import hashlib

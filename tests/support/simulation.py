@@ -1,7 +1,7 @@
 """Realistic journals without a runner: a small model of a run that writes through `engine.journal.events.Journal`.
 
-`Simulation` has its own clock, so ten minutes of a run are written in milliseconds (`advance`), and a run can continue in real time
-under the console (`play`). The browser tests and the tests of `engine.history` use it.
+`Simulation` has its own clock, so ten minutes of a run are written in milliseconds (`advance`), and a run can continue
+in real time under the console (`play`). The browser tests and the tests of `engine.history` use it.
 """
 
 import json
@@ -420,7 +420,10 @@ class Simulation:
         return self
 
     def raise_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
-        """Raise an alert, in the journal and in the file, as the runner would. Its cause began now unless `since` is given."""
+        """Raise an alert, in the journal and in the file, as the runner would.
+
+        Its cause began now unless `since` is given.
+        """
         at = clock.utc_text(self.now)
         alert: dict[str, Any] = {
             "kind": kind,

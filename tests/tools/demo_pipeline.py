@@ -1,8 +1,9 @@
 """``python -m tests.tools.demo_pipeline HOME``: the demo as a pipeline among others; the console's *Load the demo* starts it.
 
-It starts a private server, fills it, keeps writing to it, and adds the pipeline `demo` to the folder of pipelines, with its runner.
-Each line of the output is a step; the last one is `READY`. When the file `.demo/end` appears, or the process that started it ends,
-the runner, the server and the pipeline's folder are removed. One demo at a time: it holds a lock on `.demo/lock`.
+It starts a private server, fills it, keeps writing to it, and adds the pipeline `demo` to the folder of pipelines, with
+its runner. Each line of the output is a step; the last one is `READY`. When the file `.demo/end` appears, or the
+process that started it ends, the runner, the server and the pipeline's folder are removed. One demo at a time: it holds
+a lock on `.demo/lock`.
 """
 
 import argparse

@@ -141,11 +141,13 @@ INNER: dict[str, dict[str, set[str]]] = {
         "publisher": {"destination_protocol", "epoch_replay", "maintenance_schedule", "published_tables"},
     },
 }
-"""A room within a room, and what it imports of the other ones there. What is not named here stands above all of them."""
+"""A room within a room, and what it imports of the other ones there. What is not named here stands above all of them.
+"""
 
 
 BEYOND_THE_SEAM = {"audit", "explore"}
-"""What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask `destination_protocol`."""
+"""What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask
+`destination_protocol`."""
 
 
 def files(folder: str) -> list[Path]:

@@ -20,7 +20,8 @@ def change_log_faults(pipeline: Pipeline, name: str, *, whole: bool) -> list[Any
         found = db.sql("SELECT _tm_seq FROM log GROUP BY 1 HAVING count(*) > 1 LIMIT 5").fetchall()
         if whole:
             db.execute(
-                f"CREATE VIEW newest AS SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY _tm_seq DESC) = 1"
+                f"CREATE VIEW newest AS SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY "
+                "_tm_seq DESC) = 1"
             )
             there = f"SELECT {key}, v FROM newest WHERE _tm_kind IN ('+I', '+U')"
             gone = f"SELECT {key} FROM newest WHERE _tm_kind IN ('-U', '-D')"

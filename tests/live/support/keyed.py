@@ -1,7 +1,7 @@
 """Tables with every kind of chunk key, and writers that insert, change, move and delete their rows.
 
-Row number n of a table has the key `key(n)`, always the same; keys of texts differ by case, accents and trailing blanks, and
-the order that the server gives them is not that of their bytes.
+Row number n of a table has the key `key(n)`, always the same; keys of texts differ by case, accents and trailing
+blanks, and the order that the server gives them is not that of their bytes.
 """
 
 import hashlib
@@ -166,8 +166,8 @@ def _row(kind: Keyed, n: int, v: int) -> tuple[Any, ...]:
 class KeyedWriter:
     """Writes to the tables; `committed` counts the transactions that changed something, by table.
 
-    rate: transactions per second that change something, if the server can. The writers are processes that send several transactions
-    per packet: threads with one round trip per statement reached a hundred per second.
+    rate: transactions per second that change something, if the server can. The writers are processes that send several
+    transactions per packet: threads with one round trip per statement reached a hundred per second.
     """
 
     def __init__(self, server: Server, database: str, names: list[str], rows: int, rate: float = 200.0) -> None:

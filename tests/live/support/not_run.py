@@ -23,7 +23,8 @@ NOT_RUN = {
     "tidemark withdraw SPEC COMMAND_ID": "needs a command that waits while no runner is alive; test_queue.py has one",
     "mysqlbinlog --verify-binlog-checksum": "a program of the server's, with arguments that only the reader knows",
     "python: import polars as pl": "Polars is not installed",
-    "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, which comes from the network",
+    "python: from pyspark.sql import SparkSession": "the session needs Delta Lake's package, "
+    "which comes from the network",
 }
 """A command as it is written, or the language and the first line of a block."""
 

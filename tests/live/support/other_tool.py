@@ -12,10 +12,12 @@ from tests.live.support.pipeline import Pipeline
 
 
 class OtherTool(Background):
-    """Works on a pipeline's table again and again, on its mirror and its change log. It gives way if Tidemark was first.
+    """Works on a pipeline's table again and again, on its mirror and its change log.
 
-    removed: the files that its OPTIMIZE took out of each of the two. kept: gets links to the mirror's files, so that the test can
-    read them after a VACUUM.
+    It gives way if Tidemark was first.
+
+    removed: the files that its OPTIMIZE took out of each of the two. kept: gets links to the mirror's files, so that
+    the test can read them after a VACUUM.
     """
 
     def __init__(self, pipeline: Pipeline, table: str, kept: Path, pause_s: float = 0.3) -> None:

@@ -151,8 +151,8 @@ class Pipeline:
     def start(self, *arguments: str, environment: Mapping[str, str] | None = None, killed: bool = False) -> Runner:
         """Start a runner and return at once.
 
-        environment: additional variables; a recorded runner gets a JVM of its own. killed: the test kills it, so it gets a process
-        of its own.
+        environment: additional variables; a recorded runner gets a JVM of its own. killed: the test kills it, so it
+        gets a process of its own.
         """
         if self._hosts and self._drivers and environment is None and not killed:
             hosted = self._hosts.start(["run", str(self.spec), *arguments], self._environment, self._log)
@@ -228,7 +228,8 @@ class Pipeline:
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """The journal of all runs, oldest first; if kinds are named, only events of these kinds.
 
-        An incomplete last line is left for the next call. Parsed events are kept, because tests ask ten times per second.
+        An incomplete last line is left for the next call. Parsed events are kept, because tests ask ten times per
+        second.
         """
         with self._reading:
             for path in (self.home / "journal").glob("*.jsonl"):
@@ -267,7 +268,10 @@ class Pipeline:
         return self.folder / "lake" / self.database / f"{table}__changes"
 
     def snapshot(self, table: str, kept: Path | None = None) -> pa.Table:
-        """The rows of all committed chunks, from the files that the ledger names. kept: has those that the mirror lacks."""
+        """The rows of all committed chunks, from the files that the ledger names.
+
+        kept: has those that the mirror lacks.
+        """
         name = f"{self.database}.{table}"
         chunks = [c for e in self.epochs() for c in e["tables"].get(name, {}).get("chunks", [])]
         files = [self.mirror(table) / file["name"] for chunk in chunks for file in chunk["files"]]

@@ -10,8 +10,12 @@ import pymysql
 from tests.live.support.background import Background
 from tests.servers import Server
 
-CREATE = "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20) CHARACTER SET utf8mb4, state ENUM('new', 'old'), note TEXT)"
-# A writer that meets an altered table: no such table or column, a lock, a deadlock, a duplicate, a value that does not fit.
+CREATE = (
+    "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20) CHARACTER SET utf8mb4, state ENUM('new', "
+    "'old'), note TEXT)"
+)
+# A writer that meets an altered table: no such table or column, a lock, a deadlock, a duplicate, a value that does not
+# fit.
 _EXPECTED = (1046, 1054, 1062, 1064, 1136, 1146, 1205, 1213, 1264, 1265, 1366, 1406, 1412, 1032, 1049, 1305, 1526, 1748)
 
 
@@ -19,10 +23,10 @@ _EXPECTED = (1046, 1054, 1062, 1064, 1136, 1146, 1205, 1213, 1264, 1265, 1366, 1
 class Alteration:
     """The schema changes of one table.
 
-    statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; executed in turn, with writes in between.
-    outcome: the kind of the source event at the end, such as resnapshotted; None if it depends on how far the pipeline is behind,
-    and empty if there is none, because the statement changes nothing that a reader of the table sees.
-    create: the statement that creates the table, if it is not the usual one.
+    statements: with `{t}` for the table, `{d}` for its database and `{n}` for its name; executed in turn, with writes
+    in between. outcome: the kind of the source event at the end, such as resnapshotted; None if it depends on how far
+    the pipeline is behind, and empty if there is none, because the statement changes nothing that a reader of the table
+    sees. create: the statement that creates the table, if it is not the usual one.
     """
 
     statements: tuple[str, ...]
@@ -91,8 +95,8 @@ ALTERATIONS: dict[str, Alteration] = {
     "partitions": Alteration(
         ("ALTER TABLE {t} ADD PARTITION (PARTITION p9 VALUES LESS THAN (100000000))",),
         "",
-        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
-        "(200), PARTITION p2 VALUES LESS THAN (50000000))",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES "
+        "LESS THAN (200), PARTITION p2 VALUES LESS THAN (50000000))",
     ),
     "partition_dropped": Alteration(
         ("ALTER TABLE {t} DROP PARTITION p1",),

@@ -20,7 +20,10 @@ READERS = 2
 
 @dataclass(frozen=True)
 class Session:
-    """settings: the lines of the spec's [spark]. victim: maps a reader's pid to the process to kill; None: nothing is killed."""
+    """settings: the lines of the spec's [spark].
+
+    victim: maps a reader's pid to the process to kill; None: nothing is killed.
+    """
 
     settings: str
     victim: Callable[[int], psutil.Process] | None = None
@@ -70,7 +73,10 @@ class _Loss(Background):
         return pids if len(under_way) >= READERS else set()
 
     def _frozen_in_a_task(self, pid: int) -> bool:
-        """Suspend a reader, so that its task cannot end before the kill. False, and resumed, if its task had just ended."""
+        """Suspend a reader, so that its task cannot end before the kill.
+
+        False, and resumed, if its task had just ended.
+        """
         with suppress(psutil.NoSuchProcess):
             reader = psutil.Process(pid)
             reader.suspend()

@@ -28,7 +28,8 @@ def main() -> None:
     parser.add_argument(
         "--changes",
         type=int,
-        help="single-row transactions, and half of the changes in bulk; default: 500 000 narrow ones, 100 000 wide ones; 0: none",
+        help="single-row transactions, and half of the changes in bulk; default: 500 000 narrow ones, "
+        "100 000 wide ones; 0: none",
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()

@@ -1,10 +1,11 @@
 """``python -m tests.tools.bench.console``: what a rerun of the console costs with a large history, in milliseconds of server time.
 
-A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds, an epoch with
-changes every four; and small pipelines beside it. Options make all of it larger. A page consists of parts that rerun by themselves.
-Each figure is the cost of one rerun of one part, or of the whole page when it is opened again: its time, and its processor time,
-which hardly depends on what else the machine does. Before each rerun, the journal of the large pipeline gets an epoch, and that of
-each other pipeline a lag; indexing them is measured separately. Parts of a page share answers.
+A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds,
+an epoch with changes every four; and small pipelines beside it. Options make all of it larger. A page consists of parts
+that rerun by themselves. Each figure is the cost of one rerun of one part, or of the whole page when it is opened
+again: its time, and its processor time, which hardly depends on what else the machine does. Before each rerun, the
+journal of the large pipeline gets an epoch, and that of each other pipeline a lag; indexing them is measured
+separately. Parts of a page share answers.
 """
 
 import argparse

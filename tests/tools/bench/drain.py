@@ -113,8 +113,8 @@ def wrong_by_mysql_replication(server: Server, start: Position, table: str) -> l
 
 
 def _stream(server: Server, start: Position, events: list[type]) -> BinLogStreamReader:
-    # Not `is_mariadb`: it forgets file and position, and its request is one byte longer than it says (1.0.17), upon which the
-    # server may hang up.
+    # Not `is_mariadb`: it forgets file and position, and its request is one byte longer than it says (1.0.17), upon
+    # which the server may hang up.
     return BinLogStreamReader(
         connection_settings={"host": server.host, "port": server.port, "user": "root", "passwd": ""},
         server_id=99_002,

@@ -1,8 +1,9 @@
 """`python -m tests.tools.bench.load --flavor mysql`: what a snapshot costs a busy source, with `max_load` and without.
 
-Clients write at a constant rate below the server's maximum, while a pipeline copies a large table and streams their changes. For
-some seconds each, the copy is paused and held by `max_load` in turn, so that other load on the machine affects both alike; at the
-end it runs without a limit. Read the ratios: the clients' rate beside the copy, to their rate without it.
+Clients write at a constant rate below the server's maximum, while a pipeline copies a large table and streams their
+changes. For some seconds each, the copy is paused and held by `max_load` in turn, so that other load on the machine
+affects both alike; at the end it runs without a limit. Read the ratios: the clients' rate beside the copy, to their
+rate without it.
 """
 
 import argparse
@@ -50,7 +51,10 @@ def modes(limit: int) -> Modes:
 
 
 class Clients(Background):
-    """Each runs calls of `A_CALL` transactions. rate: transactions per second of all clients; 0: as many as possible."""
+    """Each runs calls of `A_CALL` transactions.
+
+    rate: transactions per second of all clients; 0: as many as possible.
+    """
 
     def __init__(self, server: Server, rate: float) -> None:
         super().__init__(threads=CLIENTS)
@@ -152,7 +156,8 @@ def _print(flavor: str, figures: dict[str, Any]) -> None:
     asked, alone = figures.pop("asked"), figures.pop("alone")
     rounds = len(figures["paused"]["rows"])
     print(
-        f"{flavor}, {rounds} rounds: {asked:,.0f} transactions a second asked for, of {alone:,.0f} that the server did alone"
+        f"{flavor}, {rounds} rounds: {asked:,.0f} transactions a second asked for, "
+        f"of {alone:,.0f} that the server did alone"
     )
     usual = mean(figures["paused"]["transactions"])
     for mode, result in figures.items():
@@ -164,7 +169,8 @@ def _print(flavor: str, figures: dict[str, Any]) -> None:
         )
         print(
             f"  copy {mode:<28} {done:>8,.0f} transactions/s ({done / usual:.3f} of paused; each round "
-            f"{min(result['transactions']):,.0f}–{max(result['transactions']):,.0f}), {mean(result['rows']):>9,.0f} rows/s"
+            f"{min(result['transactions']):,.0f}–{max(result['transactions']):,.0f}), {mean(result['rows']):>9,.0f} "
+            "rows/s"
             + (reasons if waited else "")
         )
 

@@ -1,7 +1,8 @@
 """Catching up with the binlog, compared with yardsticks on the same bytes, in row images per second.
 
-From the least work to the most: the server's dump, discarded; our decoding alone, its tables discarded; the pipeline to committed
-files, with one slot and with two; the pipeline to the merged mirror. And mysql-replication, which only decodes.
+From the least work to the most: the server's dump, discarded; our decoding alone, its tables discarded; the pipeline to
+committed files, with one slot and with two; the pipeline to the merged mirror. And mysql-replication, which only
+decodes.
 """
 
 import shutil

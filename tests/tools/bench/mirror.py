@@ -1,8 +1,9 @@
 """`python -m tests.tools.bench.mirror`: what a mirror costs under steady changes, with maintenance, and no server.
 
-Each second has 1 000 random updates, 200 inserts and 100 deletes. Merges follow each other at once, so their time, and that of the
-maintenance between them, is the share of the merge interval in which a core is busy. The figures that matter are
-bytes written per byte of changed rows, disk used per byte of the table, and how little both depend on the table's size.
+Each second has 1 000 random updates, 200 inserts and 100 deletes. Merges follow each other at once, so their time, and
+that of the maintenance between them, is the share of the merge interval in which a core is busy. The figures that
+matter are bytes written per byte of changed rows, disk used per byte of the table, and how little both depend on the
+table's size.
 """
 
 import argparse

@@ -15,8 +15,9 @@ from tests.servers import Server
 class Schema:
     """A table, and how it is filled and changed.
 
-    create, fill: with `{table}`; fill takes the ids after one and up to another. insert, update: single-row statements of the
-    procedure of `workloads`, with `{table}`; update serves bulk too. rows, changes: how many are measured unless told otherwise.
+    create, fill: with `{table}`; fill takes the ids after one and up to another. insert, update: single-row statements
+    of the procedure of `workloads`, with `{table}`; update serves bulk too. rows, changes: how many are measured unless
+    told otherwise.
     """
 
     name: str
@@ -80,7 +81,8 @@ _WIDE = (
     ),
     (
         "note TEXT",
-        "CONCAT(ELT(1 + c MOD 3, 'Bitte klingeln: ', 'please leave it at the door, ', '配送 🚚 – '), id, REPEAT(' …', d MOD 12))",
+        "CONCAT(ELT(1 + c MOD 3, 'Bitte klingeln: ', 'please leave it at the door, ', '配送 🚚 – '), id, REPEAT(' …', "
+        "d MOD 12))",
     ),
     ("token VARBINARY(32)", "UNHEX(CONCAT(LPAD(HEX(b), 8, '0'), LPAD(HEX(c), 8, '0'), LPAD(HEX(d), 8, '0')))"),
     ("body BLOB", "REPEAT(UNHEX(LPAD(HEX(c), 8, '0')), d MOD 20)"),

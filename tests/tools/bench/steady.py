@@ -1,11 +1,11 @@
 """`python -m tests.tools.bench.steady`: a pipeline in its steady state, on a real server, with maintenance.
 
-A table is copied. Then a client makes 1 000 random updates, 200 inserts and 100 deletes a second, in ten transactions, for some
-minutes. The figures:
+A table is copied. Then a client makes 1 000 random updates, 200 inserts and 100 deletes a second, in ten transactions,
+for some minutes. The figures:
 
-* the age of the mirror, ten times a second: for how long the oldest committed change that it lacks has been committed. It comes
-  from the commit times of the changes (`_tm_ts`) and of the mirror's versions. MariaDB's have whole seconds, so ages there are up
-  to a second too high;
+* the age of the mirror, ten times a second: for how long the oldest committed change that it lacks has been committed.
+  It comes from the commit times of the changes (`_tm_ts`) and of the mirror's versions. MariaDB's have whole seconds,
+  so ages there are up to a second too high;
 * bytes written to the mirror by merges and maintenance, per byte of the changes;
 * bytes and files of the mirror's folder, old files included, and the runner's memory.
 """
@@ -242,7 +242,10 @@ def main() -> None:
     fast = {"sync_binlog": 0, "innodb_flush_log_at_trx_commit": 0, "buffer_pool": "2G"}
     with tempfile.TemporaryDirectory(prefix="tidemark-bench-") as folder, start(options.flavor, **fast) as server:
         figures, series = bench_steady(server, Path(folder), options)
-    title = f"{options.flavor}, {options.rows:,} rows, {options.key} keys, {options.mode}, merged every {options.interval:g} s"
+    title = (
+        f"{options.flavor}, {options.rows:,} rows, {options.key} keys, {options.mode}, "
+        f"merged every {options.interval:g} s"
+    )
     print(f"{title}: {figures}", flush=True)
     if options.charts:
         chart(series, title, options.charts)

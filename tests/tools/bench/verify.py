@@ -1,8 +1,9 @@
 """`python -m tests.tools.bench.verify --flavor mariadb`: what verification costs, on request and all the time.
 
-First, processor seconds of the server and of all our processes: to copy a table, and to verify the unchanged table. What the same
-commands take for a table of one row is subtracted, so that starts do not count. Then the transactions a second of clients that
-write as fast as they can, while a pipeline of many tables streams: without continuous verification and with it, in turn.
+First, processor seconds of the server and of all our processes: to copy a table, and to verify the unchanged table.
+What the same commands take for a table of one row is subtracted, so that starts do not count. Then the transactions a
+second of clients that write as fast as they can, while a pipeline of many tables streams: without continuous
+verification and with it, in turn.
 """
 
 import argparse
@@ -95,8 +96,8 @@ def bench_source(server: Server, folder: Path, tables: int, rounds: int) -> dict
     server.execute(f"CREATE DATABASE {DATABASE}")
     server.execute(ACCOUNT)
     server.execute(
-        f"INSERT INTO {DATABASE}.account WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 999) "
-        "SELECT a.i * 10 + b.i, 0 FROM n a JOIN n b ON b.i < 10"
+        f"INSERT INTO {DATABASE}.account WITH RECURSIVE n AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM n WHERE i < "
+        "999) SELECT a.i * 10 + b.i, 0 FROM n a JOIN n b ON b.i < 10"
     )
     server.execute(WORK)
     for number in range(tables):

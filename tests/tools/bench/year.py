@@ -1,12 +1,14 @@
 """`python -m tests.tools.bench.year`: a year of a pipeline in an hour or two, without a server.
 
-300 tables, a million epochs, one every 31.5 seconds of a simulated clock. Each epoch has changes of a table: nine times of ten of
-one of the two busiest ones, otherwise of one chosen at random. Half of the tables are merged on read, the others copied on write.
-Ledger, publisher, maintenance and journal are the real ones; only the clock, the source and Spark are not. Every simulated hour,
-the epochs wait until the maintenance has nothing more to do: it would have had the time. The runner starts again every month.
+300 tables, a million epochs, one every 31.5 seconds of a simulated clock. Each epoch has changes of a table: nine times
+of ten of one of the two busiest ones, otherwise of one chosen at random. Half of the tables are merged on read, the
+others copied on write. Ledger, publisher, maintenance and journal are the real ones; only the clock, the source and
+Spark are not. Every simulated hour, the epochs wait until the maintenance has nothing more to do: it would have had the
+time. The runner starts again every month.
 
-After the first day, and then every month, it prints what an epoch, `status`, a start and the live page take (milliseconds, and
-milliseconds of the processor behind them), and what the pipeline holds in memory and on disk. Neither must grow with the year.
+After the first day, and then every month, it prints what an epoch, `status`, a start and the live page take
+(milliseconds, and milliseconds of the processor behind them), and what the pipeline holds in memory and on disk.
+Neither must grow with the year.
 """
 
 import argparse
@@ -60,7 +62,10 @@ spark = { master = "local[2]" }
 
 
 class Clock:
-    """The simulated time. It ends now, because the library would keep the entries of files that were removed in the future."""
+    """The simulated time.
+
+    It ends now, because the library would keep the entries of files that were removed in the future.
+    """
 
     def __init__(self, days: int) -> None:
         self._began, self.passed_s = datetime.now(UTC) - timedelta(days=days), 0.0

@@ -188,8 +188,8 @@ def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> N
     assert alerts.hear(found(2, 2.0, holder)) == []
     ((_, alert),) = alerts.hear(found(30, 30.0, holder))
     assert alert.message == (
-        "Reads of d.t have waited for a table metadata lock on the source since 00:00:00Z. Connection 42 (app@10.0.0.7) holds it "
-        "(EXCLUSIVE), idle since 00:00:01Z; last statement: LOCK TABLES t WRITE."
+        "Reads of d.t have waited for a table metadata lock on the source since 00:00:00Z. Connection 42 "
+        "(app@10.0.0.7) holds it (EXCLUSIVE), idle since 00:00:01Z; last statement: LOCK TABLES t WRITE."
     )
     assert alerts.hear(found(31, 31.0, holder)) == []
     assert alerts.hear(found(40, 40.0, {**holder, "connection": 43})) == [], "a route would get a message at each look"

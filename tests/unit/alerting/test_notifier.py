@@ -165,7 +165,10 @@ def _two_routes(folder: Path, severities: str) -> Spec:
 def test_a_route_without_its_secret_silences_no_other_one(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, severities: str
 ) -> None:
-    """The other one gets all alerts, that it fails among them. When the secret appears, the route works, whatever it takes."""
+    """The other one gets all alerts, that it fails among them.
+
+    When the secret appears, the route works, whatever it takes.
+    """
     monkeypatch.setattr("engine.alerting.notify.sender._LONGEST_RETRY_S", 0.1)
     monkeypatch.setenv("TIDEMARK_TEST_WEBHOOK", receiver.url)
     journal, made = open_notifier(tmp_path, _two_routes(tmp_path, severities))

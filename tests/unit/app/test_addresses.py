@@ -1,4 +1,7 @@
-"""A fuzz over addresses: a page opens what its address names, or asks. It never raises, nor shows or acts on anything else."""
+"""A fuzz over addresses: a page opens what its address names, or asks.
+
+It never raises, nor shows or acts on anything else.
+"""
 
 import json
 import random

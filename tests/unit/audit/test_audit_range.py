@@ -50,7 +50,10 @@ def failover(at: int, to: int) -> dict[str, Any]:
     ],
 )
 def test_since_when_a_table_streams(events: list[dict[str, Any]], since: int | None) -> None:
-    """From the first epoch after it began to, or was altered, or came from another server. Lines of the journal may be lost."""
+    """From the first epoch after it began to, or was altered, or came from another server.
+
+    Lines of the journal may be lost.
+    """
     found = streaming_since(events)
     assert {name: place.position for name, place in found.items()} == (
         {} if since is None else {"d.t": Position("b.000001", since)}
@@ -67,7 +70,10 @@ def test_the_first_change_after_a_place() -> None:
 
 
 def test_borders_between_transactions() -> None:
-    """Epochs end at them. About one per MiB is kept, and none from before a failover or a reset, or before lost lines."""
+    """Epochs end at them.
+
+    About one per MiB is kept, and none from before a failover or a reset, or before lost lines.
+    """
     borders = Borders()
     ends = [5, 6, BORDER_BYTES + 5, BORDER_BYTES + 6]
     events = [epoch(begin, end) for begin, end in pairwise([1, *ends])]

@@ -1,7 +1,7 @@
 """A simulated source: keys, transactions, their binlog, and the table after each transaction.
 
-Times count transactions: `states[t]` is the table after t of them, `ends[t]` its position. The engine gets the images between two
-times as `RowChanges`.
+Times count transactions: `states[t]` is the table after t of them, `ends[t]` its position. The engine gets the images
+between two times as `RowChanges`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -277,7 +277,10 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mir
 
 
 def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path, mode: Mirror) -> None:
-    """A VACUUM had listed the folder before the commit. The table fails, and a resnapshot repairs change log and mirror."""
+    """A VACUUM had listed the folder before the commit.
+
+    The table fails, and a resnapshot repairs change log and mirror.
+    """
     world, ledger, journal, publisher = published_story(tmp_path, mode, 0.5)
     (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
     deadline = time.monotonic() + 20

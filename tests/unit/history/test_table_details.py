@@ -42,7 +42,10 @@ def committed(
     kinds: tuple[int, int, int, int] | None = (1, 1, 1, 0),
     redumped: tuple[int, int, int, int] | None = None,
 ) -> datetime:
-    """An epoch with changes of the table; `kinds` is None in an earlier version's journal. redumped: those of redumps."""
+    """An epoch with changes of the table; `kinds` is None in an earlier version's journal.
+
+    redumped: those of redumps.
+    """
     again = {} if redumped is None else {"redumped": {TABLE: list(redumped)}}
     by_kind = None if kinds is None else {TABLE: list(kinds), "shop.other": [9, 0, 0, 0]}
     tables = {TABLE: 3 if kinds is None else sum(kinds), "shop.other": 9}

@@ -72,7 +72,10 @@ def test_what_a_run_has_accepted_cannot_be_withdrawn(tmp_path: Path) -> None:
 
 
 def test_a_command_of_another_user_is_claimed_by_a_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux forbids a link to a file of another user that may not be written. Its withdrawal is refused all the same."""
+    """Linux forbids a link to a file of another user that may not be written.
+
+    Its withdrawal is refused all the same.
+    """
     where, real = Directory(tmp_path), link
     identity = send_command(where, "redump", arguments={"tables": ["d.t"]})
     path = where.inbox / f"{identity}.json"

@@ -21,7 +21,10 @@ from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S, find_runner, read_runner
 
 ROOT = Path(__file__).parents[3]
-HERE = "import json, sys; from engine.base import processes; print(json.dumps(processes.here()), flush=True); sys.stdin.read()"
+HERE = (
+    "import json, sys; from engine.base import processes; print(json.dumps(processes.here()), "
+    "flush=True); sys.stdin.read()"
+)
 
 
 def test_a_spec_called_pipeline_lives_in_its_directory() -> None:

@@ -55,7 +55,10 @@ def test_what_root_makes_belongs_to_the_pipelines_owner(owned: Directory) -> Non
 
 @pytest.mark.parametrize("name", ["", "claims", "done", "refused", "withdrawn"])
 def test_commands_wait_while_a_folder_belongs_to_another_user(owned: Directory, name: str) -> None:
-    """None is refused. The run's error and `check` name the folder, its owner and the remedy; then the command is carried out."""
+    """None is refused.
+
+    The run's error and `check` name the folder, its owner and the remedy; then the command is carried out.
+    """
     identity = send_command(owned, "throttle", arguments={"max_rows_per_s": 5})
     folder = owned.inbox / name
     folder.mkdir(exist_ok=True)

@@ -92,7 +92,8 @@ def test_a_configured_key_goes_on_over_its_index_and_the_identity(
     ("name", "said", "hint"),
     [
         ("x", "is set to 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
-        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be read", "Choose another column."),
+        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be "
+        "read", "Choose another column."),
         (
             "w",
             "is set to 'w', which no index begins with: every chunk would scan the whole table",

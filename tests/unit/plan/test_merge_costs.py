@@ -66,8 +66,8 @@ def test_random_updates_of_a_large_table_touch_every_file() -> None:
     assert on_write.mirror_age_s == pytest.approx(5 * 100, rel=0.01)
     assert on_write.bytes_per_day == pytest.approx(DAY_S * 10 * GB / 400, rel=0.02)
     assert on_read.period_s == SINK.merge_interval_s
-    # Per second: 100 kB of rows; 100 M bits of vectors per 10 s, as all 150 files are touched; the rows twice more, from 1 MB to
-    # 8 MB to 16 MiB; five rows per deleted one.
+    # Per second: 100 kB of rows; 100 M bits of vectors per 10 s, as all 150 files are touched; the rows twice more,
+    # from 1 MB to 8 MB to 16 MiB; five rows per deleted one.
     assert on_read.bytes_per_day == pytest.approx(DAY_S * (100e3 + 1.25 * MB + 200e3 + 500e3), rel=0.02)
 
 
@@ -130,7 +130,10 @@ def test_the_period_is_that_of_the_schedule(rows: int, size: int, per_s: float) 
 
 @pytest.mark.parametrize(("rows", "size", "measured"), [(10**6, 41 * MB, 5.6), (10**7, 413 * MB, 5.2)])
 def test_the_estimate_is_within_a_factor_of_two_of_the_benchmark(rows: int, size: int, measured: float) -> None:
-    """Bytes written per byte of changes. Their size: copy on write rewrote 41 MB every two seconds, 352 times the changes."""
+    """Bytes written per byte of changes.
+
+    Their size: copy on write rewrote 41 MB every two seconds, 352 times the changes.
+    """
     changed_per_s = 41 * MB / 2 / 352
     rate = ChangeRate(200.0, 1000.0, 100.0, changed_per_s)
     cost = merge_cost("merge_on_read", rows, size, rate, Sink(path=Path("lake"), merge_interval_s=4))

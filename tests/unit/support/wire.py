@@ -1,7 +1,7 @@
 """MySQL's formats, encoded value by value from the manuals: what the columnar decoders are tested against.
 
-`Binlog` makes the packets of a replication stream; `row_payload` a row of the binary protocol. Nothing here is taken from
-the engine but `Column` and `Table`.
+`Binlog` makes the packets of a replication stream; `row_payload` a row of the binary protocol. Nothing here is taken
+from the engine but `Column` and `Table`.
 """
 
 import struct

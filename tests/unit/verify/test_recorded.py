@@ -215,7 +215,10 @@ def test_an_older_result_does_not_replace_a_later_one(tmp_path: Path) -> None:
 
 
 def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read() -> None:
-    """Another part proves nothing about it. Its part, the whole table, or all parts one by one do; so does a new snapshot."""
+    """Another part proves nothing about it.
+
+    Its part, the whole table, or all parts one by one do; so does a new snapshot.
+    """
     summary, details = merged(None, NONE, WHOLE, 0)
     lost = TableResult("d.t", "unverifiable", "a file is gone", "Resnapshot it.", at="2026-01-01T00:10:00Z")
     gone = ("unverifiable", "a file is gone")
@@ -240,7 +243,10 @@ def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read()
 
 
 def test_a_stopped_table_is_stale() -> None:
-    """Whatever was verified before, and although a verification says that it cannot be compared. Rows that differ still do."""
+    """Whatever was verified before, and although a verification says that it cannot be compared.
+
+    Rows that differ still do.
+    """
     summary, details = merged(None, NONE, WHOLE, 0)
     stopped = ("stale", "it is stopped")
     assert state_of(summary, 0, DAY, NOW_S, stopped=True) == stopped

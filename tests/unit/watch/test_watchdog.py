@@ -133,7 +133,10 @@ def _answers(home: Home, run: str = "r1") -> list[tuple[str, str]]:
 
 
 def test_a_stop_that_nobody_took_keeps_a_killed_runner_down(home: Home) -> None:
-    """The runner was killed before it looked into its inbox. The command is answered, and the status says who stopped it."""
+    """The runner was killed before it looked into its inbox.
+
+    The command is answered, and the status says who stopped it.
+    """
     home.spec(ON_FAILURE)
     home.gone()
     identity = send_command(home.where, "stop", reason="moving house", actor="ada")

@@ -53,7 +53,10 @@ def test_a_silenced_loss_is_shown_and_posted_when_the_silence_ends(home: Home, r
 def test_a_message_that_waited_is_posted_while_the_next_run_is_alive(
     home: Home, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only after the next death. Its end follows it: the run has announced that before, and the incident would stay open."""
+    """Not only after the next death.
+
+    Its end follows it: the run has announced that before, and the incident would stay open.
+    """
     monkeypatch.setattr("engine.watch.announcing._RETRY_S", 0.0)
     receiver.answers = [503] * 10_000
     home.gone()

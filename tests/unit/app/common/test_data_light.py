@@ -15,7 +15,10 @@ from tests.unit.app.support import NOW
 
 
 def test_tables_are_read_again_when_a_fact_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of them would cost a tenth of a second each time. A new table, a verification and its age show at once."""
+    """Thousands of them would cost a tenth of a second each time.
+
+    A new table, a verification and its age show at once.
+    """
     where, names, read, stopped = Directory(tmp_path), ["d.t"], [], list[str]()
 
     def read_summaries(directory: Directory) -> dict[str, Summary]:

@@ -71,7 +71,10 @@ def test_the_badge_counts_alerts_and_problems_that_nobody_has_acknowledged(pipel
 
 
 def test_a_launch_that_fails_at_once_is_an_error_of_its_own(pipelines: dict[str, Simulation]) -> None:
-    """Whatever the run before it has left: its error, an end, a lost runner, or nothing. The page shows the runner's log."""
+    """Whatever the run before it has left: its error, an end, a lost runner, or nothing.
+
+    The page shows the runner's log.
+    """
     for name in ("lost", "failed", "done", "bare", "new"):
         where = Directory(home.home() / name)
         where.spec.write_text("no TOML")

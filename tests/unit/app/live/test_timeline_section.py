@@ -32,7 +32,10 @@ def page(root: str) -> None:
 def test_a_silent_runner_that_is_alive_still_runs(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, starting: bool, alive: bool
 ) -> None:
-    """It starts, or its source is away: the next event may be half a minute away. "no runner" is only said of one that is gone."""
+    """It starts, or its source is away: the next event may be half a minute away.
+
+    "no runner" is only said of one that is gone.
+    """
     st.cache_resource.clear()  # the index of another home
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     began = real_now() - timedelta(seconds=SILENT_S + 60)

@@ -353,7 +353,10 @@ def test_two_tables_altered_one_after_the_other() -> None:
 
 
 def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
-    """Up to the high watermark of a table's first finished chunk its rows may have other columns. Statements still count."""
+    """Up to the high watermark of a table's first finished chunk its rows may have other columns.
+
+    Statements still count.
+    """
     log = Binlog()
     wider = Table("shop", "orders", (*ORDERS.columns, Column("n", "int")), ("id",))
     write(log, 1, wider, "insert", [[1, "a", 2]])

@@ -57,7 +57,10 @@ def test_a_prepare_whose_transaction_a_crash_rolled_back_counts_never(cuts: list
 
 
 def test_what_is_known_earlier_bounds_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is read from the start back to there, each part once. What was undecided then is read alone, if it is far away."""
+    """The log is read from the start back to there, each part once.
+
+    What was undecided then is read alone, if it is far away.
+    """
     monkeypatch.setattr(transaction_outcomes, "MOST", 2000)
     writer = Writer()
     writer.begin("XA START X'0b',X'',1")

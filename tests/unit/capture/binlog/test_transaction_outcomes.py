@@ -120,7 +120,10 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
 
 
 def test_a_small_transaction_is_not_read_twice() -> None:
-    """It is buffered until its end is known. A large one is read ahead once if it has captured rows, otherwise never."""
+    """It is buffered until its end is known.
+
+    A large one is read ahead once if it has captured rows, otherwise never.
+    """
     writer = Writer()
     writer.begin()
     keys = writer.rows(count=50)

@@ -80,7 +80,10 @@ def _wait(found: Callable[[], Any]) -> None:
 
 
 def test_a_stop_for_the_lost_run_stops_its_restart(tmp_path: Path) -> None:
-    """It was sent while the watchdog had launched this run, and no heartbeat showed it yet. A pause is for that run only."""
+    """It was sent while the watchdog had launched this run, and no heartbeat showed it yet.
+
+    A pause is for that run only.
+    """
     directory = Directory(tmp_path)
     write_atomically(directory.runner, json.dumps({"run": "lost"}))
     for verb in ("pause", "stop"):

@@ -41,7 +41,10 @@ def test_an_alert_of_an_earlier_run_stays_until_its_cause_is_gone() -> None:
 
 
 def test_the_foreign_keys_of_a_removed_table_are_gone() -> None:
-    """Its alert may have been raised by the look during which it was removed. If it comes back, it is reported again."""
+    """Its alert may have been raised by the look during which it was removed.
+
+    If it comes back, it is reported again.
+    """
     known = Known([])
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
     assert news(known, {}) == [(*B, ())]

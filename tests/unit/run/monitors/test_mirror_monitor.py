@@ -121,7 +121,10 @@ def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> No
 
 
 def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: Lake) -> None:
-    """Its commit is found among the newest, or was long ago. Then only a verification of the present version proves anything."""
+    """Its commit is found among the newest, or was long ago.
+
+    Then only a verification of the present version proves anything.
+    """
     for changes in (True, False):
         looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
         if not changes:

@@ -90,7 +90,10 @@ def test_a_chunk_that_fails_waits_alone_and_is_parked(tmp_path: Path) -> None:
 
 
 def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path) -> None:
-    """As often as any other; when it is read, it is no longer parked. Two requests count as one, other tables' not at all."""
+    """As often as any other; when it is read, it is no longer parked.
+
+    Two requests count as one, other tables' not at all.
+    """
     one = table()
     with copies(tmp_path, one, answer=poisoned(5)) as run:
         until_idle(run, one)

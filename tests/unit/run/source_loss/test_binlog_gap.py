@@ -110,7 +110,10 @@ def test_a_gap_that_only_the_monitor_saw_is_noted(ledger: Ledger, tmp_path: Path
 
 
 def test_a_failover_back_to_a_server_with_a_gap_is_refused(ledger: Ledger) -> None:
-    """It may have rows that neither its binlog nor the server in between has. One from which all was resnapshotted may return."""
+    """It may have rows that neither its binlog nor the server in between has.
+
+    One from which all was resnapshotted may return.
+    """
     binlog_gap.note(ledger, "r", lambda step: step())
     binlog_gap.note(ledger, "r", lambda step: step())
     assert ledger.state is not None

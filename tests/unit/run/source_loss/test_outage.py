@@ -276,7 +276,8 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
         "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
     )
     assert line(entry_of(waiting.events("source.away")[1])) == (
-        "The source is unreachable since 06:00:00Z – attempt 2, next in 2.0 s, gives up at 2026-01-31T12:00Z: Connecting failed."
+        "The source is unreachable since 06:00:00Z – attempt 2, next in 2.0 s, "
+        "gives up at 2026-01-31T12:00Z: Connecting failed."
     )
     assert str(line(entry_of(waiting.events("source.back")[0]))).startswith("The source is reachable again after ")
 
@@ -336,7 +337,10 @@ def test_a_measurement_has_more_time_than_a_ping(waiting: Waiting) -> None:
 
 
 def test_the_epochs_try_as_soon_as_the_monitor_reaches_the_source(waiting: Waiting) -> None:
-    """The monitor asks every five seconds, and nobody waits for the end of a long pause. It journals none of its tries."""
+    """The monitor asks every five seconds, and nobody waits for the end of a long pause.
+
+    It journals none of its tries.
+    """
     woken = list[bool]()
     waiting.away.answers = lambda: woken.append(True)
     pauses = [(waiting.away.failed(EPOCHS, GONE), waiting.away.failed(MONITOR, GONE)) for _ in range(7)]

@@ -121,7 +121,10 @@ def test_keeping_up_is_judged_by_size_and_direction(
 
 
 def test_a_run_that_has_just_continued_is_not_falling_behind() -> None:
-    """After a full disk, a pause or an outage, the lag grows until the first commit. What it was before says nothing."""
+    """After a full disk, a pause or an outage, the lag grows until the first commit.
+
+    What it was before says nothing.
+    """
     grown, earlier = lag(130.0), [lag(60.0, age=70), lag(125.0, age=8)]
     for seconds, headline in ((5, "Catching up"), (59, "Catching up"), (61, "Falling behind")):
         layer = keeping_up_layer(replace(runner(), continued=ago(seconds)), grown, [earlier[1]], NOW)

@@ -137,7 +137,8 @@ def test_totals_are_of_the_selected_tables() -> None:
     line = picking.totals_line(total, 2)
     assert (
         line
-        == "1 of 1 table · about 10M rows · 1 GB · about 60 chunks · 12 s to 1 min 2 s with 2 readers; the plan measures it"
+        == "1 of 1 table · about 10M rows · 1 GB · about 60 chunks · 12 s to 1 min 2 s with 2 readers; "
+        "the plan measures it"
     )
     assert picking.totals_line(picking.totals([one], [], Snapshot(), 2), 2) == "None of 1 table is chosen"
 

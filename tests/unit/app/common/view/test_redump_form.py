@@ -58,7 +58,8 @@ def test_the_affected_rows_are_counted() -> None:
     assert redump_form.expected_s([affected()], []) is None
     assert redump_form.expected_s([affected(rows=None)], reads) is None
     assert redump_form.sentence([affected()], 0.25) == (
-        "1 table, 50 rows of the mirror, less than a second of reading at the speed of the last copy. The binlog is read meanwhile."
+        "1 table, 50 rows of the mirror, less than a second of reading at the speed of the last copy. "
+        "The binlog is read meanwhile."
     )
     assert "at most 1,000 rows" in redump_form.sentence([affected(rows=None)], None)
     assert redump_form.sentence([affected("refused")], 1.0) == "None of this can be redumped."

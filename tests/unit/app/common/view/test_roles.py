@@ -35,7 +35,10 @@ def test_a_role_is_granted_by_name() -> None:
 
 @pytest.mark.parametrize("verified", [False, None, 0, 1, "false", "true", "True", "", [], [True], {"value": True}])
 def test_an_unverified_address_gives_no_role(verified: object) -> None:
-    """With some providers, users can enter any address. Only the value true counts; other claims do not take its place."""
+    """With some providers, users can enter any address.
+
+    Only the value true counts; other claims do not take its place.
+    """
     claims = {"email": "ada@example.com", "email_verified": verified, "preferred_username": "ops-1", "sub": "ops-2"}
     assert name_of(claims, ROLES) == ""
     assert "email_verified" in nameless(claims, ROLES)

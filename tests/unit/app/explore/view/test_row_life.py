@@ -38,7 +38,10 @@ def test_each_change_is_a_difference() -> None:
 
 
 def test_a_redump_inserts_only_what_was_not_there() -> None:
-    """It writes every row that it reads as an insert. Without an earlier change, the log does not say whether it was there."""
+    """It writes every row that it reads as an insert.
+
+    Without an earlier change, the log does not say whether it was there.
+    """
     first = [entry("+I", "new", _tm_redump="cmd"), entry("mirror", "new")]
     later = [entry("+I", "old"), entry("+I", "new", _tm_redump="cmd"), entry("mirror", "new")]
     for rows, titles in ((first, []), (later, ["Inserted"])):

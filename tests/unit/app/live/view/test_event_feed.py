@@ -46,7 +46,10 @@ def test_a_command_says_what_it_is_about() -> None:
 
 
 def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:
-    """A sentence has words that the data lack, and the data have facts that no sentence shows. A group is found as a whole."""
+    """A sentence has words that the data lack, and the data have facts that no sentence shows.
+
+    A group is found as a whole.
+    """
     pause = event(1, "command.accepted", 9, id="1", verb="pause", actor="dba")
     done = event(2, "command.done", 8, id="1", verb="pause", duration_s=0.4)
     failed = event(3, "error", 7, table="d.t", message="gone", detail="no route", retry_in_s=4)

@@ -186,7 +186,10 @@ def test_a_refused_login_is_no_unreachable_source() -> None:
 
 
 def test_every_problem_counts_but_a_pause() -> None:
-    """A stopped table of a paused pipeline is one too. Without a runner it is named, and nothing is said to continue."""
+    """A stopped table of a paused pipeline is one too.
+
+    Without a runner it is named, and nothing is said to continue.
+    """
     stops = [table(10, 10)._replace(state="stopped")]
     waits = replace(runner("paused"), reason="ada@db-1")
     cards = [

@@ -18,7 +18,10 @@ def test_the_summary_lists_the_settings() -> None:
 
 def test_the_summary_names_the_throttle_and_the_time_that_it_leads_to() -> None:
     """Without a throttle too: then the source is read as fast as possible."""
-    planned = "1 table · about 6M rows · about 33 min of reading with 2 readers at 20 MB/s each, at most 3,000 rows/s in total"
+    planned = (
+        "1 table · about 6M rows · about 33 min of reading with 2 readers at 20 MB/s each, "
+        "at most 3,000 rows/s in total"
+    )
     limited = draft().put("throttle", "max_rows_per_s", value=3000).put("throttle", "hours", value=["22:00-06:00"])
     found = dict(summary.facts(limited.note("Plan", "ok", planned, clock.utc_text())))
     assert found["Tables"] == ["shop.*", "1 table · about 6M rows"]

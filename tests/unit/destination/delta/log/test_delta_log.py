@@ -206,7 +206,10 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_fails_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The commit is there for all readers: it must not look failed, or its files would be deleted. It is tried again later."""
+    """The commit is there for all readers: it must not look failed, or its files would be deleted.
+
+    It is tried again later.
+    """
     tried = list[int]()
 
     def full(self: DeltaLog) -> None:
