@@ -80,7 +80,10 @@ def server_with(servers: Pool) -> ServerFactory:
 
 @pytest.fixture
 def private_server() -> Iterator[ServerFactory]:
-    """``private_server(flavor, **options)``: a server for this test alone, which may be killed, restarted and reconfigured."""
+    """``private_server(flavor, **options)``: a server for this test alone.
+
+    It may be killed, restarted and reconfigured.
+    """
     started: list[Server] = []
 
     def factory(flavor: str, **options: Any) -> Server:
@@ -108,7 +111,10 @@ def encrypted_server() -> Iterator[ServerFactory]:
 
 @pytest.fixture
 def new_database(request: pytest.FixtureRequest) -> Iterator[DatabaseFactory]:
-    """``new_database(server, ending)``: a new empty database, dropped after the test; returns its name, which ends so."""
+    """``new_database(server, ending)``: a new empty database, dropped after the test.
+
+    Returns its name, which has that ending.
+    """
     made: list[tuple[Server, str]] = []
 
     def factory(server: Server, ending: str = "") -> str:

@@ -102,7 +102,10 @@ def photograph(browser: Browser, url: str, address: str, target: Path, variants:
 
 @contextmanager
 def starting_and_away(home: Path) -> Iterator[None]:
-    """A pipeline that starts, one whose source is away while it copies, and one whose source is away while it streams."""
+    """Three pipelines: one that starts, and two whose sources are away.
+
+    One was copying when its source went away, the other was streaming.
+    """
     now = real_now()
     tables = [SimulatedTable("shop.orders", 9_000_000, 180), SimulatedTable("shop.customers", 400_000, 8, 3.2)]
     starts = Simulation(home / "stock", tables, start=now - timedelta(seconds=9), starting=True).advance(9)

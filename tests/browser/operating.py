@@ -1,4 +1,7 @@
-"""The steps of an operator: watch a pipeline, lose the console and the runner, damage and redump a chunk, pause and stop."""
+"""The steps of an operator.
+
+They watch a pipeline, lose the console and the runner, damage and redump a chunk, pause and stop.
+"""
 
 import json
 import os
@@ -155,7 +158,10 @@ def watch_it_finish(story: Story) -> None:
 
 
 def redump_a_damaged_chunk(story: Story) -> None:
-    """Rows are deleted from the mirror by hand; the chunk is selected by its tile and redumped, and equals its source."""
+    """Rows are deleted from the mirror by hand.
+
+    The chunk is selected by its tile and redumped, and equals its source.
+    """
     page = story.page
     chunk = next(e for e in events(story, "chunk.finished") if (e["table"], e["chunk"]) == (TABLE, CHUNK))
     low, high = int(chunk["lower"]), int(chunk["upper"])

@@ -1,4 +1,7 @@
-"""The setting of the story test: a busy shop on a server, a home of pipelines, the console, and a hand that operates it."""
+"""The setting of the story test.
+
+A busy shop on a server, a home of pipelines, the console, and a hand that operates it.
+"""
 
 import os
 from contextlib import ExitStack
@@ -36,7 +39,10 @@ def fill_shop(server: Server) -> None:
 
 
 class Consoles:
-    """One console after another on the same pipelines, at the same address; each with a JVM of its own for its runners."""
+    """One console after another on the same pipelines, at the same address.
+
+    Each with a JVM of its own for its runners.
+    """
 
     def __init__(self, home: Path, drivers: Drivers) -> None:
         self._home, self._drivers, self._port = home, drivers, free_port()

@@ -46,7 +46,10 @@ def test_an_address_has_the_values_that_nobody_has_chosen(simulated: Console, op
 
 
 def test_back_returns_to_the_section_that_was_open(simulated: Console, open_page: OpenPage) -> None:
-    """From pages with a pipeline of their own, with the table and the filters; forward leads to the other page again."""
+    """From pages with a pipeline of their own, with the table and the filters.
+
+    Forward leads to the other page again.
+    """
     page = open_page(f"{simulated.url}/live?pipeline=shop&table=shop.customers")
     page.get_by_role("tab", name="Chunks").click()
     expect(page).to_have_url(re.compile("section=Chunks"))
@@ -66,7 +69,10 @@ def test_back_returns_to_the_section_that_was_open(simulated: Console, open_page
 
 
 def test_back_returns_to_the_section_that_was_left_at_once(simulated: Console, open_page: OpenPage) -> None:
-    """After *Back*, while the page is still being drawn: then Streamlit overwrites the entry of the browser's history."""
+    """After *Back*, while the page is still being drawn.
+
+    Then Streamlit overwrites the entry of the browser's history.
+    """
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Chunks")
     opened = re.compile(r"/live\?(?=.*pipeline=shop)(?=.*section=Chunks)")
     expect(page).to_have_url(opened)

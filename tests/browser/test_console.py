@@ -142,7 +142,10 @@ def test_a_card_opens_its_pipeline_whatever_was_open_before(simulated: Console, 
 
 
 def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: OpenPage) -> None:
-    """Neither another pipeline nor a filled form, when it names no pipeline, or one that is not there; nor another table."""
+    """Neither another pipeline nor a filled form, nor another table.
+
+    Also if it names no pipeline, or one that is not there.
+    """
     for address, text in (
         ("redump?chunks=5&part=Chunks", "No pipeline is selected."),
         ("redump?pipeline=gone&chunks=5&table=shop.orders", "There is no pipeline gone."),
@@ -318,7 +321,10 @@ def test_the_spec_says_where_the_run_does_not_follow_its_file(simulated: Console
 
 
 def test_a_confirmation_has_the_keyboard_focus(simulated: Console, open_page: OpenPage) -> None:
-    """Enter opens it, the reason is typed, Tab moves to the button that confirms, Escape back to the one that opened it."""
+    """Enter opens it, the reason is typed, and Tab moves to the button that confirms.
+
+    Escape moves back to the button that opened it.
+    """
     before = len(accepted(simulated))
     page = open_page(f"{simulated.url}/live?pipeline=shop")
     reason = page.get_by_role("textbox", name="Reason")

@@ -1,4 +1,7 @@
-"""The console at three in the morning: everything that can break breaks, and the pages tell the truth within three seconds."""
+"""The console at three in the morning.
+
+Everything that can break breaks, and the pages tell the truth within three seconds.
+"""
 
 import os
 import re

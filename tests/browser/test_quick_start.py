@@ -1,4 +1,7 @@
-"""The quick start, followed word by word in an empty folder: command line, reader and console; a small and a large table."""
+"""The quick start, followed word by word in an empty folder.
+
+Command line, reader and console; a small and a large table.
+"""
 
 import os
 import re
@@ -122,7 +125,10 @@ def _rows(shell: Shell) -> pa.Table:
 def test_the_quick_start_works_as_written(
     flavor: str, megabytes: int, private_server: Callable[..., Server], shell: Shell, open_page: OpenPage
 ) -> None:
-    """Check, plan, run until Ctrl-C, read; then the console of the same folder starts the pipeline again, and it continues."""
+    """Check, plan, run until Ctrl-C, read.
+
+    Then the console of the same folder starts the pipeline again, and it continues.
+    """
     server, rows = private_server(flavor), megabytes * 2**20 // _ROW_BYTES
     _prepare(server, shell, rows)
     _, commands, reads, console = _blocks("sh")

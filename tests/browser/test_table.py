@@ -49,7 +49,10 @@ def fact(page: Page, label: str) -> Locator:
 
 
 def drawn(page: Page) -> None:
-    """Wait for the end of the page: one that is still running may overwrite the address of a link (`app.live.chunk_section`)."""
+    """Wait for the end of the page.
+
+    One that is still running may overwrite the address of a link (`app.live.chunk_section`).
+    """
     expect(page.get_by_text("The pipeline writes no files for this table")).to_be_visible()
 
 

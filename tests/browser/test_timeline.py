@@ -1,4 +1,7 @@
-"""The timeline on Live and in History: phases above the curves, and events that open with a click and with the keyboard."""
+"""The timeline on Live and in History.
+
+Phases above the curves, and events that open with a click and with the keyboard.
+"""
 
 import re
 import time

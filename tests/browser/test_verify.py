@@ -1,4 +1,7 @@
-"""An operator's story: a light turns red, the rows are looked at side by side, repaired, green again, and the report is kept."""
+"""An operator's story.
+
+A light turns red, the rows are looked at side by side, repaired, green again, and the report is kept.
+"""
 
 import re
 from collections.abc import Iterator
@@ -44,7 +47,10 @@ def light(page: Page, words: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_rows_that_differ_are_repaired(server: Server, pipeline: Pipeline, open_page: OpenPage) -> None:
-    """Rows that another program deleted and changed in the mirror, and rows that the source changed without an event."""
+    """Rows that are wrong in the mirror.
+
+    Another program deleted and changed some there, and the source changed some without an event.
+    """
     cascades = server.flavor == "mariadb"
     differ = 4 if cascades else 3
     with console(pipeline.folder, environment={"TIDEMARK_TEST_PASSWORD": PASSWORD}) as address:

@@ -181,7 +181,10 @@ def _fill(server: Server, database: str) -> None:
 
 
 def _scrape(port: int) -> Found:
-    """Every sample by name, then by label values without the pipeline's: first the table, then the other labels by name."""
+    """Every sample by name, then by label values without the pipeline's.
+
+    First the table, then the other labels by name.
+    """
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text = answer.read().decode()
     found: Found = {}

@@ -265,7 +265,10 @@ def test_a_purged_start_is_refused(
 def test_a_log_with_retention_begins_after_a_whole_transaction(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Of a transaction with several statements too: retention deletes all of it, and the part begins between two transactions."""
+    """Retention deletes all of a transaction, also of one with several statements.
+
+    The part begins between two transactions.
+    """
     run(server, database, *SHOP)
     pipeline = new_pipeline(server, database, sink='changes_retention = "30d"')
     pipeline.run("snapshot")

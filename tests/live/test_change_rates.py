@@ -38,7 +38,10 @@ def tables(server: Server, database: str) -> tuple[Table, Table]:
 
 
 def work(server: Server, database: str) -> None:
-    """40 inserts, 10 of them alone; 20 updates, 5 of them alone; 3 deletes; and as many inserts that are rolled back."""
+    """The changes: 40 inserts, 10 of them alone; 20 updates, 5 of them alone; 3 deletes.
+
+    As many inserts again are rolled back.
+    """
     many = ", ".join(f"({n}, 'row {n}', '[1]')" for n in range(30))
     server.execute(f"INSERT INTO `{database}`.busy VALUES {many}")
     for n in range(30, 40):

@@ -32,7 +32,10 @@ def test_all_sets_of_the_server_are_known(server: Server) -> None:
 
 @pytest.mark.parametrize("charset", NAMES)
 def test_every_code_alone_and_beside_others(server: Server, charset: str) -> None:
-    """Codes, alone and shuffled in long texts, decode as `SELECT` returns them; codes that no column can hold are refused."""
+    """Codes, alone and shuffled in long texts, decode as `SELECT` returns them.
+
+    Codes that no column can hold are refused.
+    """
     _skip_where_missing(server, charset)
     asked, held = _asked(charset), _held(server, charset)
     stored = _stored(server, charset, asked)
@@ -86,7 +89,10 @@ def _asked(charset: str) -> list[bytes]:
 
 
 def _held(server: Server, charset: str) -> set[bytes]:
-    """The codes of up to three bytes that a column can hold: those we decode, and the known differences of the servers."""
+    """The codes of up to three bytes that a column can hold.
+
+    Those we decode, and the known differences of the servers.
+    """
     mariadb = server.flavor == "mariadb"
     if charset in single.CHARSETS:
         return {bytes([a]) for a in range(128 if charset == "ascii" and not mariadb else 256)}

@@ -1,4 +1,7 @@
-"""A user who may SELECT only some columns: the others are named with the GRANT, and the table is not resnapshotted each time."""
+"""A user who may SELECT only some columns.
+
+The others are named with the GRANT, and the table is not resnapshotted each time.
+"""
 
 import json
 import signal

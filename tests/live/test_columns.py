@@ -1,4 +1,7 @@
-"""Columns that `SELECT *` does not show, tables with thousands of columns, and server and session settings that change values."""
+"""Columns and tables that need care, and settings that change values.
+
+Columns that `SELECT *` does not show, tables with thousands of columns, and settings of servers and sessions.
+"""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -74,7 +77,10 @@ def test_4096_columns(server: Server, database: str) -> None:
 
 
 def test_padding_and_blanks(flavor: str, private_server: ServerFactory, new_database: DatabaseFactory) -> None:
-    """A server that pads CHAR to its length by default changes nothing: both decoders return CHAR without trailing blanks."""
+    """A server that pads CHAR to its length by default changes nothing.
+
+    Both decoders return CHAR without trailing blanks.
+    """
     server = private_server(flavor, sql_mode="PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,ANSI_QUOTES")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, c CHAR(6), v VARCHAR(6), b BINARY(6))")
@@ -110,7 +116,10 @@ def test_labels_of_rows_in_flight_are_those_they_were_written_with(server: Serve
 def test_a_definition_that_the_images_do_not_have_is_noticed(
     flavor: str, server_with: ServerFactory, new_database: DatabaseFactory
 ) -> None:
-    """Images from before an ALTER of sign, digits or charset are never decoded by the new definition, even with MINIMAL."""
+    """The new definition never decodes images from before an ALTER of sign, digits or charset.
+
+    Even with MINIMAL.
+    """
     server = server_with(flavor, row_metadata="MINIMAL")
     database = new_database(server)
     for name, old, new in (
@@ -142,7 +151,10 @@ def test_a_session_that_logs_less_than_whole_rows_stops_the_table(server: Server
 
 
 def test_partial_updates_of_documents_are_applied(server_with: ServerFactory, new_database: DatabaseFactory) -> None:
-    """With binlog_row_value_options=PARTIAL_JSON an update logs differences; the after-images still hold whole documents."""
+    """With binlog_row_value_options=PARTIAL_JSON an update logs differences.
+
+    The after-images still hold whole documents.
+    """
     server = server_with("mysql")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, a JSON, n INT, b JSON, v VARCHAR(20))")
@@ -172,7 +184,8 @@ def test_partial_updates_of_documents_are_applied(server_with: ServerFactory, ne
 
 
 DATES = (
-    "'0000-00-00'", "'2024-00-10'", "'2024-02-00'", "'2024-02-30'", "'2023-02-29'", "'2024-02-29'", "'0000-01-01'", "NULL",
+    "'0000-00-00'", "'2024-00-10'", "'2024-02-00'", "'2024-02-30'", "'2023-02-29'", "'2024-02-29'", "'0000-01-01'",
+    "NULL",
 )  # fmt: skip
 
 
@@ -206,7 +219,10 @@ def test_a_date_of_the_key_is_never_null(server: Server, database: str) -> None:
 
 
 def test_values_beyond_the_packet_limit(flavor: str, private_server: ServerFactory) -> None:
-    """Both decoders read 64 MiB values, even if the server's `max_allowed_packet` was lowered after they were written."""
+    """Both decoders read 64 MiB values.
+
+    Even if the server's `max_allowed_packet` was lowered after they were written.
+    """
     server = private_server(flavor, max_allowed_packet=128 << 20)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, b LONGBLOB)")
@@ -235,7 +251,10 @@ def test_views_and_their_like_are_named(server: Server, database: str) -> None:
 def test_mariadb_tables_whose_images_cannot_be_read_are_refused_at_once(
     private_server: ServerFactory, new_database: DatabaseFactory
 ) -> None:
-    """Long unique indexes (hidden hash columns) and dates in the format before 5.6 are refused before a row is copied."""
+    """Two kinds of columns are refused before a row is copied.
+
+    Long unique indexes (hidden hash columns), and dates in the format before 5.6.
+    """
     server = private_server("mariadb", mysql56_temporal_format="OFF")
     database = new_database(server)
     server.execute(f"CREATE TABLE `{database}`.hashed (id INT PRIMARY KEY, v TEXT, UNIQUE (v))")

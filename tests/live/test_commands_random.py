@@ -1,4 +1,7 @@
-"""Random commands to a running pipeline whose tables are written: each command is answered, and the mirrors end equal."""
+"""Random commands to a running pipeline whose tables are written.
+
+Each command is answered, and the mirrors end equal.
+"""
 
 import json
 import os

@@ -149,7 +149,10 @@ def changed(pipeline: Pipeline, table: str) -> int:
 
 
 def check_pace(pipeline: Pipeline) -> None:
-    """The rows per second of each table in the snapshot, between what was known before the page was rendered and after."""
+    """The rows per second of each table in the snapshot.
+
+    Between what was known before the page was rendered and after.
+    """
     before = clock.utc_now()
     lines = Screen("live", pipeline="shop", section="Overview").lines("Table", "Rows/s")
     after, drawn = (
@@ -250,7 +253,10 @@ def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_curves(screen: Screen, pipeline: Pipeline) -> None:
-    """The areas under the throughput curves are what was read and committed; the lag curve goes through its measurements."""
+    """The areas under the throughput curves are what was read and committed.
+
+    The lag curve goes through its measurements.
+    """
     (timeline,) = screen.charts
     rows, changes, *lag = [one for one in timeline["data"] if one.get("mode") == "lines+markers"]
     # All of it is in the five minutes shown, in steps of two seconds.

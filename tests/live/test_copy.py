@@ -39,7 +39,10 @@ def session(request: pytest.FixtureRequest) -> Iterator[Session]:
 
 
 def _assert_right(pipeline: Pipeline, server: Server, database: str, kept: Path | None = None) -> None:
-    """Every reader finds the source in the mirror; so does snapshot plus change log, in which each change matches its row."""
+    """Every reader finds the source in the mirror.
+
+    So does snapshot plus change log, in which each change matches its row.
+    """
     source = source_table(server, database, "orders")
     assert_read_by_all(source, pipeline.mirror("orders"), pipeline.changes("orders"))
     snapshot, key = pipeline.snapshot("orders", kept), ["id"]

@@ -1,4 +1,6 @@
-"""Random DDL in random sessions: none that changes a captured table is missed, and none that changes its rows counts as harmless.
+"""Random DDL in random sessions.
+
+None that changes a captured table is missed, and none that changes its rows counts as harmless.
 
 The judge is the server: the catalog and the rows of all tables before and after each statement.
 """

@@ -1,4 +1,7 @@
-"""Random disasters while tables are written: all tables end equal to the source, or an error names a remedy, which works."""
+"""Random disasters while tables are written.
+
+All tables end equal to the source, or an error names a remedy, which works.
+"""
 
 import os
 import random
@@ -78,7 +81,10 @@ class World:
         return result
 
     def settle(self) -> None:
-        """Run until caught up with the source, and apply the remedy of each error; fails if the remedy does not work."""
+        """Run until caught up with the source, and apply the remedy of each error.
+
+        Fails if the remedy does not work.
+        """
         for _ in range(_ROUNDS):
             result = self.run()
             if result.returncode == 0:
@@ -164,7 +170,10 @@ def backed_up(world: World) -> None:
 
 
 def without_lock(world: World) -> None:
-    """Delete the lock file: a second runner is refused while the first is alive, and takes over when the first hangs."""
+    """Delete the lock file.
+
+    A second runner is refused while the first is alive, and takes over when the first hangs.
+    """
     first = world.start()
     (world.home / "runner.lock").unlink()
     assert world.run().returncode == 5

@@ -1,4 +1,7 @@
-"""Tables whose rows are elsewhere are refused by name, with the reason: at the start, and when they become such tables."""
+"""Tables whose rows are elsewhere are refused by name, with the reason.
+
+At the start, and when they become such tables.
+"""
 
 import json
 import signal

@@ -252,7 +252,10 @@ def test_a_lost_destination_is_not_filled_with_half(pipeline: Pipeline) -> None:
 def test_a_run_is_not_done_while_its_last_changes_are_not_published(
     pipeline: Pipeline, server: Server, database: str
 ) -> None:
-    """The lake is restored and lacks epochs whose files are gone: a run without new changes repairs it before it is done."""
+    """The lake is restored and lacks epochs whose files are gone.
+
+    A run without new changes repairs it before it is done.
+    """
     pipeline.run("caught-up")
     shutil.copytree(pipeline.folder / "lake", pipeline.folder / "older", symlinks=True)
     server.execute(f"UPDATE `{database}`.t SET v = v + 100")

@@ -95,7 +95,8 @@ def test_compressed_statements_are_read(compressing: Source) -> None:
 XA = [
     ("XA START 'a'", "INSERT INTO i VALUES (1, 'prepared')", "XA END 'a'", "XA PREPARE 'a'"),
     ("INSERT INTO i VALUES (2, 'between')",),
-    ("XA START 'b', 'branch', 77", "INSERT INTO i VALUES (3, 'gone')", "XA END 'b', 'branch', 77", "XA PREPARE 'b', 'branch', 77"),
+    ("XA START 'b', 'branch', 77", "INSERT INTO i VALUES (3, 'gone')", "XA END 'b', 'branch', 77",
+    "XA PREPARE 'b', 'branch', 77"),
     ("XA ROLLBACK 'b', 'branch', 77",),
     ("XA COMMIT 'a'", "UPDATE i SET v = 'later' WHERE id = 1"),
     ("XA START 'a'", "UPDATE i SET v = 'again'", "XA END 'a'", "XA PREPARE 'a'"),
@@ -175,15 +176,17 @@ MIXED: dict[str, tuple[str, ...]] = {
         "INSERT INTO m VALUES (2, 'b')", "ROLLBACK TO `A b`", "INSERT INTO i VALUES (3, 'c')", "COMMIT",
     ),
     "savepoints": (
-        "BEGIN", "SAVEPOINT s", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT t", "INSERT INTO i VALUES (2, 'a')", "SAVEPOINT s",
-        "INSERT INTO i VALUES (3, 'a')", "INSERT INTO m VALUES (3, 'a')", "ROLLBACK TO s", "INSERT INTO i VALUES (4, 'a')",
-        "ROLLBACK TO t", "INSERT INTO i VALUES (5, 'a')", "SAVEPOINT u", "INSERT INTO i VALUES (6, "
-        "'a')", "RELEASE SAVEPOINT u",
+        "BEGIN", "SAVEPOINT s", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT t", "INSERT INTO i VALUES (2, 'a')",
+        "SAVEPOINT s",
+        "INSERT INTO i VALUES (3, 'a')", "INSERT INTO m VALUES (3, 'a')", "ROLLBACK TO s",
+        "INSERT INTO i VALUES (4, 'a')",
+        "ROLLBACK TO t", "INSERT INTO i VALUES (5, 'a')", "SAVEPOINT u", "INSERT INTO i VALUES (6, 'a')",
+        "RELEASE SAVEPOINT u",
         "COMMIT",
     ),
     "all of it": (
-        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO m VALUES (2, "
-        "'b')", "INSERT INTO i VALUES (2, 'b')",
+        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO m VALUES (2, 'b')",
+        "INSERT INTO i VALUES (2, 'b')",
         "ROLLBACK TO s", "INSERT INTO i VALUES (3, 'c')", "ROLLBACK",
     ),
 }  # fmt: skip
@@ -207,7 +210,10 @@ def test_transactions_over_two_engines_are_read(
 def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     server_with: Callable[..., Server], new_database: Callable[[Server], str]
 ) -> None:
-    """MariaDB logs a trigger's savepoint like one that replaces the session's, so the log does not say which rows remain."""
+    """MariaDB logs a trigger's savepoint like one that replaces the session's.
+
+    So the log does not say which rows remain.
+    """
     server = server_with("mariadb")
     source = prepared(server, new_database(server))
     source.run(
@@ -215,8 +221,8 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     )
     begin = source.at()
     source.run(
-        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO i VALUES (2, 'b')", "INSERT INTO other "
-        "VALUES (1, 1)",
+        "BEGIN", "INSERT INTO i VALUES (1, 'a')", "SAVEPOINT s", "INSERT INTO i VALUES (2, 'b')",
+        "INSERT INTO other VALUES (1, 1)",
         "INSERT INTO m VALUES (1, 'm')", "ROLLBACK TO s", "COMMIT",
     )  # fmt: skip
     assert set(source.selected("i")) == {1}
@@ -397,7 +403,10 @@ def test_rows_of_other_tables_cost_a_header_each(source: Source, monkeypatch: py
 
 @pytest.mark.parametrize("table", ["i", "other"])
 def test_xa_transactions_keep_up(source: Source, table: str) -> None:
-    """Hundreds are read by one dump, faster than the server writes them, captured or not; in the next range by one more dump."""
+    """One dump reads hundreds, faster than the server writes them, captured or not.
+
+    The next range takes one more dump.
+    """
     begin, count = source.at(), 300
     transaction = ("XA START '{0}'", f"INSERT INTO {table} VALUES ({{0}}, 'x')", "XA END '{0}'", "XA PREPARE '{0}'")
     began_s = time.monotonic()

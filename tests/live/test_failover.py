@@ -1,4 +1,7 @@
-"""Failover to another server, or to an older state: accepted if the history matches, otherwise refused with the reason."""
+"""Failover to another server, or to an older state.
+
+Accepted if the history matches, otherwise refused with the reason.
+"""
 
 import json
 import shutil
@@ -52,7 +55,10 @@ def _no_change_twice(pipeline: Pipeline) -> None:
 def test_failover_to_a_promoted_replica(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The source is killed under writes, its replica promoted and written to: the pipeline continues there and ends equal."""
+    """The source is killed under writes, its replica promoted and written to.
+
+    The pipeline continues there and ends equal.
+    """
     options = {"log_slave_updates": 1} if flavor == "mariadb" else {}
     first, second = private_server(flavor), private_server(flavor, **options)
     replicate(second, first)

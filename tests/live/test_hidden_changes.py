@@ -34,7 +34,10 @@ WHY = "its rows may have other values"
 
 
 def fill(server: Server, database: str) -> None:
-    """A partitioned table, one to exchange with its partition, and one whose tablespace is imported; and a bystander."""
+    """The tables: a partitioned one, one to exchange with its partition, one with an imported tablespace.
+
+    And a bystander.
+    """
     for name, more in (("parted", PARTS), ("plain", ""), ("space", ""), ("other", "")):
         server.execute(f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT) {more}")
     server.execute(f"INSERT INTO `{database}`.parted VALUES (1, 1), (50, 50), (51, 51)")

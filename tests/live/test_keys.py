@@ -1,4 +1,7 @@
-"""Tables with every kind of key, copied in parallel chunks while writes move rows between chunks: no row is lost or doubled."""
+"""Tables with every kind of key, copied in parallel chunks while writes move rows between chunks.
+
+No row is lost or doubled.
+"""
 
 import duckdb
 import pyarrow as pa

@@ -141,7 +141,10 @@ def test_few_connections_make_a_run_slower_and_not_stuck(
 def test_a_run_that_is_refused_connections_goes_on(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """Something else with the same account takes connections meanwhile: the run closes its own, and continues with few."""
+    """Something else with the same account takes connections meanwhile.
+
+    The run closes its own, and continues with few.
+    """
     create_user(server, "less", GRANTS, PASSWORD)
     server.execute("ALTER USER 'less'@'%' WITH MAX_USER_CONNECTIONS 6")
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")

@@ -1,4 +1,7 @@
-"""Maintenance of a pipeline's tables while they are written to: by schedule, by command, and by other tools beside it."""
+"""Maintenance of a pipeline's tables while they are written to.
+
+By schedule, by command, and by other tools beside it.
+"""
 
 import json
 import time
@@ -34,7 +37,10 @@ def _maintained(pipeline: Pipeline, runner: Runner, *arguments: str) -> dict[str
 
 @pytest.mark.slow
 def test_maintenance_under_writes(server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path) -> None:
-    """Old files go, changes expire, another tool compacts and vacuums meanwhile; every reader finds the source's rows."""
+    """Old files go, changes expire, another tool compacts and vacuums meanwhile.
+
+    Every reader finds the source's rows.
+    """
     on_read = server.flavor == "mariadb"
     seed_table(server, database, "orders", 3000, binlog=False)
     pipeline = new_pipeline(server, database, chunk_rows=500, merge=0.3, poll=0.2, sink=SETTINGS)

@@ -154,7 +154,10 @@ def _gone(pipeline: Pipeline, table: str) -> None:
 
 
 def _refusals(server: Server, pipeline: Pipeline, runner: Runner) -> None:
-    """What contradicts the ledger is refused at once, what contradicts source or destination by the runner; never in part."""
+    """What contradicts the ledger is refused at once, what contradicts source or destination by the runner.
+
+    Never in part.
+    """
     for verb, name in (("add-table", "d.a"), ("remove-table", "d.zzz")):
         assert pipeline.command(verb, "--table", name).returncode == 2
     server.execute("CREATE VIEW d.seen AS SELECT * FROM d.a")

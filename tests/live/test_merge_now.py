@@ -1,4 +1,7 @@
-"""What an operator asked for is done when it can be read: redumps and merges on command, however long merges are put off."""
+"""What an operator asked for is done when it can be read.
+
+Redumps and merges on command, however long merges are put off.
+"""
 
 from typing import Any
 

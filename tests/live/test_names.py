@@ -46,7 +46,9 @@ KIND = ("INT", "DECIMAL(38,2)", "DATETIME NOT NULL")
 def test_any_name_and_any_column_reaches_the_lake(
     server: Server, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """Databases, tables and columns with blanks, dots, quotes and non-ASCII letters are copied and streamed under their names.
+    """Databases, tables and columns are copied and streamed under their names.
+
+    The names have blanks, dots, quotes and non-ASCII letters.
 
     Also: a MyISAM table, zero dates that become NULL and are counted, and tables that cannot be captured.
     """

@@ -32,7 +32,10 @@ def test_what_the_change_log_cannot_take_begins_again(
     new_database: Callable[[Server], str],
     new_pipeline: PipelineFactory,
 ) -> None:
-    """Each table is resnapshotted by itself and streams on; its old change log is beside the new one, whole and readable."""
+    """Each table is resnapshotted by itself and streams on.
+
+    Its old change log is beside the new one, whole and readable.
+    """
     server = server_with(flavor, row_metadata="MINIMAL" if flavor == "mysql" else "FULL")
     database = new_database(server)
     for name, (kind, _) in CHANGES.items():

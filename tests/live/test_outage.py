@@ -146,7 +146,10 @@ def test_a_stop_does_not_wait_for_a_source_that_hangs(
 def test_a_spark_that_dies_is_started_again(
     servers: Pool, new_database: DatabaseFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The driver's JVM is killed during the copy and while streaming: the same run starts others, and publishes no change twice."""
+    """The driver's JVM is killed during the copy and while streaming.
+
+    The same run starts others, and publishes no change twice.
+    """
     server = servers.get("mysql")
     database = new_database(server)
     seed_table(server, database, "orders", 6_000)

@@ -143,7 +143,10 @@ def _keys(file: Path, table: Table) -> list[tuple[Any, ...]]:
 
 
 def test_what_has_no_order_of_its_own_is_one_chunk(server: Server, database: str) -> None:
-    """ENUM, charsets with several codes per character, and CHAR without padding on MariaDB; the plan gives the reason."""
+    """ENUM, charsets with several codes per character, and CHAR without padding on MariaDB.
+
+    The plan gives the reason.
+    """
     kinds_ = {"ENUM('a', 'b')": "ENUM", "VARCHAR(9) CHARACTER SET cp932": "several codes"}
     if server.flavor == "mariadb":
         kinds_["CHAR(9) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_nopad_ci"] = "ordered otherwise"

@@ -1,4 +1,7 @@
-"""Binlog positions: their GTIDs, how they are found on another server, and whether the server has the history before them."""
+"""Binlog positions: their GTIDs, and how they are found on another server.
+
+Also whether the server has the history before them.
+"""
 
 import os
 import signal
@@ -108,7 +111,10 @@ def test_a_reset_server_is_found_at_the_same_place(written: Written) -> None:
 
 
 def test_a_replica_takes_over(written: Written, private_server: ServerFactory) -> None:
-    """Each transaction's position is found on a real replica with files of its own, unless it is behind or has diverged."""
+    """Each transaction's position is found on a real replica with files of its own.
+
+    Unless it is behind or has diverged.
+    """
     other = private_server(written.server.flavor, **({"log_slave_updates": 1} if written.mariadb else {}))
     replicate(other, written.server)
     written.several()

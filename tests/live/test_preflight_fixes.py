@@ -16,7 +16,11 @@ KEY = "(…)"
 def test_every_statement_of_check_is_enough(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """Settings of the binlog, grants, SELECT on columns, the limit on connections, a table without a key, and one of MyISAM."""
+    """Faults of settings, rights and tables.
+
+    Settings of the binlog, grants, SELECT on columns, the limit on connections, a table without a key, and one of
+    MyISAM.
+    """
     server = private_server(flavor, **WRONG)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.keyless (id INT NOT NULL) ENGINE = InnoDB")

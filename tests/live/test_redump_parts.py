@@ -40,7 +40,10 @@ def server(flavor: str, server_with: Callable[..., Server]) -> Server:
 
 @pytest.mark.timeout(900)
 def test_what_was_damaged_is_right_again(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """A chunk, ranges of texts and of two columns, a list of keys, a table, everything: each replaces its rows and no others."""
+    """A chunk, ranges of texts and of two columns, a list of keys, a table, everything.
+
+    Each replaces its rows and no others.
+    """
     for name in NAMES:
         create(server, database, name, ROWS)
     pipeline = new_pipeline(server, database, chunk_rows=CHUNK_ROWS, poll=0.8, merge=3.0)

@@ -1,4 +1,7 @@
-"""Schema changes of every kind on tables that are written while a pipeline runs: mirror and change log stay equal to the source."""
+"""Schema changes of every kind on tables that are written while a pipeline runs.
+
+Mirror and change log stay equal to the source.
+"""
 
 import time
 from collections.abc import Callable

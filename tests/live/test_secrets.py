@@ -1,4 +1,7 @@
-"""A canary in every setting that may hold a secret appears nowhere: no file, output, process, page of Spark or of the console."""
+"""A canary in every setting that may hold a secret appears nowhere.
+
+No file, output, process, page of Spark or of the console.
+"""
 
 import json
 import urllib.request

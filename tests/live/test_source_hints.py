@@ -162,7 +162,10 @@ def test_a_table_that_is_not_copied_is_streamed_from_now_on_as_the_hint_says(
 def test_a_server_that_compares_names_otherwise_is_taken_at_the_next_start(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """A replica with lower_case_table_names = 1 takes over the address: the run ends, and starts again as its hint says."""
+    """A replica with lower_case_table_names = 1 takes over the address.
+
+    The run ends, and starts again as its hint says.
+    """
     first, second = private_server(flavor), private_server(flavor, log_slave_updates=1, lower_case_table_names=1)
     replicate(second, first)
     first.execute("CREATE DATABASE d")

@@ -18,7 +18,10 @@ SHOWN = '[tables."{}.shown"]\ncolumns = ["id", "{}"]\n'
 def test_what_is_refused_continues_as_the_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A stopped run, tables that are new, damaged settings, an altered projection, and a table that has lost its key."""
+    """What a start may meet.
+
+    A stopped run, tables that are new, damaged settings, an altered projection, and a table that has lost its key.
+    """
     for name in ("shown", "unkeyed", "rekeyed"):
         server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY, v INT, w INT)")
         server.execute(f"INSERT INTO {database}.{name} VALUES (1, 1, 1), (2, 2, 2)")
@@ -93,7 +96,10 @@ def altered_projection(server: Server, pipeline: Pipeline) -> None:
 
 
 def lost_keys(server: Server, pipeline: Pipeline) -> None:
-    """Tables that were removed, and have lost their keys when they are added again: the folders are moved, or the key is added."""
+    """Tables that were removed, and have lost their keys when they are added again.
+
+    The folders are moved, or the key is added.
+    """
     names = ("unkeyed", "rekeyed")
     tables = [word for name in names for word in ("--table", f"{pipeline.database}.{name}")]
     for name in names:  # so that both change logs have rows

@@ -29,7 +29,11 @@ CREATED = {
 def test_every_stop_is_ended_by_what_its_hint_says(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A value that cannot be published, tables without a key, one that is dropped, folders that are gone while columns change."""
+    """What stops tables.
+
+    A value that cannot be published, tables without a key, one that is dropped, folders that are gone while columns
+    change.
+    """
     for name, columns in CREATED.items():
         server.execute(f"CREATE TABLE {database}.{name} {columns}")
         server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")
@@ -98,7 +102,10 @@ def check(server: Server, pipeline: Pipeline, runner: Runner) -> None:
 def test_a_changed_spec_and_a_resume_end_what_stopped_tables(
     server: Server, database: str, new_pipeline: PipelineFactory
 ) -> None:
-    """A zero date, a dropped table that the spec leaves out, and an ALTER that may not be copied; `resume` after a correction."""
+    """A zero date, a dropped table that the spec leaves out, and an ALTER that may not be copied.
+
+    `resume` after a correction.
+    """
     for name, columns in CREATED.items():
         server.execute(f"CREATE TABLE {database}.{name} {columns.replace('(id INT,', '(id INT PRIMARY KEY,')}")
         server.execute(f"INSERT INTO {database}.{name} (id) VALUES (1), (2)")

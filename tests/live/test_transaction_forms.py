@@ -1,4 +1,7 @@
-"""Transactions of every form that a binlog can contain, during a copy and after: mirror and change log equal the source."""
+"""Transactions of every form that a binlog can contain, during a copy and after.
+
+Mirror and change log equal the source.
+"""
 
 import json
 import random

@@ -1,4 +1,7 @@
-"""Verification: damage of every kind is found and reported exactly, and nothing else is, while the source and the mirror change."""
+"""Verification finds damage of every kind, and reports it exactly.
+
+It reports nothing else, while the source and the mirror change.
+"""
 
 import json
 import random
@@ -101,7 +104,10 @@ def found_keys(table: dict[str, Any]) -> dict[str, set[tuple[str, ...]]]:
 
 @pytest.mark.timeout(600)
 def test_damage_of_every_key_is_found_exactly(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Tables of every key type: undamaged ones are verified; changed, missing and repeated rows are reported, and no others."""
+    """Tables of every key type: undamaged ones are verified.
+
+    Changed, missing and repeated rows are reported, and no others.
+    """
     known = list(kinds(server))
     for name in known:
         create(server, database, name, ROWS)
@@ -127,7 +133,10 @@ LOADED = ("general", "bin", "falling", "tenant", "uniq", "nullable", "titled", "
 
 @pytest.mark.timeout(depth(600, 3600))
 def test_nothing_is_reported_that_is_not_there(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """Under 500 transactions a second, with merges, resnapshots and schema changes, no verification reports a difference."""
+    """No verification reports a difference under 500 transactions a second.
+
+    With merges, resnapshots and schema changes.
+    """
     for name in LOADED:
         create(server, database, name, ROWS)
     alterations = depth(["added", "added_default", "widened", "dropped"], list(schema_changes.alterations(server)))
@@ -165,7 +174,10 @@ def _resnapshot(pipeline: Pipeline, name: str) -> None:
 
 
 def test_the_cause_is_named_and_repaired(server: Server, database: str, new_pipeline: PipelineFactory) -> None:
-    """A write without a binlog event, an unlogged cascade, and another program's DELETE are found, explained and repaired."""
+    """Three writes that bypass the binlog or the pipeline are found, explained and repaired.
+
+    One without a binlog event, an unlogged cascade, and another program's DELETE.
+    """
     server.execute(f"CREATE TABLE {database}.parent (id INT PRIMARY KEY, v INT)")
     server.execute(
         f"CREATE TABLE {database}.child (id INT PRIMARY KEY, parent INT, note VARCHAR(20),"

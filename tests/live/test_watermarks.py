@@ -43,7 +43,10 @@ TABLE = Table("d", "t", (), ())
 def _insert_for_ever(
     host: str, port: int, database: str, numbers: list[int], xa: bool, parent: int, ended: Any
 ) -> None:
-    """Some writers: single-row transactions with ascending ids, as fast as possible, until the parent process is gone."""
+    """Some writers: single-row transactions with ascending ids, as fast as possible.
+
+    They end when the parent process is gone.
+    """
     threads = [
         Thread(target=_insert, args=(host, port, database, writer, xa, parent, ended), daemon=True)
         for writer in numbers

@@ -27,7 +27,10 @@ def write(server: Server, database: str, of: str) -> None:
 def test_rows_of_a_megabyte_take_bounded_memory(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory
 ) -> None:
-    """In the snapshot, the stream, the merges, a verification (which finds all rows equal) and an audit, whatever their number."""
+    """In the snapshot, the stream, the merges, a verification and an audit, whatever their number.
+
+    The verification finds all rows equal.
+    """
     server, database = private_server(flavor, on_disk=SOAK), "d"
     server.execute("CREATE DATABASE d")
     server.execute(f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v LONGTEXT) ROW_FORMAT = COMPRESSED")

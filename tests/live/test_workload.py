@@ -37,7 +37,10 @@ def test_the_seed_is_reproducible_and_can_stay_out_of_the_log(server: Server, da
 
 
 def test_every_committed_transaction_is_counted(server: Server, database: str) -> None:
-    """The rate is at most the requested one, with every kind of transaction, and the count equals that of the binlog."""
+    """The rate is at most the requested one, with every kind of transaction.
+
+    The count equals that of the binlog.
+    """
     seed_table(server, database, "orders", 20_000)
     before = transactions_in_log(server)
     with Workload(server, database, "orders", seed=1, rate=700) as load:

@@ -1,4 +1,7 @@
-"""A busy source whose sessions all use XA: the copy ends, the log is followed, and no transaction costs a connection."""
+"""A busy source whose sessions all use XA.
+
+The copy ends, the log is followed, and no transaction costs a connection.
+"""
 
 from collections.abc import Callable
 from contextlib import closing

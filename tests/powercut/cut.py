@@ -81,7 +81,10 @@ class PowerCut:
             time.sleep(0.02)
 
     def running(self) -> list[psutil.Process]:
-        """The recorded processes that are alive, found by their environment, because readers have process groups of their own."""
+        """The recorded processes that are alive.
+
+        They are found by their environment, because readers have process groups of their own.
+        """
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):

@@ -39,7 +39,10 @@ class _Change:
 
 @dataclass
 class Record:
-    """The recorded operations: changes of folders in order and, by inode, the writes (time, offset) since the last sync."""
+    """The recorded operations.
+
+    Changes of folders in order and, by inode, the writes (time, offset) since the last sync.
+    """
 
     changes: list[_Change] = field(default_factory=list)
     before: dict[Name, int] = field(default_factory=dict)

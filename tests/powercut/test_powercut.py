@@ -185,7 +185,10 @@ SYNC_ALL = (
 
 @pytest.mark.parametrize("lines", [ARROW, DELTA], ids=["arrow", "delta"])
 def test_arrow_and_delta_write_what_is_lost(power: PowerCut, run: Run, lines: str) -> None:
-    """They sync nothing, so all is lost; with synced files it survives, with synced folders alone the files are empty."""
+    """They sync nothing, so all is lost.
+
+    With synced files it survives, with synced folders alone the files are empty.
+    """
     run(lines)
     lost = power.cut()
     assert held(power) == {"old": "old"}

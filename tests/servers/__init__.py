@@ -1,4 +1,6 @@
-"""Private MySQL and MariaDB servers for tests, the demo and the benchmark: real ones, on free local ports; Spark in `spark`.
+"""Private MySQL and MariaDB servers for tests, the demo and the benchmark.
+
+They are real ones, on free local ports; Spark is in `spark`.
 
 ``start("mysql", gtid=False)`` gives a running `Server`; ``python -m tests.servers.provision`` fetches what is missing.
 """

@@ -1,4 +1,6 @@
-"""Where the server programs are and how to start them: MySQL 8.4 or newer, MariaDB 10.11 or newer, and MariaDB's newest LTS.
+"""Where the server programs are and how to start them.
+
+MySQL 8.4 or newer, MariaDB 10.11 or newer, and MariaDB's newest LTS.
 
 The machine's own programs are preferred. MySQL, and the release `NEWEST` of MariaDB, are fetched into private prefixes.
 With ``TIDEMARK_MARIADB=11.8``, all tests on MariaDB run on that release.

@@ -28,7 +28,10 @@ spark.stop()
 
 
 def use() -> None:
-    """Let the JVMs of this process's children read the archive, if there is one, and compile little: they live for seconds."""
+    """Let the JVMs of this process's children read the archive, if there is one, and compile little.
+
+    They live for seconds.
+    """
     archive = f" -XX:SharedArchiveFile={ARCHIVE} {_QUIET}" if ARCHIVE.exists() else ""
     os.environ[_LAUNCHER] = f"{JAVA_OPTIONS}{archive}"
 

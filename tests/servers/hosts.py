@@ -1,4 +1,6 @@
-"""Processes that run commands of the engine, one after the other: the code is loaded once, and there is one Spark session.
+"""Processes that run commands of the engine, one after the other.
+
+The code is loaded once, and there is one Spark session.
 
 A command that a test waits for, or leaves running, needs no process of its own. It goes to a process that has run
 others before, through the same command line. A run finds the session of the last one there, as on a Connect server,

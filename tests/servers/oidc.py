@@ -1,4 +1,6 @@
-"""A provider of OpenID Connect on this machine, small but real: discovery, a page to choose who one is, signed tokens, keys.
+"""A provider of OpenID Connect on this machine, small but real.
+
+Discovery, a page to choose who one is, signed tokens, keys.
 
 with provider(["ada@example.com", "bob@example.com"]) as issuer:
     ...  # issuer + "/.well-known/openid-configuration"

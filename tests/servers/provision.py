@@ -9,7 +9,10 @@ from tests.support.readers import FRAMES
 
 
 def main() -> int:
-    """Prepare servers and other readers of Delta tables; returns 1 and prints the reason to stderr if one is not available."""
+    """Prepare servers and other readers of Delta tables.
+
+    Returns 1 and prints the reason to stderr if one is not available.
+    """
     failed = False
     wanted = [*((flavor, "") for flavor in FLAVORS), ("mariadb", NEWEST)]
     for flavor, release in wanted:

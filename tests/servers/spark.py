@@ -87,7 +87,10 @@ def _runs(process: psutil.Process, word: str) -> bool:
 
 
 class Cluster:
-    """A standalone cluster: `master` is its ``spark://`` address; Workers have one core each and come by `add_worker`."""
+    """A standalone cluster; `master` is its ``spark://`` address.
+
+    Workers have one core each and come by `add_worker`.
+    """
 
     def __init__(self, workers: int = 2) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))

@@ -1,4 +1,6 @@
-"""Writes to a Delta table with programs that Tidemark does not use; `tests.support.readers` runs it in their environments.
+"""Writes to a Delta table with programs that Tidemark does not use.
+
+`tests.support.readers` runs it in their environments.
 
 python foreign_writers.py ENVIRONMENT WRITER FOLDER: in a table with the columns id (text) and v, the row `key 017` gets
 v = 1000, and a copy of it named `key 900` is added.

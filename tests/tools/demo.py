@@ -1,4 +1,6 @@
-"""``python -m tests.tools.demo``: a busy shop on a private server and the console to copy it with; Ctrl-C ends everything.
+"""``python -m tests.tools.demo``: a busy shop on a private server and the console to copy it with.
+
+Ctrl-C ends everything.
 
 The server, the pipeline's folder and the lake are temporary: every demo begins with nothing copied.
 """
@@ -117,7 +119,10 @@ def spec_text(name: str, server: Server, password: str) -> str:
 def console(
     home: Path, port: int = 0, module: str = "streamlit", environment: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """The console on the pipelines in `home`, with the demo's password in its environment and its runners'; yields its address."""
+    """The console on the pipelines in `home`; yields its address.
+
+    Its environment and its runners' has the demo's password.
+    """
     port = port or free_port()
     address = os.environ.get("TIDEMARK_CONSOLE_ADDRESS", "127.0.0.1")
     options = [f"--server.address={address}", f"--server.port={port}", "--server.headless=true"]

@@ -1,4 +1,6 @@
-"""``python -m tests.tools.demo_pipeline HOME``: the demo as a pipeline among others; the console's *Load the demo* starts it.
+"""``python -m tests.tools.demo_pipeline HOME``: the demo as a pipeline among others.
+
+The console's *Load the demo* starts it.
 
 It starts a private server, fills it, keeps writing to it, and adds the pipeline `demo` to the folder of pipelines, with
 its runner. Each line of the output is a step; the last one is `READY`. When the file `.demo/end` appears, or the

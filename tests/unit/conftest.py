@@ -1,4 +1,7 @@
-"""Settings of the property tests: few examples, so that all unit tests run in under a minute; no deadline on busy machines."""
+"""Settings of the property tests.
+
+Few examples, so that all unit tests run in under a minute; no deadline on busy machines.
+"""
 
 from hypothesis import HealthCheck, settings
 

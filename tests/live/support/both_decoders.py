@@ -1,4 +1,7 @@
-"""A table's values through both decoders, a chunk's SELECT and the binlog's row images, compared with an independent client."""
+"""A table's values through both decoders, compared with an independent client.
+
+The decoders are those of a chunk's SELECT and of the binlog's row images.
+"""
 
 from collections.abc import Callable
 from contextlib import closing

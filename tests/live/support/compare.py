@@ -41,7 +41,10 @@ WHERE table_schema = %s AND table_name = %s AND index_name = 'PRIMARY' ORDER BY 
 
 
 def source_table(server: Server, database: str, table: str) -> pa.Table:
-    """The whole source table, sorted by its primary key; the schema's metadata names the key's columns under ``key``."""
+    """The whole source table, sorted by its primary key.
+
+    The schema's metadata names the key's columns under ``key``.
+    """
     columns = server.execute(COLUMNS, (database, table))
     key = [row[0] for row in server.execute(KEY, (database, table))]
     fields = [pa.field(row[0], _arrow_type(*row[1:5])) for row in columns]
@@ -161,7 +164,9 @@ def _arrow_type(kind: str, full: str, precision: int | None, scale: int | None) 
 
 
 def _expression(name: str, kind: str, full: str) -> str:
-    """How the column is selected: the text protocol shortens a FLOAT and a DOUBLE(M,D), the exact value as a DOUBLE is whole.
+    """How the column is selected.
+
+    The text protocol shortens a FLOAT and a DOUBLE(M,D), the exact value as a DOUBLE is whole.
 
     Binaries come as hexadecimal digits: PyMySQL takes those of some types for text.
     """

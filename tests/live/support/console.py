@@ -117,7 +117,9 @@ def says(shown: object, truth: float) -> None:
 
 
 def lasts(shown: object, truth_s: float, *, passed_s: float = 0.0) -> None:
-    """Assert that `87 ms`, `0.4 s` or `3 min 20 s` is this time, correct to the last digit; hours and days are truncated.
+    """Assert that `87 ms`, `0.4 s` or `3 min 20 s` is this time, correct to the last digit.
+
+    Hours and days are truncated.
 
     passed_s: the time that may have passed since a running time was shown.
     """

@@ -1,4 +1,6 @@
-"""Random DDL: statements of every kind, in every quoting, with comments, under the modes and character sets of sessions.
+"""Random DDL: statements of every kind, in every quoting, with comments.
+
+Under the modes and character sets of sessions.
 
 A statement may fail on the server; it is then not logged. What it does is judged by the catalog and the rows, never by
 its text.

@@ -263,7 +263,10 @@ def create(server: Server, database: str, table: str, chosen: list[Kind]) -> int
 
 
 def insert(server: Server, database: str, table: str, chosen: list[Kind], first: int, rows: int) -> None:
-    """Insert rows with keys from `first` on: one of NULLs, then each kind's values in turn, starting over when they run out."""
+    """Insert rows with keys from `first` on.
+
+    One of NULLs, then each kind's values in turn, starting over when they run out.
+    """
     with closing(session(server)) as connection, connection.cursor() as cursor:
         for n in range(rows):
             cells = [kind.values[(n - 1) % len(kind.values)] if n else "NULL" for kind in chosen]

@@ -1,4 +1,7 @@
-"""Where a pipeline's readers run: local, on a standalone cluster or through Spark Connect; and how a test kills one of them."""
+"""Where a pipeline's readers run, and how a test kills one of them.
+
+They run locally, on a standalone cluster or through Spark Connect.
+"""
 
 import sys
 import time
@@ -62,7 +65,10 @@ class _Loss(Background):
                 time.sleep(0.1)
 
     def _readers(self) -> set[int]:
-        """The pids of the readers, when as many chunks are being read as there are readers, so that no task has just ended."""
+        """The pids of the readers, when no task has just ended.
+
+        Then as many chunks are being read as there are readers.
+        """
         under_way: set[int] = set()
         for event in self._pipeline.events("chunk.assigned", "chunk.finished", "chunk.failed"):
             if event["event"] == "chunk.assigned":
@@ -106,7 +112,10 @@ def _works(pid: int) -> bool:
 
 
 def spark_settings(master: str, python: str = sys.executable) -> str:
-    """The [spark] settings for a master on this machine; `python` is the interpreter of a standalone cluster's workers."""
+    """The [spark] settings for a master on this machine.
+
+    `python` is the interpreter of a standalone cluster's workers.
+    """
     lines = f'master = "{master}"\n'
     if master.startswith("spark://"):
         lines += f'[spark.conf]\n"spark.driver.host" = "127.0.0.1"\n"spark.pyspark.python" = "{python}"\n'

@@ -1,4 +1,6 @@
-"""`make bench`, or `python -m tests.tools.bench --flavor mariadb --schema wide`: the pipeline against the server's own speed.
+"""`make bench`: the pipeline against the server's own speed.
+
+Or `python -m tests.tools.bench --flavor mariadb --schema wide`.
 
 All figures of a table come from one run on one machine; read the ratios, the machine's noise is in the rest.
 """

@@ -1,4 +1,6 @@
-"""``python -m tests.tools.bench.console``: what a rerun of the console costs with a large history, in milliseconds of server time.
+"""``python -m tests.tools.bench.console``: what a rerun of the console costs.
+
+In milliseconds of server time, with a large history.
 
 A pipeline of 500 tables, one of them with 10 000 chunks, in 50 runs over a week: a lag measurement every two seconds,
 an epoch with changes every four; and small pipelines beside it. Options make all of it larger. A page consists of parts

@@ -77,7 +77,10 @@ class Clients(Background):
 
 
 def bench_load(server: Server, pipeline: Pipeline, ways: Modes, rounds: int, share: float) -> dict[str, Any]:
-    """By mode: the clients' transactions per second in each round, rows read per second, and how often each reason was shown."""
+    """By mode, the clients' transactions per second in each round, and rows read per second.
+
+    Also how often each reason was shown.
+    """
     with Clients(server, 0.0) as clients:
         time.sleep(_CALIBRATE_S)
         most = clients.done / _CALIBRATE_S
@@ -170,8 +173,7 @@ def _print(flavor: str, figures: dict[str, Any]) -> None:
         print(
             f"  copy {mode:<28} {done:>8,.0f} transactions/s ({done / usual:.3f} of paused; each round "
             f"{min(result['transactions']):,.0f}–{max(result['transactions']):,.0f}), {mean(result['rows']):>9,.0f} "
-            "rows/s"
-            + (reasons if waited else "")
+            "rows/s" + (reasons if waited else "")
         )
 
 

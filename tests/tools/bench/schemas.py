@@ -1,4 +1,6 @@
-"""The tables that are measured: a narrow one, as in most published figures, and a wide one with a column of nearly every type.
+"""The tables that are measured.
+
+A narrow one, as in most published figures, and a wide one with a column of nearly every type.
 
 Every value is a function of the id, so that servers and runs hold the same rows. In the wide table every column but the
 key is NULL in half of the rows, each in other ones.

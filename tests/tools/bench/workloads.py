@@ -31,7 +31,9 @@ END"""
 
 @dataclass(frozen=True)
 class Workload:
-    """A way of writing: `write(server, database, schema, rows, changes)` to a table filled with `rows`; returns the images written.
+    """A way of writing: `write(server, database, schema, rows, changes)`.
+
+    It writes to a table filled with `rows`, and returns the images written.
 
     factor: changes for each one of the schema's.
     """
@@ -53,7 +55,10 @@ def _single(server: Server, database: str, schema: Schema, rows: int, changes: i
 
 
 def _bulk(server: Server, database: str, schema: Schema, rows: int, changes: int) -> int:
-    """Deletes go down from the end of the first `rows`, updates up from their beginning; neither counts what is gone."""
+    """Deletes go down from the end of the first `rows`, updates up from their beginning.
+
+    Neither counts what is gone.
+    """
     table = f"`{database}`.`{schema.table}`"
     size = min(BULK_ROWS, changes)
     images = deletes = updates = 0

@@ -260,7 +260,9 @@ class Year:
             time.sleep(0.001)
 
     def next_day(self) -> None:
-        """Make the commits of the Delta logs a day older, because the library compares their files' times with the real time.
+        """Make the commits of the Delta logs a day older.
+
+        The library compares their files' times with the real time.
 
         Except the newest ones: the engine would take them for other writers' commits.
         """

@@ -373,7 +373,10 @@ EVENTS = st.one_of(
 
 @given(st.lists(st.tuples(st.integers(1, 50), EVENTS), max_size=60), st.integers(0, 60))
 def test_raised_and_cleared_take_turns(events: list[tuple[int, Entry]], for_s: int) -> None:
-    """Per name: raised with repeat 0, then repeats 1, 2 …, then cleared once; the raised ones are the current alerts."""
+    """Per name: raised with repeat 0, then repeats 1, 2 …, then cleared once.
+
+    The raised ones are the current alerts.
+    """
     alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
     at_s, open_ = 0.0, dict[Name, int]()
     for step, event in events:

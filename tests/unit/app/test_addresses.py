@@ -186,7 +186,10 @@ class Tab:
         self.last: str | None = None
 
     def open(self, page: str, address: Address) -> AppTest:
-        """Open an address, as a link does: the browser sends the fields of the page before, then the values of the link."""
+        """Open an address, as a link does.
+
+        The browser sends the fields of the page before, then the values of the link.
+        """
         bound = self.page._session_state._state.query_params._bindings_by_param
         before = {name: values for name, values in self.shown().items() if name in bound}
         self.page._page_hash = calc_hash(page)
@@ -295,7 +298,10 @@ def check_filter(page: AppTest, address: Address, name: str, everything: str, na
 
 
 def check_compared(tab: Tab, address: Address) -> None:
-    """The runs of the address are compared if they are in the list, and no others; the page names those that are not."""
+    """The runs of the address are compared if they are in the list, and no others.
+
+    The page names those that are not.
+    """
     (box,) = [one for one in tab.page.selectbox if one.key == "pipeline"]
     listed = [run for run in RUNS if box.value in ("all pipelines", run.partition("/")[0])]
     asked = list(dict.fromkeys(address.get("compare", [])))

@@ -12,7 +12,10 @@ MAIN = Path(__file__).parents[3] / "app" / "main.py"
 
 
 def test_loaded_modules_are_not_searched_for_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streamlit runs the collector after each rerun; a tenth of a second of processor time for the modules of a page."""
+    """Streamlit runs the collector after each rerun.
+
+    A tenth of a second of processor time for the modules of a page.
+    """
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     address = config.get_option("server.address")
     gc.unfreeze()  # the tests' own modules are frozen

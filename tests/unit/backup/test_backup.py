@@ -1,4 +1,7 @@
-"""A backup holds the ledger and the versions of the tables; a restore brings both back, and the pipeline continues from there."""
+"""A backup holds the ledger and the versions of the tables.
+
+A restore brings both back, and the pipeline continues from there.
+"""
 
 import json
 import zipfile

@@ -26,7 +26,10 @@ command.main()
 
 @pytest.mark.parametrize("code", [0, 5])
 def test_threads_that_are_left_do_not_change_the_exit_code(code: int) -> None:
-    """What was said is written, other threads and exit functions have their turn; native libraries are not taken down."""
+    """What was said is written, and other threads and exit functions have their turn.
+
+    Native libraries are not taken down.
+    """
     ended = subprocess.run(
         [sys.executable, "-c", _COMMAND.replace("{code}", str(code))], capture_output=True, text=True, check=False
     )

@@ -7,7 +7,10 @@ from tests.support.pages import ROOT
 
 
 def test_every_test_belongs_to_make_test() -> None:
-    """Each file of tests stands in exactly one of its groups, or in `make check`; no group leaves out tests by their marks."""
+    """Each file of tests stands in exactly one of its groups, or in `make check`.
+
+    No group leaves out tests by their marks.
+    """
     makefile = (ROOT / "Makefile").read_text()
     found: list[str] = []
     for name in ("ALONE", "TOGETHER"):

@@ -65,7 +65,10 @@ def decoded(table: Table, payloads: list[bytes]) -> tuple[Images, Headers]:
 @given(st.data())
 @settings(max_examples=depth(30, 600))
 def test_images_come_back_in_the_order_of_the_binlog(data: st.DataObject) -> None:
-    """Single- and multi-row inserts, updates and deletes of both versions, mixed: every image with its event and kind."""
+    """Single- and multi-row inserts, updates and deletes of both versions, mixed.
+
+    Every image with its event and kind.
+    """
     table, row = data.draw(tables(most=6))
     happened = data.draw(events(row))
     images, _ = decoded(table, log_of(table, happened).payloads)

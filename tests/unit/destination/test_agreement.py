@@ -53,7 +53,10 @@ def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("gone", ["", "t", "t__changes"])
 def test_a_ledger_that_was_restored_is_refused(tmp_path: Path, gone: str) -> None:
-    """The destination has epochs that it does not know: new ones would count as applied, though a folder is gone as well."""
+    """The destination has epochs that it does not know.
+
+    New ones would count as applied, though a folder is gone as well.
+    """
     story(world := World(tmp_path))
     whole, world.records = world.records, world.records[:2]
     publish_story(world, tmp_path, [])

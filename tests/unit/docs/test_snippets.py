@@ -1,4 +1,7 @@
-"""Every block, command and name in the documentation is checked without a server; `tests/live/test_docs.py` runs them."""
+"""Every block, command and name in the documentation is checked without a server.
+
+`tests/live/test_docs.py` runs them.
+"""
 
 import ast
 import re

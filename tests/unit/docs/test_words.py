@@ -1,4 +1,7 @@
-"""One word per concept, the field's own (docs/glossary.md): words that a reader would have to learn do not come back."""
+"""One word per concept, the field's own (docs/glossary.md).
+
+Words that a reader would have to learn do not come back.
+"""
 
 import re
 import subprocess

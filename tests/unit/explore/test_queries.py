@@ -103,7 +103,10 @@ def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyP
     ],
 )
 def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, message: str, hint: str) -> None:
-    """It names the tables that can be queried, and the line of the text that was entered, not names of DuckDB's catalog."""
+    """It names the tables that can be queried, and the line of the text that was entered.
+
+    It has no names of DuckDB's catalog.
+    """
     orders, keyless = Table("shop", "orders", (Column("id", "int"),), ("id",)), Table("log", "keyless", (), ())
     folder = mirror_folder(tmp_path, "shop", "orders")
     make_readable(folder)

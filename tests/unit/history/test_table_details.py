@@ -112,7 +112,10 @@ def test_changes_are_counted_by_kind_since_a_time(run: Simulation) -> None:
 
 
 def test_redumped_rows_are_no_changes_of_the_source(run: Simulation) -> None:
-    """They are not counted by kind, nor in the rate, and are no last change; but they wait to be published and merged."""
+    """They are not counted by kind, nor in the rate, and are no last change.
+
+    But they wait to be published and merged.
+    """
     later(run, "table.state", table=TABLE, state="streaming")
     change = committed(run, 1, (2, 0, 0, 0))
     applied(run, "append", 1)

@@ -1,4 +1,7 @@
-"""Lines on a disk that is really full: no line is torn, none is lost while memory suffices, and no caller is blocked."""
+"""Lines on a disk that is really full.
+
+No line is torn, none is lost while memory suffices, and no caller is blocked.
+"""
 
 import json
 from pathlib import Path

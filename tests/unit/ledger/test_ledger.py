@@ -95,7 +95,8 @@ def records(rng: Random) -> Iterator[Any]:
             if rng.random() < 0.05:
                 change["stopped"] = {"error": "DecodeError", "message": "ü"}
         yield json.loads(json.dumps({
-            "epoch": epoch, "run": "r", "ts": "", "from": {"offset": epoch}, "to": {"offset": epoch + 1}, "next_seq": seq,
+            "epoch": epoch, "run": "r", "ts": "", "from": {"offset": epoch}, "to": {"offset": epoch + 1},
+            "next_seq": seq,
             "tables": tables, **({"identity": "uuid", "ledger": "l1"} if epoch == 0 else {}),
         }))  # fmt: skip
 

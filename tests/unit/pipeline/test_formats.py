@@ -1,4 +1,6 @@
-"""Every file that is kept says its version: what the parent commit wrote is read, what a newer one wrote is refused by name.
+"""Every file that is kept says its version.
+
+What the parent commit wrote is read, what a newer one wrote is refused by name.
 
 `parent_format/` was written by commit ddb7c1e: a pipeline of one table on MySQL, copied, streamed, throttled and
 paused, its runner killed in the end (a full state every 4 epochs, nothing pruned); a parked chunk and alerts; a draft,

@@ -1,4 +1,7 @@
-"""Threads beside the coordinator: an error in one is reported once, by name, and ends nothing; a full disk is waited for."""
+"""Threads beside the coordinator.
+
+An error in one is reported once, by name, and ends nothing; a full disk is waited for.
+"""
 
 import json
 import os

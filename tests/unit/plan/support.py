@@ -36,7 +36,10 @@ def text(name: str = "s", **more: Any) -> Column:
 
 
 def below(key: Key, bound: Bound) -> bool:
-    """Whether a key lies below a bound, by definition: NULL is below all; a bound lies in front of all keys that begin with it."""
+    """Whether a key lies below a bound, by definition.
+
+    NULL is below all; a bound lies in front of all keys that begin with it.
+    """
     if key[0] is None:
         return True
     return key[: len(bound)] < tuple(int(part) for part in bound)

@@ -30,7 +30,10 @@ ENUM = column("e", "enum", labels=("a", "b"))
     ],
 )
 def test_the_identity_is_the_chunk_key_as_far_as_it_can_be_ordered(of: Table, names: tuple[str, ...] | None) -> None:
-    """An ENUM, or a text in a charset with several codes per character, ends the key; as first column it prevents one."""
+    """An ENUM, or a text in a charset with several codes per character, ends the key.
+
+    As first column it prevents one.
+    """
     key = own_key(of)
     assert (key and key.names) == names
     assert chunk_key(of, Snapshot()) == key
@@ -92,8 +95,8 @@ def test_a_configured_key_goes_on_over_its_index_and_the_identity(
     ("name", "said", "hint"),
     [
         ("x", "is set to 'x', which the table does not have", "Its columns: id, n, v, w, e, s."),
-        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be "
-        "read", "Choose another column."),
+        ("e", "is set to 'e', which cannot split it: no range of an index on ENUM can be read",
+        "Choose another column."),
         (
             "w",
             "is set to 'w', which no index begins with: every chunk would scan the whole table",

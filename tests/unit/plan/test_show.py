@@ -114,7 +114,10 @@ def shown(server: Any, tables: list[Table], *, exact: bool = True) -> str:
 
 
 def test_both_ways_of_merging_are_compared_for_each_table(keyed: Table) -> None:
-    """With changes a second, bytes written and the age of the mirror; a recommendation, its reason, the excluded readers."""
+    """With changes a second, bytes written and the age of the mirror.
+
+    A recommendation, its reason, the excluded readers.
+    """
     text = shown(None, [keyed])
     assert (
         "shop.orders  21 (1 inserts, 20 updates)  35.4 GB a day, 4 min 6 s  2.7 GB a day, 10 s  merge on read" in text

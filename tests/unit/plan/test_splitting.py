@@ -1,4 +1,7 @@
-"""Splitting while reading, compared with a naive model: whatever the keys, each row is in exactly one chunk at any time."""
+"""Splitting while reading, compared with a naive model.
+
+Whatever the keys, each row is in exactly one chunk at any time.
+"""
 
 import json
 from contextlib import closing

@@ -65,8 +65,8 @@ def test_the_condition_of_what_lies_behind_a_bound() -> None:
         (column("k", "datetime", fraction=3), "2026-01-31 10:00:00.250", "'2026-01-31 10:00:00.250'"),
         (column("k", "time", fraction=3), "-838:59:59.000", "CAST('-838:59:59.000' AS TIME(3))"),
         (column("k", "binary", length=3), "00FF27", "x'00FF27'"),
-        (column("k", "uuid"), "00000000-0000-0000-0000-000000000001", "CAST('00000000-0000-0000-0000-000000000001' AS "
-        "UUID)"),
+        (column("k", "uuid"), "00000000-0000-0000-0000-000000000001",
+        "CAST('00000000-0000-0000-0000-000000000001' AS UUID)"),
         (column("k", "inet6"), "::1", "CAST('::1' AS INET6)"),
         (
             support.text("k", charset="latin1", collation="latin1_swedish_ci"),
@@ -138,8 +138,8 @@ def test_a_walk_passes_over_null() -> None:
     ("identity", "key", "limits", "rest"),
     [
         (["a", "b"], AB, WHOLE, " FORCE INDEX (`PRIMARY`) ORDER BY `a`, `b`, `c` LIMIT 18"),
-        (["a"], AB, Range(("5",), ("6",)), " FORCE INDEX (`PRIMARY`) WHERE `a` >= 5 AND `a` < 6 ORDER BY `a`, `b`, "
-        "`c` LIMIT 18"),
+        (["a"], AB, Range(("5",), ("6",)),
+        " FORCE INDEX (`PRIMARY`) WHERE `a` >= 5 AND `a` < 6 ORDER BY `a`, `b`, `c` LIMIT 18"),
         (["a", "v"], AB, Range(None, ("6",)), " FORCE INDEX (`PRIMARY`) WHERE `a` < 6"),
         (["a", "v"], AB, WHOLE, ""),
         (["b"], NULLABLE, Range(None, ("5",)), " FORCE INDEX (`PRIMARY`) WHERE (`a` < 5 OR `a` IS NULL)"),
@@ -168,8 +168,8 @@ def test_the_statement_that_asks_for_the_order_of_values() -> None:
         return f"CONVERT(_utf8mb4 x'{hexed}' USING utf8mb4) COLLATE utf8mb4_general_ci"
 
     assert order_statement(column, ["a", "'"], ["B", ""]) == (
-        f"SELECT i, CONCAT((v > {literal('42')}) + (v >= {literal('42')}), (v > {literal('')}) + (v >= {literal('')})) "
-        f"AS signs FROM (SELECT 0 AS i, {literal('61')} AS v UNION ALL SELECT 1 AS i, {literal('27')} AS v) AS k"
+        f"SELECT i, CONCAT((v > {literal('42')}) + (v >= {literal('42')}), (v > {literal('')}) + (v >= {literal('')})) AS signs "
+        f"FROM (SELECT 0 AS i, {literal('61')} AS v UNION ALL SELECT 1 AS i, {literal('27')} AS v) AS k"
     )
 
 

@@ -6,13 +6,12 @@ from engine.base.errors import PreflightError, SparkLostError, TransientError
 from engine.spark.failures import explained
 
 LOST = (
-    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage "
-    "3.0 (TID 9) (10.0.0.7 executor 4): "
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 "
+    "(TID 9) (10.0.0.7 executor 4): "
 )
 VERSIONS = (
-    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot "
-    "run with different minor versions.\nPlease check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON "
-    "are correctly set."
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with "
+    "different minor versions.\nPlease check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set."
 )
 CRASHED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 
@@ -30,21 +29,26 @@ def message(text: str, *hosts: str) -> str:
     ("text", "said"),
     [
         (LOST + CRASHED, "TransientError: A task lost its worker on 10.0.0.7 (Python worker exited unexpectedly)"),
-        (LOST + "ExecutorLostFailure (executor 4 exited) Reason: Command exited with code "
-        "137", "on 10.0.0.7 (ExecutorLost"),
-        (LOST + "ModuleNotFoundError: No module named 'pymysql.cursors'", "on 10.0.0.7 lacks the Python package pymysql."),
-        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed", "of spark://m:7077 lacks the Python package PyArrow."),
-        (LOST + 'Cannot run program "py9": error=2, No such file', "workers on 10.0.0.7 have no Python interpreter "
-        "py9."),
+        (LOST + "ExecutorLostFailure (executor 4 exited) Reason: Command exited with code 137",
+        "on 10.0.0.7 (ExecutorLost"),
+        (LOST + "ModuleNotFoundError: No module named 'pymysql.cursors'",
+        "on 10.0.0.7 lacks the Python package pymysql."),
+        ("[PACKAGE_NOT_INSTALLED] PyArrow >= 18.0.0 must be installed",
+        "of spark://m:7077 lacks the Python package PyArrow."),
+        (LOST + 'Cannot run program "py9": error=2, No such file',
+        "workers on 10.0.0.7 have no Python interpreter py9."),
         ("<_MultiThreadedRendezvous of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE", "(UNAVAILABLE)"),
-        ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.", "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
-        ("Py4JError: An error occurred while calling "
-        "z:org.apache.spark.sql.api.python.PythonSQLUtils.ddlToJson", "SparkLostError"),
+        ("[INVALID_HANDLE.SESSION_NOT_FOUND] The handle is invalid.",
+        "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
+        ("Py4JError: An error occurred while calling z:org.apache.spark.sql.api.python.PythonSQLUtils.ddlToJson",
+        "SparkLostError"),
         ("Cannot call methods on a stopped SparkContext.", "SparkLostError: Spark at spark://m:7077 cannot be reached"),
-        (LOST + "OSError: [Errno 28] No space left on device: '/lake/c'", "could not write (No space left on device: '/l"),
-        ("OSError: [Errno 30] Read-only file system: '/lake/t'", "DiskFullError: A task of spark://m:7077 could not "
-        "write (Read"),
-        ("PermissionError: [Errno 13] Permission denied: '/lake/t'", "could not write (PermissionError: [Errno 13] Permission"),
+        (LOST + "OSError: [Errno 28] No space left on device: '/lake/c'",
+        "could not write (No space left on device: '/l"),
+        ("OSError: [Errno 30] Read-only file system: '/lake/t'",
+        "DiskFullError: A task of spark://m:7077 could not write (Read"),
+        ("PermissionError: [Errno 13] Permission denied: '/lake/t'",
+        "could not write (PermissionError: [Errno 13] Permission"),
         ("Job 3 cancelled because SparkContext was shut down; ExecutorLostFailure", "SparkLostError"),
     ],
 )  # fmt: skip

@@ -75,7 +75,10 @@ def opened(
 
 
 def test_a_local_session_is_not_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its workers use this interpreter and code: one job starts them, no code is sent, the destination is not tested."""
+    """Its workers use this interpreter and code.
+
+    One job starts them, no code is sent, the destination is not tested.
+    """
     kind = Fake(own_python=True)
     with opened(kind, monkeypatch, tmp_path, "local[2]") as session:
         assert (session.slots, kind.jobs) == (2, [2])

@@ -199,8 +199,10 @@ def image_value(column: Column, value: Any) -> bytes:
 
 
 _CODES = {
-    "tinyint": 1, "smallint": 2, "int": 3, "float": 4, "double": 5, "timestamp": 17, "bigint": 8, "mediumint": 9, "date": 10,
-    "time": 19, "datetime": 18, "year": 13, "bit": 16, "varchar": 15, "varbinary": 15, "vector": 242, "json": 245, "decimal": 246,
+    "tinyint": 1, "smallint": 2, "int": 3, "float": 4, "double": 5, "timestamp": 17, "bigint": 8, "mediumint": 9,
+    "date": 10,
+    "time": 19, "datetime": 18, "year": 13, "bit": 16, "varchar": 15, "varbinary": 15, "vector": 242, "json": 245,
+    "decimal": 246,
     "enum": 254, "set": 254, "char": 254, "binary": 254, "uuid": 254, "inet4": 254, "inet6": 254, "geometry": 255,
 }  # fmt: skip
 _METADATA: dict[str, Callable[[Column], bytes]] = {

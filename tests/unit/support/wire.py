@@ -52,7 +52,10 @@ def image(columns: Sequence[Column], values: Sequence[Any]) -> bytes:
 
 
 def table_map(table: Table, number: int, *, names: bool = True) -> bytes:
-    """The body of a TABLE_MAP event; with names as under binlog_row_metadata=FULL, without as under MariaDB's NO_LOG."""
+    """The body of a TABLE_MAP event.
+
+    With names as under binlog_row_metadata=FULL, without as under MariaDB's NO_LOG.
+    """
     described = [announced(column) for column in table.columns]
     metadata = b"".join(m for _, m in described)
     count = len(described)

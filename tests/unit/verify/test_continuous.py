@@ -35,7 +35,10 @@ def verified(at: str, verdict: str = "verified") -> Summary:
 
 
 def test_the_oldest_comes_first() -> None:
-    """A table that was never compared before all; one that could not be compared in its turn; stopped ones not at all."""
+    """First a table that was never compared, then one that could not be compared in its turn.
+
+    Stopped ones not at all.
+    """
     tables = state(a=COPIED, b=COPIED, c=replace(COPIED, coverage=Coverage()), d=replace(COPIED, table={"key": []}))
     assert oldest(tables, {}) == "a"
     assert oldest(tables, {"a": verified("2026-01-02")}) == "b"
@@ -125,7 +128,10 @@ def test_differences_of_a_replaced_mirror_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_what_a_run_journals_again(tmp_path: Path) -> None:
-    """Rows that differ, for its alerts and metrics; and a table that was repaired while no runner was alive and its alert stood."""
+    """Rows that differ, for its alerts and metrics.
+
+    Also a table that was repaired while no runner was alive and its alert stood.
+    """
     directory = Directory(tmp_path)
     differs = merged(None, NONE, TableResult("d.t", "diverged", differences_total=1, at="2026-01-01"), 0)[0]
     save(directory, {"d.a": differs, "d.b": verified("2026-01-02"), "d.c": verified("2026-01-03")}, [])

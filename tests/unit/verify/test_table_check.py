@@ -42,7 +42,10 @@ class Settling:
 
 
 def test_keys_that_cannot_be_named_are_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If many of them differ, in many partitions, the table is compared exactly once, and each difference is counted once."""
+    """If many of them differ, in many partitions, the table is compared exactly once.
+
+    Each difference is counted once.
+    """
     monkeypatch.setattr(partitions, "_HELD_BYTES", 0)
     monkeypatch.setattr(table_check, "_MOST_KEYS", 4)
     source, mirror = rows({n / 7: n for n in range(100)}), rows({n / 7: n + n % 2 for n in range(100)})

@@ -64,7 +64,10 @@ def test_what_fails_is_tried_again_and_said_once(receiver: Receiver) -> None:
 
 
 def test_a_route_that_is_down_holds_nobody_up(receiver: Receiver) -> None:
-    """Posting returns at once, only the newest notices are kept, closing waits for its timeout; the address is never shown."""
+    """Posting returns at once, only the newest notices are kept, and closing waits for its timeout.
+
+    The address is never shown.
+    """
     said: Said = []
     url = receiver.url
     receiver.close()

@@ -19,7 +19,10 @@ ERROR = {"error": "SourceLostError", "message": "It is purged.", "detail": "", "
 
 @pytest.fixture
 def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Simulation]]:
-    """Pipelines whose runner lives, was lost, failed with and without an error, and ended well; one without `runner.json`."""
+    """Pipelines in all states.
+
+    The runner lives, was lost, failed with and without an error, or ended well; one has no `runner.json`.
+    """
     monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path))
     st.cache_resource.clear()
     then = real_now() - timedelta(minutes=5)

@@ -17,7 +17,10 @@ def page() -> None:
 
 
 def test_the_value_of_one_table_never_reaches_another() -> None:
-    """Not even with an autorefresh, which still has the fields of before; nor after the address named a table that is gone."""
+    """Not even with an autorefresh, which still has the fields of before.
+
+    Nor after the address named a table that is gone.
+    """
     live = AppTest.from_function(page)
     live.query_params |= {"table": "d.t", "chunks": "5"}
     live.run(timeout=30)

@@ -1,4 +1,7 @@
-"""The rule of emission, alone and in a simulated pipeline: no row is lost or doubled, in whatever order chunks finish."""
+"""The rule of emission, alone and in a simulated pipeline.
+
+No row is lost or doubled, in whatever order chunks finish.
+"""
 
 from itertools import pairwise
 from random import Random

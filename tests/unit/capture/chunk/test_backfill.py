@@ -38,7 +38,10 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_the_rows_may_come_in_pieces(rng: Random) -> None:
-    """Blocks of the SELECT and of the binlog are applied one by one, however many are buffered, with the same result."""
+    """Blocks of the SELECT and of the binlog are applied one by one, with the same result.
+
+    However many are buffered.
+    """
     world = new_world(rng, rng.randrange(1, 10))
     middle = rng.randrange(len(world.states))
     parts = [world.changes(world.ends[0], world.ends[middle]), world.changes(world.ends[middle], world.ends[-1])]

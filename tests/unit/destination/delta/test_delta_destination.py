@@ -84,7 +84,10 @@ def test_a_link_is_never_taken_for_a_table(tmp_path: Path) -> None:
 
 
 def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaDestinationTable) -> None:
-    """Random histories over several epochs, keys with two columns, one of them beyond 2^63; each step is applied twice."""
+    """Random histories over several epochs, with keys of two columns, one of them beyond 2^63.
+
+    Each step is applied twice.
+    """
     rng, source, seq = Random(7), {}, 0
     waiting: list[DataFile] = []
     keys = [(a, 2**63 + b) for a in range(3) for b in range(3)]

@@ -1,4 +1,7 @@
-"""A change log that cannot get a table's new columns begins again, wherever the publisher is killed; the old one is kept."""
+"""A change log that cannot get a table's new columns begins again, wherever the publisher is killed.
+
+The old one is kept.
+"""
 
 import json
 import shutil

@@ -70,7 +70,10 @@ def test_how_a_table_is_redumped(redump: Redump, known: TableState, table: Table
 def test_a_mirror_that_cannot_be_read_is_replaced_as_a_whole(
     redump: Redump, known: TableState, table: Table, way: str
 ) -> None:
-    """Nothing finds ghosts in a mirror that cannot be read: its parts are refused, with the command that resnapshots it."""
+    """Nothing finds ghosts in a mirror that cannot be read.
+
+    Its parts are refused, with the command that resnapshots it.
+    """
     decision = decide(redump, known, table, PLAN, "/m/chunk.parquet: No such file or directory")
     assert decision.way == way
     if known is COPIED and table is KEYED:

@@ -19,7 +19,10 @@ NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
     st.integers(1, 4),
 )
 def test_a_rate_is_kept_on_average(chunks: list[tuple[int, float]], rate: int, readers: int) -> None:
-    """Also by readers that read at once and ignore their shares; what a reader reads within its share costs nothing twice."""
+    """Also by readers that read at once and ignore their shares.
+
+    What a reader reads within its share costs nothing twice.
+    """
     pace, now_s, reading = Pace(Throttle(max_rows_per_s=rate)), 100.0, list[tuple[float, Lease, int]]()
     read = 0
     for rows, took_s in chunks:

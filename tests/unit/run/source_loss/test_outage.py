@@ -162,7 +162,10 @@ def test_other_failures_end_the_run_the_tenth_time(waiting: Waiting) -> None:
 
 
 def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
-    """The lag monitor may fail first and recover last; it ends no run, and is journalled only if the coordinator has not failed."""
+    """The lag monitor may fail first and recover last.
+
+    It ends no run, and is journalled only if the coordinator has not failed.
+    """
     waiting.measured(0.0)
     for _ in range(100):
         waiting.now_s += waiting.away.failed(MONITOR, GONE)

@@ -108,7 +108,10 @@ def labels(one: Surveyed, rules: ProjectionRules | None = None) -> list[tuple[st
 
 
 def test_each_risk_has_its_badge() -> None:
-    """No key, a text key in a collation, a key without ranges, an engine without transactions, a type that is not decoded."""
+    """Tables that cannot be split or captured.
+
+    No key, a text key in a collation, a key without ranges, an engine without transactions, a type that is not decoded.
+    """
     text = Column("sku", "varchar", nullable=False, length=80, charset="utf8mb4", collation="utf8mb4_general_ci")
     enum = Column("s", "enum", nullable=False, labels=("a",), charset="utf8mb4", collation="utf8mb4_bin")
     assert labels(surveyed(ID)) == []
@@ -136,8 +139,7 @@ def test_totals_are_of_the_selected_tables() -> None:
     assert (total.tables, total.of, total.rows, total.size, total.chunks) == (1, 1, 10_000_000, 10**9, 60)
     line = picking.totals_line(total, 2)
     assert (
-        line
-        == "1 of 1 table · about 10M rows · 1 GB · about 60 chunks · 12 s to 1 min 2 s with 2 readers; "
+        line == "1 of 1 table · about 10M rows · 1 GB · about 60 chunks · 12 s to 1 min 2 s with 2 readers; "
         "the plan measures it"
     )
     assert picking.totals_line(picking.totals([one], [], Snapshot(), 2), 2) == "None of 1 table is chosen"

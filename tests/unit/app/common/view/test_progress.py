@@ -201,7 +201,10 @@ def test_the_status_line_counts_chunks_that_are_not_planned_yet() -> None:
 
 
 def test_the_estimate_covers_all_expected_chunks() -> None:
-    """With one chunk per second, as many seconds as chunks are left, planned or not; none if there are more than expected."""
+    """With one chunk per second, as many seconds as chunks are left, planned or not.
+
+    None if there are more than expected.
+    """
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
     eta = copy_of([growing(60, 50, 100)], reads, TOTALS, NOW, live=True).eta
     assert eta == copy_of([table(100, 50)], reads, TOTALS, NOW, live=True).eta

@@ -10,7 +10,8 @@ from tests.unit.app.support import NOW
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "—"), (0, "0"), (42, "42"), (999, "999"), (1000, "1k"), (812_345, "812k"), (5_900_000, "5.9M"), (0.4, "0.4"),
+    [(None, "—"), (0, "0"), (42, "42"), (999, "999"), (1000, "1k"), (812_345, "812k"), (5_900_000, "5.9M"),
+    (0.4, "0.4"),
      (999_960, "1M"), (12_300_000_000, "12.3G")],
 )  # fmt: skip
 def test_counts(value: float | None, text: str) -> None:

@@ -86,7 +86,10 @@ def test_a_map_explains_its_tiles() -> None:
 
 
 def test_numbers_may_be_missing_while_a_table_is_split() -> None:
-    """The rest of an oversized chunk gets a number beyond those not planned yet; the size of a tile counts existing chunks."""
+    """The rest of an oversized chunk gets a number beyond those not planned yet.
+
+    The size of a tile counts existing chunks.
+    """
     some = [*states(["published"] * 599), ChunkState(12_000, "waiting", None, None)]
     last = tiles(some)[-1]
     assert (last.first, last.last, last.state) == (598, 12_000, "waiting")

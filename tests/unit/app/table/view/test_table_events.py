@@ -85,7 +85,10 @@ def test_lines_that_cannot_be_read_are_no_error() -> None:
 
 
 def test_that_a_table_stopped_is_among_its_errors() -> None:
-    """With its remedy, once however many runs repeat it; other states are no errors, and the one that ends it needs no one."""
+    """With its remedy, once however many runs repeat it.
+
+    Other states are no errors, and the one that ends it needs no one.
+    """
     reason, hint = "a date 0000-00-00", "Set source.invalid_dates."
     states = [
         line(9, "table.state", state="streaming"),

@@ -45,7 +45,10 @@ def test_the_plan_has_one_row_per_table_and_the_totals() -> None:
 
 
 def test_the_plan_respects_the_throttle() -> None:
-    """A million rows at 10 000 per second take 100 s, however fast the source is; another throttle invalidates the plan."""
+    """A million rows at 10 000 per second take 100 s, however fast the source is.
+
+    Another throttle invalidates the plan.
+    """
     slow = Throttle(max_rows_per_s=10_000)
     (line,) = planning.lines([ORDERS], {"shop.orders": PLAN}, Snapshot(), 10e6, 2, slow, SINK)
     assert planning.row(line)["Time"] == "1 min 40 s"

@@ -139,7 +139,10 @@ def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
 
 
 def test_checkpoints_cost_no_more_than_the_commits(log: DeltaLog) -> None:
-    """One is written when twenty commits or more are as large as the last one; another process counts them by their files."""
+    """One is written when twenty commits or more are as large as the last one.
+
+    Another process counts them by their files.
+    """
     log.commit(Actions("WRITE", {str(uuid.uuid4()): 1 for _ in range(3000)}))
     log.checkpoint()
     large = sum((log.path / name).stat().st_size for name in (f"{1:020d}.checkpoint.parquet", "_last_checkpoint"))

@@ -95,7 +95,10 @@ def test_the_author_is_named_as_far_as_the_commit_says(lake: Lake) -> None:
 
 
 def test_a_commit_that_is_not_whole_is_read_when_it_is(lake: Lake) -> None:
-    """Another program may be writing it, or a power cut tore it and it will be set aside; not if later ones rest on it."""
+    """Another program may be writing it, or a power cut tore it and it will be set aside.
+
+    Not if later ones rest on it.
+    """
     folder = lake.pair.mirror.folder
     DeltaTable(str(folder)).delete("id = 1")
     version = DeltaTable(str(folder)).version()

@@ -24,7 +24,10 @@ NAMES = frozenset[str]()
 
 @pytest.fixture(autouse=True)
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has just changed is remembered: the tests wait for a tick of the file system's clock instead of two seconds."""
+    """What has just changed is remembered.
+
+    The tests wait for a tick of the file system's clock instead of two seconds.
+    """
     monkeypatch.setattr(known_tables, "_SETTLED_NS", 0)
 
 

@@ -1,4 +1,6 @@
-"""Maintenance that is killed before any of its writes: the rows stay, later work continues, and a vacuum removes what is left.
+"""Maintenance that is killed before any of its writes.
+
+The rows stay, later work continues, and a vacuum removes what is left.
 
 Writes are what changes a disk: a file that is opened for writing, linked, renamed, removed. Each step is run once to
 count them, then killed before each. A step without a test here fails `test_every_step_is_killed`.

@@ -1,4 +1,7 @@
-"""A commit whose answer is lost is found as one's own: nothing that it names is deleted, and nothing is committed twice."""
+"""A commit whose answer is lost is found as one's own.
+
+Nothing that it names is deleted, and nothing is committed twice.
+"""
 
 import errno
 import os

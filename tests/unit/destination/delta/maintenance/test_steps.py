@@ -62,7 +62,10 @@ def rewritten(limit: int) -> Iterator[None]:
 def test_optimize_ends_and_leaves_little_garbage(
     tmp_path: Path, mode: Mirror, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files that overlap, with deleted rows; small limits, so that ranges are moved in part and files rewritten alone."""
+    """Files that overlap, with deleted rows.
+
+    Small limits, so that ranges are moved in part and files rewritten alone.
+    """
     monkeypatch.setattr("engine.destination.delta.maintenance.optimize.SMALL_BYTES", 4000)
     monkeypatch.setattr("engine.destination.delta.maintenance.optimize.MOST_BYTES", [2000, 8000, 20_000, 10**9][seed])
     chance, lake = random.Random(seed), Lake(tmp_path, mode)
@@ -204,7 +207,10 @@ def clock_after(monkeypatch: pytest.MonkeyPatch, first: timedelta) -> Callable[[
 
 
 def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mode: Mirror) -> None:
-    """A table is looked at after ten merges; a request runs everything; a failure is journaled and the others continue."""
+    """A table is looked at after ten merges; a request runs everything.
+
+    A failure is journaled and the others continue.
+    """
     lake, events, chance = Lake(tmp_path, mode), Events(), random.Random(6)
     lake.copy(dict.fromkeys(range(1000), 0))
     sink = Sink(path=tmp_path, files_retention="0s")

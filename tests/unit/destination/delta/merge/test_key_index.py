@@ -47,7 +47,10 @@ KINDS = [
 
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 def test_the_index_finds_what_a_scan_finds(tmp_path: Path, kinds: list[pa.DataType]) -> None:
-    """Also keys that stand twice, and keys that are not there; from memory, read back, torn, and with any bit flipped."""
+    """Also keys that stand twice, and keys that are not there.
+
+    From memory, read back, torn, and with any bit flipped.
+    """
     columns = {f"k{n}": _as(kind, _values(kind, COUNT)) for n, kind in enumerate(kinds)}
     rows = comparable(pa.table(columns).slice(17))
     others = pa.table({f"k{n}": _as(kind, _values(kind, 400)) for n, kind in enumerate(kinds)})

@@ -92,7 +92,10 @@ def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch
 def test_each_part_of_a_giant_transaction_reads_the_row_groups_that_may_have_its_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ordered: bool
 ) -> None:
-    """In a transaction that changes rows in the order of their keys these are few; in any other one no key is missed."""
+    """In a transaction that changes rows in the order of their keys these are few.
+
+    In any other one no key is missed.
+    """
     parts, groups, count = 8, 6, 6 * ROW_GROUP_ROWS
     log, seen = giant(tmp_path, np.arange(count) if ordered else CHANCE.permutation(count)), list[int]()
     monkeypatch.setattr(newest_images, "MOST_KEYS", count // parts)
