@@ -44,7 +44,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
 _CONFIGURATION = """\
 # Configuration
 
-A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message suggests the nearest known key.
+A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message \
+suggests the nearest known key.
 Durations are in seconds. Globs match full table names, `database.table`.
 
 This page is generated from `engine/spec/settings.py`.
@@ -52,16 +53,19 @@ This page is generated from `engine/spec/settings.py`.
 _COMMANDS = """\
 # Command line
 
-`SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, `python -m engine`
+`SPEC` is the path of a pipeline's spec. `tidemark --version` prints the version. In a clone of the repository, \
+`python -m engine`
 does the same as `tidemark`. This page is generated from the commands' help texts.
 
 | exit code | meaning |
 |---|---|
 | [0](operations.md#exit-code-0) | done |
-| [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, or a missed goal of `--until` |
+| [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, \
+or a missed goal of `--until` |
 | [2](operations.md#exit-code-2-specerror) | the spec or an argument is wrong |
 | [3](operations.md#exit-code-3-preflighterror) | the source or a worker lacks what a run needs |
-| [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog that follows the committed position |
+| [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog \
+that follows the committed position |
 | [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
 | [6](operations.md#exit-code-6-differencesfounderror) | an audit found differences |
 | [7](operations.md#exit-code-7-mismatcherror) | the ledger and the destination do not belong together |

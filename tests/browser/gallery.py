@@ -87,7 +87,10 @@ def drawn(page: Page) -> None:
 def photograph(browser: Browser, url: str, address: str, target: Path, variants: list[tuple[int, str]]) -> None:
     """Save a screenshot of the whole page."""
     for width, theme in variants:
-        context = browser.new_context(viewport={"width": width, "height": 1000}, color_scheme=theme)  # type: ignore[arg-type]
+        context = browser.new_context(
+            viewport={"width": width, "height": 1000},
+            color_scheme=theme,  # type: ignore[arg-type]
+        )
         page = context.new_page()
         page.goto(f"{url}/{address}")
         page.get_by_test_id("stMain").wait_for()

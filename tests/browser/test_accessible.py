@@ -22,7 +22,8 @@ NAMELESS = """() => {
 }"""
 # The lowest contrast of the texts, composed over their backgrounds. Large text needs less, and disabled text none.
 FAINT = """() => {
-    const parts = colour => { const found = colour.match(/[\\d.]+/g).map(Number); return found.length > 3 ? found : [...found, 1] }
+    const parts = colour => { const found = colour.match(/[\\d.]+/g).map(Number); \
+return found.length > 3 ? found : [...found, 1] }
     const over = (front, back) => back.map((value, n) => front[n] * front[3] + value * (1 - front[3]))
     const light = colour => {
         const [r, g, b] = colour.map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
@@ -37,14 +38,18 @@ FAINT = """() => {
     const texts = document.createTreeWalker(document.querySelector("[data-testid=stApp]"), NodeFilter.SHOW_TEXT)
     for (let text; text = texts.nextNode();) {
         const node = text.parentElement, style = getComputedStyle(node)
-        if (!text.textContent.trim() || !node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) continue
-        if (node.closest("style, script, svg, :disabled, [aria-disabled=true]") || !style.color.startsWith("rgb")) continue
-        if (node.closest("[data-testid=stIconMaterial]")) continue  // a picture: 3 is enough, and it has a text beside it
+        if (!text.textContent.trim() || !node.checkVisibility({ opacityProperty: true, visibilityProperty: true })) \
+continue
+        if (node.closest("style, script, svg, :disabled, [aria-disabled=true]") || !style.color.startsWith("rgb")) \
+continue
+        if (node.closest("[data-testid=stIconMaterial]")) continue  // a picture: 3 is enough, and it has a text \
+beside it
         const back = behind(node), front = over(parts(style.color), back)
         const [high, low] = [light(front), light(back)].sort((a, b) => b - a)
         const ratio = (high + 0.05) / (low + 0.05), size = parseFloat(style.fontSize)
         const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700)
-        if (ratio < (large ? 3 : 4.5)) faint.push(`${ratio.toFixed(2)} ${text.textContent.trim().slice(0, 40)} ${style.color}`)
+        if (ratio < (large ? 3 : 4.5)) faint.push(`${ratio.toFixed(2)} ${text.textContent.trim().slice(0, 40)} \
+${style.color}`)
     }
     return [...new Set(faint)]
 }"""

@@ -24,7 +24,8 @@ PLACE = """() => {
 }"""
 PLOTS = """() => [...document.querySelectorAll(".js-plotly-plot")].map(plot =>
     ({ ...plot.getBoundingClientRect().toJSON(), bars: plot.querySelectorAll(".barlayer .point").length,
-       visible: plot.checkVisibility({ visibilityProperty: true }), hover: plot.querySelector(".hoverlayer")?.innerHTML }))"""
+       visible: plot.checkVisibility({ visibilityProperty: true }), \
+hover: plot.querySelector(".hoverlayer")?.innerHTML }))"""
 
 
 def point_at(page: Page, share: float) -> None:

@@ -80,7 +80,10 @@ def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page:
     """The editor accepts what the command line accepts. A password is refused and not saved."""
     page = open_page(f"{simulated.url}/new?draft=0000abcf&step=TOML")
     text = page.get_by_label("pipeline.toml")
-    spec = 'name = "t"\n[source]\nhost = "h"\nuser = "u"\ntables = ["a.*"]\n[snapshot]\nchunk_row = 5\n[sink]\npath = "lake"\n'
+    spec = (
+        'name = "t"\n[source]\nhost = "h"\nuser = "u"\ntables = ["a.*"]\n'
+        '[snapshot]\nchunk_row = 5\n[sink]\npath = "lake"\n'
+    )
     text.fill(spec)
     text.press("Control+Enter")
     expect(page.get_by_test_id("stAlert")).to_contain_text("the nearest known key is 'chunk_rows'")

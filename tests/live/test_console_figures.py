@@ -1,8 +1,7 @@
 """The numbers that the console shows, compared with their sources.
 
-The test looks at a pipeline that is paused during its copy, and again when it has copied two tables, one under load,
-and redumped one. It compares the pages with server (SQL), lake (Parquet and Delta files), ledger, process and journal,
-without its code.
+It looks at a pipeline that is paused during its copy, and again after two tables were copied, one under load, and one
+redumped. It compares the pages with server (SQL), lake (Parquet, Delta), ledger, process and journal, without its code.
 """
 
 import json
@@ -149,10 +148,7 @@ def changed(pipeline: Pipeline, table: str) -> int:
 
 
 def check_pace(pipeline: Pipeline) -> None:
-    """The rows per second of each table in the snapshot.
-
-    Between what was known before the page was rendered and after.
-    """
+    """The rows per second of each table in the snapshot: from before the page was rendered to after."""
     before = clock.utc_now()
     lines = Screen("live", pipeline="shop", section="Overview").lines("Table", "Rows/s")
     after, drawn = (
@@ -253,10 +249,7 @@ def check_overview(screen: Screen, server: Server, pipeline: Pipeline) -> None:
 
 
 def check_curves(screen: Screen, pipeline: Pipeline) -> None:
-    """The areas under the throughput curves are what was read and committed.
-
-    The lag curve goes through its measurements.
-    """
+    """The throughput curves' areas are what was read and committed; the lag curve goes through its measurements."""
     (timeline,) = screen.charts
     rows, changes, *lag = [one for one in timeline["data"] if one.get("mode") == "lines+markers"]
     # All of it is in the five minutes shown, in steps of two seconds.

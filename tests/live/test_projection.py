@@ -63,13 +63,15 @@ TABLES: dict[str, Projected] = {
     ),
     "ranked": Projected(
         f"id INT PRIMARY KEY, place INT NOT NULL, {_OTHERS}, KEY (place)",
-        'exclude = ["secret", "born", "mail", "odd"]\nwhere = "grp <> 7 AND (place < 700 OR 900 <= place) AND name > \'B\'"',
+        'exclude = ["secret", "born", "mail", "odd"]\n'
+        "where = \"grp <> 7 AND (place < 700 OR 900 <= place) AND name > 'B'\"",
         "id, place, name, level, grp, price",
         "grp <> 7 AND (place < 700 OR 900 <= place) AND name > 'B'",
     ),
     "worded": Projected(
         f"k VARCHAR(30) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci, id INT, {_OTHERS}, PRIMARY KEY (k, id)",
-        'exclude = ["secret", "born", "odd"]\nmask = { mail = "sha256", secret = "sha256" }\nwhere = "level NOT IN (\'b\', \'A\')"',
+        'exclude = ["secret", "born", "odd"]\nmask = { mail = "sha256", secret = "sha256" }\n'
+        "where = \"level NOT IN ('b', 'A')\"",
         "k, id, name, level, grp, price, digest(mail) AS mail",
         "level NOT IN ('b', 'A')",
     ),

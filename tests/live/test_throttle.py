@@ -114,7 +114,8 @@ def test_a_lagging_replica_holds_the_reading_of_tables(
     _create(server, "a")
     name = f"{replica.host}:{replica.port}"
     limits = f'[throttle]\nmax_rows_per_s = {ROWS // 10}\nreplicas = ["{name}"]\nmax_replica_lag_s = 2.0\n'
-    first = 'priority = ["d.n"]'  # one chunk is read before the replica is asked, and changes of d.n show that streaming continues
+    # One chunk is read before the replica is asked, and changes of d.n show that streaming continues.
+    first = 'priority = ["d.n"]'
     pipeline = new_pipeline(server, "d", chunk_rows=CHUNK_ROWS, poll=0.3, merge=1.0, snapshot=first, more=limits)
     runner = pipeline.start()
     if flavor == "mariadb":  # the grant that MySQL's user has there already

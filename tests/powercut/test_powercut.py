@@ -97,8 +97,10 @@ CASES = {
         {"old": "old", "d/": ""},
     ),
     "a removed folder": (
-        "os.mkdir('d'); Path('d/f').write_text('n'); sync('d/f'); sync('d'); sync('.'); os.unlink('d/f'); "
-        "os.rmdir('d')",
+        (
+            "os.mkdir('d'); Path('d/f').write_text('n'); sync('d/f'); sync('d'); sync('.'); "
+            "os.unlink('d/f'); os.rmdir('d')"
+        ),
         {"old": "old", "d/": "", "d/f": "n"},
     ),
     "a move to another folder of which the new place is synced": (

@@ -101,8 +101,8 @@ ALTERATIONS: dict[str, Alteration] = {
     "partition_dropped": Alteration(
         ("ALTER TABLE {t} DROP PARTITION p1",),
         "resnapshotted",
-        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES LESS THAN "
-        "(200), PARTITION p2 VALUES LESS THAN MAXVALUE)",
+        "CREATE TABLE {t} (id INT PRIMARY KEY, v INT, name VARCHAR(20)) PARTITION BY RANGE (id) (PARTITION p1 VALUES "
+        "LESS THAN (200), PARTITION p2 VALUES LESS THAN MAXVALUE)",
     ),
     "twice": Alteration(
         (

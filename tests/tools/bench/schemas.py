@@ -83,8 +83,10 @@ _WIDE = (
     ),
     (
         "note TEXT",
-        "CONCAT(ELT(1 + c MOD 3, 'Bitte klingeln: ', 'please leave it at the door, ', '配送 🚚 – '), id, REPEAT(' …', "
-        "d MOD 12))",
+        (
+            "CONCAT(ELT(1 + c MOD 3, 'Bitte klingeln: ', 'please leave it at the door, ', '配送 🚚 – '), id, "
+            "REPEAT(' …', d MOD 12))"
+        ),
     ),
     ("token VARBINARY(32)", "UNHEX(CONCAT(LPAD(HEX(b), 8, '0'), LPAD(HEX(c), 8, '0'), LPAD(HEX(d), 8, '0')))"),
     ("body BLOB", "REPEAT(UNHEX(LPAD(HEX(c), 8, '0')), d MOD 20)"),
@@ -94,7 +96,8 @@ _WIDE = (
     ("active BIT(1)", "d & 1"),
     (
         "document JSON",
-        """CONCAT('{"sku": "A-', b MOD 10000, '", "quantity": ', c MOD 9, ', "price": ', d MOD 100000 / 100, ', "gift": ',
+        """CONCAT('{"sku": "A-', b MOD 10000, '", "quantity": ', c MOD 9, ', "price": ', d MOD 100000 / 100, \
+', "gift": ',
              ELT(1 + (b & 1), 'true', 'false'), ', "note": "für ', c MOD 1000, '"}')""",
     ),
 )

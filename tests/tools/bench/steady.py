@@ -50,7 +50,8 @@ CREATE TABLE {database}.{table} (
 ) ENGINE=InnoDB CHARACTER SET utf8mb4"""
 _FILL = f"""
 INSERT INTO {{database}}.{{table}}
-SELECT {{key}}, 1 + n MOD 9, CRC32(n) MOD 50000, CONCAT('SKU-', CRC32(n * 7) MOD 10000), (CRC32(n * 3) MOD 1000000) / 100,
+SELECT {{key}}, 1 + n MOD 9, CRC32(n) MOD 50000, CONCAT('SKU-', CRC32(n * 7) MOD 10000), \
+(CRC32(n * 3) MOD 1000000) / 100,
        CONCAT('please leave parcel ', n, ' at the door'), TIMESTAMPADD(MICROSECOND, CRC32(n * 11), '2025-01-01')
 FROM (SELECT %s + 1 + a.d + 10 * b.d + 100 * c.d + 1000 * e.d + 10000 * f.d AS n
       FROM {DIGITS} a, {DIGITS} b, {DIGITS} c, {DIGITS} e, {DIGITS} f) numbers

@@ -168,8 +168,8 @@ def test_the_statement_that_asks_for_the_order_of_values() -> None:
         return f"CONVERT(_utf8mb4 x'{hexed}' USING utf8mb4) COLLATE utf8mb4_general_ci"
 
     assert order_statement(column, ["a", "'"], ["B", ""]) == (
-        f"SELECT i, CONCAT((v > {literal('42')}) + (v >= {literal('42')}), (v > {literal('')}) + (v >= {literal('')})) AS signs "
-        f"FROM (SELECT 0 AS i, {literal('61')} AS v UNION ALL SELECT 1 AS i, {literal('27')} AS v) AS k"
+        f"SELECT i, CONCAT((v > {literal('42')}) + (v >= {literal('42')}), (v > {literal('')}) + (v >= {literal('')})) "
+        f"AS signs FROM (SELECT 0 AS i, {literal('61')} AS v UNION ALL SELECT 1 AS i, {literal('27')} AS v) AS k"
     )
 
 

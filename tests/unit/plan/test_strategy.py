@@ -163,7 +163,8 @@ def test_even_bounds_lie_in_the_table(low: int, span: int, rows: int, size: int)
 @pytest.mark.parametrize(
     ("of", "rows", "strategy", "reason"),
     [
-        (TABLE, 100, "even", "number key: even if its distribution factor allows it, else walked; about 10 rows a chunk"),
+        (TABLE, 100, "even",
+         "number key: even if its distribution factor allows it, else walked; about 10 rows a chunk"),
         (table(text(), key=["s"]), 100, "uneven",
         "walked: the key s is VARCHAR, which the server walks, 10 rows a chunk"),
         (TABLE, 10, "one", "one chunk: about 10 rows fit one chunk of 10"),

@@ -6,12 +6,13 @@ from engine.base.errors import PreflightError, SparkLostError, TransientError
 from engine.spark.failures import explained
 
 LOST = (
-    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage 3.0 "
-    "(TID 9) (10.0.0.7 executor 4): "
+    "Job aborted due to stage failure: Task 0 in stage 3.0 failed 8 times, most recent failure: Lost task 0.7 in stage "
+    "3.0 (TID 9) (10.0.0.7 executor 4): "
 )
 VERSIONS = (
-    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot run with "
-    "different minor versions.\nPlease check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are correctly set."
+    "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark cannot "
+    "run with different minor versions.\nPlease check environment variables PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON "
+    "are correctly set."
 )
 CRASHED = "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
 

@@ -114,7 +114,8 @@ def test_executors_that_register_late_are_counted(monkeypatch: pytest.MonkeyPatc
 def test_workers_that_lack_something_end_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By their answers, or by Spark's refusal to run another version of Python."""
     kind = Fake()
-    kind.ask = lambda *_: [{"host": "h", "pid": 1, "python": "p", "found": {}, "sees": True}]  # type: ignore[method-assign]
+    answer = {"host": "h", "pid": 1, "python": "p", "found": {}, "sees": True}
+    kind.ask = lambda *_: [answer]  # type: ignore[method-assign]
     with pytest.raises(PreflightError, match="pymysql on h"), opened(kind, monkeypatch, tmp_path):
         pass
 

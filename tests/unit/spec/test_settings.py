@@ -212,7 +212,8 @@ def test_server_ids_leave_room_for_all_readers(name: str, configured: int | None
 def test_relative_files_are_taken_from_the_folder_of_the_spec(tmp_path: Path) -> None:
     """Not from the working directory of the engine or the console."""
     text = (
-        'name = "a"\n[source]\nhost = "h"\nuser = "u"\npassword_file = "secret"\ntls_ca = "/etc/ca.pem"\ntables = ["d.*"]\n'
+        'name = "a"\n[source]\nhost = "h"\nuser = "u"\n'
+        'password_file = "secret"\ntls_ca = "/etc/ca.pem"\ntables = ["d.*"]\n'
         '[sink]\npath = "lake"\n'
     )
     spec = parse(text, tmp_path / "spec.toml")

@@ -131,7 +131,10 @@ MAKERS: list[tuple[dict[str, Any], Callable[[Column], st.SearchStrategy[Any]]]] 
     ({"type": "geometry"}, lambda _: st.binary(min_size=4, max_size=40)),
     ({"type": "vector"}, lambda _: st.lists(st.floats(width=32, allow_nan=False), max_size=5)),
     ({"type": "uuid"}, lambda _: st.uuids().map(str) | st.just("12340000-0000-0000-0000-000000000000")),
-    ({"type": "inet4"}, lambda _: st.ip_addresses(v=4).map(str) | st.sampled_from(["0.0.0.0", "10.0.0.0"])),  # noqa: S104
+    (
+        {"type": "inet4"},
+        lambda _: st.ip_addresses(v=4).map(str) | st.sampled_from(["0.0.0.0", "10.0.0.0"]),  # noqa: S104
+    ),
     (
         {"type": "inet6"},
         lambda _: st.sampled_from(["::", "::1", "1::", "::ffff:1.2.3.4", "1::2:0:3:0:4", "a:b:c:d:e:f:1:2"]),

@@ -282,7 +282,10 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
 
 def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
     """If the setting says so; a pending command or the default lets them join."""
-    text = 'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\nsink = {{ path = "lake" }}'
+    text = (
+        'name = "shop"\nsource = {{ host = "h", user = "u", tables = ["d.*"], new_tables = "{}" }}\n'
+        'sink = {{ path = "lake" }}'
+    )
     new = [Table("d", "new", (), ())]
     refuse, add, ignore = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add", "ignore"))
     assert parse(text.replace(', new_tables = "{}"', "").format(), Path("/shop.toml")).source.new_tables == "add"

@@ -17,7 +17,8 @@ def resident():
 
 def array(size):
     made = np.ones(size, np.uint8) if sys.argv[1] == "numpy" else pa.py_buffer(b"1" * size)
-    return made if sys.argv[1] == "numpy" else pa.concat_arrays([pa.Array.from_buffers(pa.uint8(), size, [None, made])] * 2)
+    return made if sys.argv[1] == "numpy" else \
+pa.concat_arrays([pa.Array.from_buffers(pa.uint8(), size, [None, made])] * 2)
 
 if sys.argv[2] == "returned":
     return_freed_memory()

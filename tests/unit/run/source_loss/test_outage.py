@@ -321,8 +321,13 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
     assert (first.stopped, second is not None, control.activity.waiting_for) == (1, True, "")
     assert len(tries) == pytest.approx(5 + 1800 / 60, abs=3)
     waiting.now_s, tries[:] = 1000.0, []
+
+    def failing() -> Session:
+        raise lost
+
+    sessions = SparkSessions(failing, control, waiting.journal)  # type: ignore[arg-type]
     with pytest.raises(SparkLostError):
-        SparkSessions(lambda: (_ for _ in ()).throw(lost), control, waiting.journal).replace_lost(lost)  # type: ignore[arg-type]
+        sessions.replace_lost(lost)
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
     control.stopping = True
     assert SparkSessions(start, control, waiting.journal).replace_lost(lost) is None  # type: ignore[arg-type]
