@@ -306,6 +306,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_failover.py::test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over",),
     ),
     "source/connection_limits.py::judged": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
+    "source/grants.py::": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/heads.py::_read_head": (1, WAIT),
     "source/durable_settings.py::": (
         2,
@@ -318,7 +319,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "source/named_tables.py::unmatched_inclusions": (2, INPUT),
     "source/named_tables.py::unmatched_rules": (2, INPUT),
     "source/packets.py::PacketReader._broken": (1, WAIT),
-    "source/preflight.py::": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
+    "source/preflight.py::": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::Preflight.require": (1, INPUT),
     "source/preflight.py::_variable.check": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/preflight.py::_log_bin": (

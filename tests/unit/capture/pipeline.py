@@ -2,7 +2,7 @@
 
 Chunks finish at any time. Each epoch follows docs/correctness.md: freeze the set of reported chunks, take the source's
 position P(k+1), read the binlog from min(P(k), A(newly finished)) to P(k+1), and publish what the rule emits. Meanwhile
-the source goes on. Two readers of the published changes are kept: the change log, applied entry by entry, which must
+the source continues. Two readers of the published changes are kept: the change log, applied entry by entry, which must
 never contradict itself and equals the source at the end of each epoch; and the mirror, merged now and then.
 """
 
