@@ -4,8 +4,7 @@ Delta columns are added and widened, never narrowed or turned into another type,
 cannot both be in one table. So the change log begins again, in two steps:
 
     1. keep    a Delta table beside it, `<table>__changes__until_<time>`, gets hard links to all its data files. It is
-       built under
-               another name and renamed, so it exists whole or not at all
+               built under another name and renamed, so it exists whole or not at all
     2. empty   one commit removes all files from the change log, sets the new columns, and records the epoch
 
 A crash between the two repeats the first, which then finds the kept one. The mirror needs none of this: the resnapshot

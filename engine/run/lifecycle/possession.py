@@ -1,13 +1,12 @@
 """A runner takes possession of a pipeline before it writes or deletes anything: compare, take the term, compare again.
 
     1. compare   ledger and destination are compared (`destination.agreement`); if they do not belong together, nothing
-       is touched
+                 is touched
     2. ledger    an epoch commits the new term: a runner with an earlier term cannot commit any more
     3. fence     the destination gets the term: a runner with an earlier term cannot write there any more, wherever its
-       ledger is
+                 ledger is
     4. seal      unless the last runner ended in order, every table gets a commit of this term. That rejects a commit
-       which an
-                 earlier runner has prepared. Then ledger and destination are compared again
+                 which an earlier runner has prepared. Then ledger and destination are compared again
 
 A runner that is killed in between leaves a term in the ledger that nobody holds, which is harmless.
 """
