@@ -18,11 +18,15 @@ def audit(
     *,
     start: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE:OFFSET", help="Begin there. By default, as early as is provably right."),
+        typer.Option(
+            "--from",
+            metavar="FILE:OFFSET",
+            help="Start of the range. By default, the earliest position that is provably right.",
+        ),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option("--to", metavar="FILE:OFFSET", help="End there. By default, at the committed position."),
+        typer.Option("--to", metavar="FILE:OFFSET", help="End of the range. By default, the committed position."),
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option("--table", help="Only this table (database.table); repeatable.")
@@ -33,10 +37,10 @@ def audit(
     report: Annotated[Path | None, typer.Option("--report", help="Also write the whole result to this file.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compare change logs with the source's binlog, image for image, by an independent decoder.
+    """Compare change logs with the source's binlog, row image by row image, with an independent decoder.
 
-    Works while the pipeline runs, and writes nothing to the source. It is slow: some thousand images per second. Exit
-    code 6 if something differs.
+    Works while the pipeline runs, and writes nothing to the source. It is slow: a few thousand row images per second. Exit
+    code 6 if it finds a difference.
     """
     from engine.audit.audit import audit as audited
 

@@ -89,13 +89,11 @@ def plan(
     spec_file: SpecFile,
     *,
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Use the server's statistics only; touch no table.")
+        bool, typer.Option("--estimate", help="Use the server's statistics only; read no table.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how tables will be split and why, how long that takes, and how mirrors will be merged; --json lists every
-    chunk.
-    """  # noqa: D205 - one sentence, as the reference has it
+    """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged. --json lists every chunk."""
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
@@ -133,7 +131,7 @@ def run(
     ] = False,
     service: Annotated[
         bool,
-        typer.Option("--service", help="For a service manager: end with 0 after a stop, also if tables are stopped."),
+        typer.Option("--service", help="For a service manager: exit with 0 after a stop, even if tables are stopped."),
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -226,9 +224,9 @@ def resume(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Lift a pause, with the options that you gave to `pause`; or try an unreachable source, or a full disk, at once.
+    """Lift a pause, with the same options as `pause`; or retry an unreachable source or a full disk at once.
 
-    With `--table`, a stopped table is resnapshotted, and parked chunks are read again.
+    With `--table`, Tidemark resnapshots a stopped table and reads parked chunks again.
     """
     _pausing(spec_file, "resume", reason, table, snapshot=snapshot, as_json=as_json)
 
@@ -242,7 +240,9 @@ def throttle(
     ] = None,
     *,
     reset: Annotated[bool, typer.Option("--reset", help="Return to the settings of the spec.")] = False,
-    period: Annotated[str, typer.Option("--for", help="Only for this long, such as 2h; then as before.")] = "",
+    period: Annotated[
+        str, typer.Option("--for", help="Revert to the previous settings after this time, such as 2h.")
+    ] = "",
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
@@ -261,9 +261,9 @@ def throttle(
 @app.command()
 @guarded
 def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
-    """Stop the runner. It first finishes and publishes what is in progress.
+    """Stop the runner. It first finishes and publishes the work in progress.
 
-    If the runner is lost or has failed, and a watchdog would restart it, this cancels the restart.
+    If the runner is lost or has failed, this cancels a restart by the watchdog.
     """
     from engine.watch.stop_requests import restart_pending
 
@@ -288,7 +288,7 @@ def redump(
     *,
     table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All tables; also restarts a pipeline that lost its position.")
+        bool, typer.Option("--all", help="All tables; also restarts a pipeline whose position the source has purged.")
     ] = False,
     chunk: Chunks = "",
     limits: Limits = None,
@@ -339,14 +339,16 @@ def maintain(
     spec_file: SpecFile,
     *,
     table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show sizes and what is due; send nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show sizes and the steps that are due; send nothing.")
+    ] = False,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Maintain tables in the destination now: rewrite small and half-deleted files, delete old ones.
+    """Maintain tables in the destination now: rewrite small or half-deleted files, and delete old ones. By default, all tables.
 
-    By default, all tables. No row changes, and nothing waits for it. The runner does the same by schedule. Without a
-    runner, the command waits for the next one.
+    It changes no row, and the pipeline keeps running. The runner does the same by schedule. Without a runner, the command waits for the
+    next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.commands.maintain import check
@@ -373,9 +375,9 @@ def merge(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Merge waiting changes into the mirrors now, whatever it costs. By default, of all tables.
+    """Merge pending changes into the mirrors now, however expensive the merges are. By default, for all tables.
 
-    The runner merges by schedule, and puts off what costs much. Without a runner, the command waits for the next one.
+    The runner merges by schedule and defers expensive merges. Without a runner, the command waits for the next one.
     """
     from engine.run.commands.maintain import check
 
@@ -392,7 +394,7 @@ def bundle(
     *,
     out_file: Annotated[Path | None, typer.Option("--out", help="The zip to write; by default NAME-TIME.zip.")] = None,
     with_values: Annotated[
-        bool, typer.Option("--with-values", help="Include chunk bounds and keys, which are row values.")
+        bool, typer.Option("--with-values", help="Include chunk bounds and keys, which contain row values.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -441,7 +443,7 @@ def restore(
     *,
     as_json: Json = False,
 ) -> None:
-    """Restore a backup: the ledger, and every table in the destination as it was then. The runner must be stopped."""
+    """Restore the ledger, and roll every table in the destination back to its version in the backup. The runner must be stopped."""
     from engine.backup.backup import restore as put_back
 
     spec, directory = opened(spec_file)
@@ -467,8 +469,7 @@ NamedTables = Annotated[list[str], typer.Option("--table", help="A table (databa
 def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
     """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
-    Adds all the named tables, or none of them. Without a runner, the command waits for the next one. The spec is not
-    changed.
+    Adds all the named tables, or none. Does not change the spec. Without a runner, the command waits for the next one.
     """
     _change(spec_file, "add-table", {"tables": table}, reason, as_json=as_json)
 
@@ -485,8 +486,8 @@ def remove_table(
 ) -> None:
     """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 
-    The tables stay removed until they are added again, even if the spec's globs match them. Without a runner, the
-    command waits for the next one.
+    The tables stay removed until you add them again, even if the spec's globs match them. Without a runner, the command waits
+    for the next one.
     """
     _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
 

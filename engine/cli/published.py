@@ -35,9 +35,9 @@ def read(
     out_file: Annotated[
         Path | None, typer.Option("--out", help="The file to write; by default, standard output.")
     ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many rows.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Maximum number of rows.")] = None,
 ) -> None:
-    """Print the rows of a published table, in no order. Works for every mirror, while the pipeline runs.
+    """Print the rows of a published table, unordered. Works for every mirror, while the pipeline runs.
 
     In CSV, NULL is an empty field and an empty text is "". Binary values are hexadecimal, lists are JSON.
     """

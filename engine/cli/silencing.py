@@ -15,19 +15,19 @@ from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out
 def silence(
     spec_file: SpecFile,
     *,
-    period: Annotated[str, typer.Option("--for", help="For how long from now, such as 2h or 30m.")] = "",
+    period: Annotated[str, typer.Option("--for", help="Duration from now, such as 2h or 30m.")] = "",
     kind: Annotated[str, typer.Option("--kind", help="Only alerts of this kind, such as lag. By default, all.")] = "",
     table: Annotated[
-        str, typer.Option("--table", help="Only alerts of the tables of this glob, such as 'shop.*'.")
+        str, typer.Option("--table", help="Only alerts of tables that match this glob, such as 'shop.*'.")
     ] = "",
     end: Annotated[str, typer.Option("--end", metavar="ID", help="End this silence now.")] = "",
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Send no alerts to any route for some time, with a reason; without options, list the silences in force.
+    """Send no alerts to any route for some time, with a reason. Without options, list the silences in force.
 
-    Alerts stay visible everywhere. The silence ends by itself; what still stands then is sent. Works without a runner
-    too.
+    Alerts stay visible everywhere. The silence ends by itself; alerts that have not cleared by then are sent.
+    Works without a runner too.
     """
     _, directory = opened(spec_file)
     if end and (period or kind or table):

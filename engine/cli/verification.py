@@ -43,20 +43,21 @@ def verify(
     keys: Keys = "",
     sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
     level: Annotated[
-        str, typer.Option("--level", help="What is compared: counts or rows. checksum means rows.")
+        str,
+        typer.Option(
+            "--level", help="Compare row counts, or every row: counts or rows. (checksum is an alias of rows.)"
+        ),
     ] = "rows",
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
     report: Annotated[
-        Path | None, typer.Option("--report", help="Write a report: a page if the name ends with .html, else JSON.")
+        Path | None, typer.Option("--report", help="Write a report: HTML if the name ends with .html, else JSON.")
     ] = None,
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Compare mirrors with the source, exactly, while both change.
-
-    Exit code 6 if rows differ, or a repair is not proved.
+    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ, or a repair could not be verified.
 
     It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
     """

@@ -27,8 +27,8 @@ def watch(
     """Watch the runners of all pipelines in a folder: post an alert if one is lost, and restart it if its spec asks for
     it.
 
-    The console does the same while it runs. Several watchdogs do not disturb each other. Runners live on when it ends.
-    """  # noqa: D205 - one sentence, as the reference has it
+    The console does the same while it runs. Several watchdogs can watch the same folder. Runners keep running when a watchdog ends.
+    """
     from engine.watch.background import pipelines_in
     from engine.watch.background import watch as watch_all
 

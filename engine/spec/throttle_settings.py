@@ -19,23 +19,18 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 
 
 class Throttle(Section):
-    """How fast chunks are read, and when; `tidemark throttle` changes it at runtime.
-
-    Only `critical_load` pauses the binlog too.
-    """
+    """How fast chunks are read, and when. `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too."""
 
     readers: int = Field(0, ge=0, le=256)
-    """Chunk tasks that run at the same time. 0: that of `snapshot.readers`. With a rate, one slot stays free for the
-    binlog."""
+    """Chunk tasks that run at the same time. 0: as in `snapshot.readers`. With a rate limit, one slot stays free for the binlog."""
     max_rows_per_s: int = Field(0, ge=0)
-    """Rows read in any second, by all readers together. 0: no limit. Chunks that are being read keep their rate."""
+    """Maximum rows per second across all readers. 0: no limit. A change applies to chunks started afterwards."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Bytes written to data files per second. 0: no limit. Readers convert it to rows, by the size of the table's rows
-    so far."""
+    """Maximum bytes per second written to data files. 0: no limit. Converted to rows by the size of the table's rows so far."""
     hours: tuple[str, ...] = ()
-    """When chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
+    """Hours in which chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)
-    """Limits for status variables of the source, such as `Threads_running`. Above a limit, no new chunk is read."""
+    """Limits for status variables of the source, such as `Threads_running`. Above a limit, no new chunk starts."""
     critical_load: dict[str, float] = Field(default_factory=dict)
     """Limits for status variables of the source. Above a limit, the whole pipeline pauses."""
     replicas: tuple[str, ...] = ()
