@@ -347,8 +347,8 @@ def maintain(
 ) -> None:
     """Maintain tables in the destination now: rewrite small or half-deleted files, and delete old ones. By default, all tables.
 
-    It changes no row, and the pipeline keeps running. The runner does the same by schedule. Without a runner, the command waits for the
-    next one.
+    It changes no row, and the pipeline keeps running. The runner does the same by schedule. Without a runner, the command
+    waits for the next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.commands.maintain import check
