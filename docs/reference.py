@@ -44,11 +44,10 @@ SECTIONS: dict[str, type[BaseModel]] = {
 _CONFIGURATION = """\
 # Configuration
 
-A pipeline is described by one TOML file, its *spec*. An unknown key is an error, and the message \
-suggests the nearest known key.
+One TOML file, the *spec*, describes a pipeline. An unknown key is an error, and the message suggests the nearest known key.
 Durations are in seconds. Globs match full table names, `database.table`.
 
-This page is generated from `engine/spec/settings.py`.
+This page is generated from the settings' descriptions in `engine/spec`.
 """
 _COMMANDS = """\
 # Command line
