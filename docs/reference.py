@@ -66,7 +66,7 @@ or a missed goal of `--until` |
 | [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog \
 that follows the committed position |
 | [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
-| [6](operations.md#exit-code-6-differencesfounderror) | an audit found differences |
+| [6](operations.md#exit-code-6-differencesfounderror) | an audit or a verification found differences |
 | [7](operations.md#exit-code-7-mismatcherror) | the ledger and the destination do not belong together |
 
 [Operations](operations.md#when-something-stops) says what to do about each.
