@@ -246,10 +246,7 @@ def throttle(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Change how fast and when tables are read, until the next change.
-
-    Settings are those of `[throttle]`: max_rows_per_s=20000.
-    """
+    """Change how fast and when readers read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
     from engine.spec.throttle_settings import throttle_changes
 
     if bool(settings) == reset or (reset and period):

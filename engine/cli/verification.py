@@ -59,7 +59,7 @@ def verify(
 ) -> None:
     """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ, or a repair could not be verified.
 
-    It reads the source like a snapshot, under the same throttle, and writes nothing. It needs no runner.
+    It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no runner.
     """
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
