@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
 from engine.spec.alert_settings import Alerts, Route, TableAlerts
+from engine.spec.journal_settings import JournalSettings
 from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.spec.throttle_settings import Throttle
@@ -36,6 +37,7 @@ SECTIONS: dict[str, type[BaseModel]] = {
     "alerts": Alerts,
     'alerts.tables."GLOB"': TableAlerts,
     "alerts.routes.NAME": Route,
+    "journal": JournalSettings,
     "metrics": Metrics,
     "watch": Watch,
     'tables."GLOB"': ProjectionRules,

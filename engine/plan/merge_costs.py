@@ -5,7 +5,7 @@ The estimate follows the schedule of merges (`destination.merge_schedule`). With
 
     p ≥ sink.merge_interval_s
     p ≥ 4 t                                          merges take a quarter of the time at most
-    p ≥ w / (sink.max_write_amplification × c)       unless w is less than 256 KiB
+    p ≥ w / (sink.max_write_amplification × c)       unless w is less than 1 MiB
 
 but a merge begins `sink.max_merge_delay_s` after the last one at the latest. As `w` grows more slowly than `p`, the
 period settles. The mirror is oldest at the end of a merge: `p + t` seconds.
