@@ -46,8 +46,8 @@ SECTIONS: dict[str, type[BaseModel]] = {
 _CONFIGURATION = """\
 # Configuration
 
-One TOML file, the *spec*, describes a pipeline. An unknown key is an error, and the message suggests the nearest known key.
-Durations are in seconds. Globs match full table names, `database.table`.
+One TOML file, the *spec*, describes a pipeline. An unknown key is an error, and the message suggests the nearest known
+key. Durations are in seconds. Globs match full table names, `database.table`.
 
 This page is generated from the settings' descriptions in `engine/spec`.
 """
@@ -113,7 +113,9 @@ def _cell(text: str) -> str:
 def command_line() -> str:
     """The page of all commands."""
     group: Any = typer.main.get_command(app)
-    return _COMMANDS + "".join(part for name, command in group.commands.items() for part in _command(name, command))
+    return _COMMANDS + "".join(
+        part for name, command in sorted(group.commands.items()) for part in _command(name, command)
+    )
 
 
 def _command(name: str, command: Any) -> Iterator[str]:

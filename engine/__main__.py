@@ -1,10 +1,21 @@
 """The command line: `tidemark VERB SPEC` (docs/command-line.md)."""
 
 from engine.cli import ending  # isort: skip - the first import, see there
-from engine.cli import pipeline, verification, auditing, published, watching, silencing, queueing  # isort: skip
+from engine.cli import pipeline, backups, verification, auditing, published, watching, silencing, queueing  # isort: skip
 from engine.cli.command import app
 
-__all__ = ["app", "auditing", "main", "pipeline", "published", "queueing", "silencing", "verification", "watching"]
+__all__ = [
+    "app",
+    "auditing",
+    "backups",
+    "main",
+    "pipeline",
+    "published",
+    "queueing",
+    "silencing",
+    "verification",
+    "watching",
+]
 
 
 def main() -> None:

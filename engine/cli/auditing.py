@@ -39,8 +39,8 @@ def audit(
 ) -> None:
     """Compare change logs with the source's binlog, row image by row image, with an independent decoder.
 
-    Works while the pipeline runs, and writes nothing to the source. It is slow: a few thousand row images per second. Exit
-    code 6 if it finds a difference.
+    Works while the pipeline runs, and writes nothing to the source. It is slow: a few thousand row images per second.
+    Exit code 6 if it finds a difference.
     """
     from engine.audit.audit import audit as audited
 

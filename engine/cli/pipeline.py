@@ -93,7 +93,10 @@ def plan(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged. --json lists every chunk."""
+    """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged.
+
+    --json lists every chunk.
+    """
     from engine.plan.show import json_parts, text_table
     from engine.run.tables.membership_commands import members_in
     from engine.source.catalog import captured_tables
@@ -246,7 +249,10 @@ def throttle(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Change how fast and when readers read, until the next change. Settings are those of `[throttle]`: max_rows_per_s=20000."""
+    """Change how fast and when readers read, until the next change.
+
+    Settings are those of `[throttle]`: max_rows_per_s=20000.
+    """
     from engine.spec.throttle_settings import throttle_changes
 
     if bool(settings) == reset or (reset and period):
@@ -342,10 +348,12 @@ def maintain(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Maintain tables in the destination now: rewrite small or half-deleted files, and delete old ones. By default, all tables.
+    """Maintain tables in the destination now: rewrite small or half-deleted files, and delete old ones.
 
-    It changes no row, and the pipeline keeps running. The runner does the same by schedule. Without a runner, the command
-    waits for the next one.
+    By default, all tables.
+
+    It changes no row, and the pipeline keeps running. The runner does the same by schedule. Without a runner, the
+    command waits for the next one.
     """
     from engine.explore.destination_sizes import as_grid, conditions
     from engine.run.commands.maintain import check
@@ -410,47 +418,6 @@ def bundle(
     out.print(f"{made.file}: look through it before you share it (README.txt lists its content).", markup=False)
 
 
-@app.command()
-@guarded
-def backup(
-    spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
-    *,
-    as_json: Json = False,
-) -> None:
-    """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
-    from engine.backup.backup import write_backup
-
-    spec, directory = opened(spec_file)
-    made = write_backup(spec, directory, file)
-    if as_json:
-        print_json(made.as_dict())
-        return
-    out.print(
-        f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
-    )
-    out.print("The rows stay in the destination: do not vacuum what those versions need.")
-
-
-@app.command()
-@guarded
-def restore(
-    spec_file: SpecFile,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
-    *,
-    as_json: Json = False,
-) -> None:
-    """Restore the ledger, and roll every table in the destination back to its version in the backup. The runner must be stopped."""
-    from engine.backup.backup import restore as put_back
-
-    spec, directory = opened(spec_file)
-    made = put_back(spec, directory, file)
-    if as_json:
-        print_json(made.as_dict())
-    else:
-        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
-
-
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def console(context: typer.Context) -> None:
     """Start the console. All options are passed to Streamlit, such as --server.port 8080."""
@@ -483,8 +450,8 @@ def remove_table(
 ) -> None:
     """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 
-    The tables stay removed until you add them again, even if the spec's globs match them. Without a runner, the command waits
-    for the next one.
+    The tables stay removed until you add them again, even if the spec's globs match them. Without a runner, the command
+    waits for the next one.
     """
     _change(spec_file, "remove-table", {"tables": table, "drop": drop}, reason, as_json=as_json)
 

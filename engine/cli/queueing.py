@@ -34,7 +34,10 @@ def withdraw_commands(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Withdraw commands that no run has accepted yet. No run carries out a withdrawn command, even if it starts meanwhile."""
+    """Withdraw commands that no run has accepted yet.
+
+    No run carries out a withdrawn command, even if it starts meanwhile.
+    """
     _, directory = opened(spec_file)
     done = [withdraw(directory, identity, reason=reason) for identity in identities]
     if as_json:

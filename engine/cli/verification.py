@@ -57,9 +57,12 @@ def verify(
     reason: Reason = "",
     as_json: Json = False,
 ) -> None:
-    """Compare mirrors with the source, exactly, while both change. Exit code 6 if rows differ, or a repair could not be verified.
+    """Compare mirrors with the source, exactly, while both change.
 
-    It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no runner.
+    Exit code 6 if rows differ, or a repair could not be verified.
+
+    It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no
+    runner.
     """
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline

@@ -24,10 +24,11 @@ def watch(
     *,
     as_json: Json = False,
 ) -> None:
-    """Watch the runners of all pipelines in a folder: post an alert if one is lost, and restart it if its spec asks for
-    it.
+    """Watch the runners of all pipelines in a folder.
 
-    The console does the same while it runs. Several watchdogs can watch the same folder. Runners keep running when a watchdog ends.
+    A runner that is lost raises an alert, and is restarted if its spec asks for it.
+    The console does the same while it runs. Several watchdogs can watch the same folder. Runners keep running when a
+    watchdog ends.
     """
     from engine.watch.background import pipelines_in
     from engine.watch.background import watch as watch_all

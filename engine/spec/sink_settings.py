@@ -34,21 +34,24 @@ class Sink(Section):
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Mirror = "auto"
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
-    that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion vectors.
-    `auto`: choose by the table's size. Fixed when a mirror is created; a resnapshot applies a change."""
+    that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
+    vectors. `auto`: choose by the table's size. Fixed when a mirror is created; a resnapshot applies a change."""
     merge_interval_s: float = Field(10.0, ge=0)
-    """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the time."""
+    """Minimum time between two merges into a mirror. Deferred further while merging would use more than 25 % of the
+    time."""
     max_write_amplification: float = Field(100.0, ge=0)
-    """A merge is also deferred while it would write more than this many times the size of the changes. The limit does not
-    apply to merges that write less than 1 MiB or take less than 50 ms. 0: no limit."""
+    """A merge is also deferred while it would write more than this many times the size of the changes. The limit does
+    not apply to merges that write less than 1 MiB or take less than 50 ms. 0: no limit."""
     max_merge_delay_s: float = Field(300.0, gt=0)
     """No merge is deferred longer than this."""
     tables: dict[str, SinkRules] = Field(default_factory=dict)
     """Settings for some tables, by glob. The last match wins."""
     maintenance: bool = True
-    """Whether the runner maintains the tables ([Maintenance](destinations.md#maintenance)). `tidemark maintain` always works."""
+    """Whether the runner maintains the tables ([Maintenance](destinations.md#maintenance)). `tidemark maintain` always
+    works."""
     files_retention: str = "7d"
-    """How long a file is kept after the newest version stops using it, for readers of older versions and for time travel."""
+    """How long a file is kept after the newest version stops using it, for readers of older versions and for time
+    travel."""
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 

@@ -19,14 +19,19 @@ _HOURS = re.compile(r"([01]\d|2[0-3]):[0-5]\d-([01]\d|2[0-4]):[0-5]\d")
 
 
 class Throttle(Section):
-    """How fast chunks are read, and when. `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too."""
+    """How fast chunks are read, and when.
+
+    `tidemark throttle` changes it at runtime. Only `critical_load` pauses the binlog too.
+    """
 
     readers: int = Field(0, ge=0, le=256)
-    """Chunk tasks that run at the same time. 0: as in `snapshot.readers`. With a rate limit, one slot stays free for the binlog."""
+    """Chunk tasks that run at the same time. 0: as in `snapshot.readers`. With a rate limit, one slot stays free for
+    the binlog."""
     max_rows_per_s: int = Field(0, ge=0)
     """Maximum rows per second across all readers. 0: no limit. A change applies to chunks started afterwards."""
     max_bytes_per_s: int = Field(0, ge=0)
-    """Maximum bytes per second written to data files. 0: no limit. Converted to rows by the size of the table's rows so far."""
+    """Maximum bytes per second written to data files. 0: no limit. Converted to rows by the size of the table's rows so
+    far."""
     hours: tuple[str, ...] = ()
     """Hours in which chunks may be read, in UTC, such as `22:00-06:00`. Empty: always."""
     max_load: dict[str, float] = Field(default_factory=dict)

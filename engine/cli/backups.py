@@ -1,0 +1,52 @@
+"""`tidemark backup` and `tidemark restore`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+
+
+@app.command()
+@guarded
+def backup(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
+    from engine.backup.backup import write_backup
+
+    spec, directory = opened(spec_file)
+    made = write_backup(spec, directory, file)
+    if as_json:
+        print_json(made.as_dict())
+        return
+    out.print(
+        f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
+    )
+    out.print("The rows stay in the destination: do not vacuum what those versions need.")
+
+
+@app.command()
+@guarded
+def restore(
+    spec_file: SpecFile,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
+    *,
+    as_json: Json = False,
+) -> None:
+    """Restore the ledger, and roll every table in the destination back to its version in the backup.
+
+    The runner must be stopped.
+    """
+    from engine.backup.backup import restore as put_back
+
+    spec, directory = opened(spec_file)
+    made = put_back(spec, directory, file)
+    if as_json:
+        print_json(made.as_dict())
+    else:
+        out.print(f"Restored epoch {made.epoch}, position {made.position}; the next run continues there.", markup=False)
