@@ -2,6 +2,7 @@
 
 import gc
 import re
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -28,6 +29,14 @@ classes.use()
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Slow tests begin first, so that no worker is left alone with them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def main_module() -> Iterator[None]:
+    """Streamlit's AppTest leaves its page as `__main__`, which processes of a later test would run when they start."""
+    before = sys.modules["__main__"]
+    yield
+    sys.modules["__main__"] = before
 
 
 @pytest.fixture(scope="session")

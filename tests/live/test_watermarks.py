@@ -84,6 +84,7 @@ def writers(server: Server, database: str, sessions: int = WRITERS, *, xa: bool 
         process.start()
     try:
         while server.execute(f"SELECT COUNT(DISTINCT writer) FROM `{database}`.t")[0][0] < sessions:
+            assert all(process.is_alive() for process in processes), "a writer has ended"
             time.sleep(0.05)
         yield
     finally:
