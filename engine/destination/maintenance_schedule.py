@@ -144,8 +144,10 @@ class Maintenance:
             return True
         name, step = left[0]
         target = targets.get(name)
-        may = target is not None and target.error is None and target.maintenance is not None
-        done = self._run(name, step, target, answer.failed) if may and target is not None else None
+        if target is None or target.error is not None or target.maintenance is None:
+            done = None
+        else:
+            done = self._run(name, step, target, answer.failed)
         if done is None:
             left.popleft()
         else:

@@ -194,11 +194,6 @@ class PublishedTables:
         committed_ns = self._ledger.committed_ns()
         return 0 if committed_ns is None else self.destination.delete_orphans(opened, names, committed_ns)
 
-    @property
-    def failed(self) -> set[str]:
-        """The tables with a failed destination, which get no more writes."""
-        return {name for name, target in self.targets.items() if target.error is not None}
-
     def oldest_mirror(self) -> tuple[float, str | None]:
         """For how many seconds the oldest change that a mirror lacks has waited, and its table; called by any thread.
 

@@ -145,9 +145,9 @@ class DeltaDestination:
         deleted = 0
         for one in opened:
             assert isinstance(one, DeltaDestinationTable)
-            own = one.pair.file_names().union(named)
+            own = one.pair.file_names()
             for folder in (one.pair.mirror.folder, one.pair.changes.folder):
-                deleted += delete_orphans(folder, own, after_ns)
+                deleted += delete_orphans(folder, own, named, after_ns)
         return deleted
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_orphans(folder: Path, named: Collection[str], after_ns: int) -> int:
-    """Delete a folder's younger files that are not among the named ones. Returns how many."""
+def delete_orphans(folder: Path, own: Collection[str], named: Collection[str], after_ns: int) -> int:
+    """Delete the younger files of a folder that neither its table (`own`) nor the ledger (`named`) has. Returns how many."""
     deleted = 0
     names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
     for name in names:
-        ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in named
+        ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in own and name not in named
         if ours and (path := folder / name).stat().st_mtime_ns > after_ns:
             path.unlink()
             deleted += 1

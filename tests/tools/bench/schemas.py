@@ -18,8 +18,8 @@ class Schema:
     """A table, and how it is filled and changed.
 
     create, fill: with `{table}`; fill takes the ids after one and up to another. insert, update: single-row statements
-    of the procedure of `workloads`, with `{table}`; update serves bulk too. rows, changes: how many are measured unless
-    told otherwise.
+    of the procedure of `workloads`, with `{table}`; update serves bulk too. rows, changes: how many are measured by
+    default.
     """
 
     name: str

@@ -127,7 +127,7 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     assert (table_progress.destination.table, table_progress.resnapshot) == (last, None)
     run.take(world.records[-1])
     run.publisher._replay.merge_all()
-    assert not run.publisher.tables.failed
+    assert not run.publisher.tables.unpublished()
     rows = rows_at(tmp_path / "lake/d/u").drop_columns("_tm_seq").to_pylist()
     assert row in [tuple(found.values()) for found in rows]
     assert {found["id"] for found in rows} >= {7, 8}
