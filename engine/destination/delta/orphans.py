@@ -13,7 +13,7 @@ _PREFIXES = ("chunk-", "changes-")
 
 
 def delete_orphans(folder: Path, own: Collection[str], named: Collection[str], after_ns: int) -> int:
-    """Delete the younger files of a folder that neither its table (`own`) nor the ledger (`named`) has. Returns how many."""
+    """Delete younger files that neither the table (`own`) nor the ledger (`named`) has. Returns how many."""
     deleted = 0
     names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
     for name in names:
