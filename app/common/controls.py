@@ -101,7 +101,7 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
         if runner.alive and runner.state in ("running", "starting", "paused"):
             _ask("stop", where, "Stop", key)
         if not runner.alive:
-            if (as_status(where, home.record_of(where)) or {}).get("due"):
+            if (watched := as_status(where, home.record_of(where))) and watched.due:
                 ask(where, "stop", "Cancel restart", ":material/stop:", *_CONFIRM["cancel"], key=f"{key}-cancel")
             with _place():
                 start_button(where, runner, key=key)

@@ -68,9 +68,9 @@ def starting(runner: Runner) -> None:
 def show(where: Directory, runner: Runner) -> None:
     """A panel for each state that needs attention; nothing for a healthy runner."""
     for standby in read_standbys(where):
-        since = words.date_time(clock.parse_utc(standby["since"]))
+        since = words.date_time(clock.parse_utc(standby.since))
         st.caption(
-            f"Process {standby['pid']} on {words.escape(standby['host'])} is on standby since {since} and takes over "
+            f"Process {standby.pid} on {words.escape(standby.host)} is on standby since {since} and takes over "
             "if needed."
         )
     if runner.state == "new":

@@ -136,24 +136,24 @@ class BackgroundAudit:
             if table["differences"]:
                 ends = [*differing.get(table["table"], ()), table["start"], table["end"]]
                 differing[table["table"]] = [min(ends, key=_order), max(ends, key=_order)]
-        audit: LastAudit = {
-            "at": clock.utc_text(),
-            "tables": found.tables,
-            "images": found.images,
-            "differences": found.differences,
-            "start": found.start,
-            "end": found.end,
-            "differing": differing,
-            "generations": {name: state.tables[name].generation for name in differing if name in state.tables},
-            "server": result["source"],
-        }
+        audit = LastAudit(
+            at=clock.utc_text(),
+            tables=found.tables,
+            images=found.images,
+            differences=found.differences,
+            start=found.start,
+            end=found.end,
+            differing=differing,
+            generations={name: state.tables[name].generation for name in differing if name in state.tables},
+            server=result["source"],
+        )
         save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
         self._journal.write(found)
         return True
 
     def _audit_again(self, last: LastAudit | None) -> dict[str, Sequence[str]] | None:
         """Audit the parts that differed. Returns those that still may differ; None if it must be ended."""
-        left = self._provable(last) if last is not None and last["differing"] else {}
+        left = self._provable(last) if last is not None and last.differing else {}
         for name, (start, end) in list(left.items()):
             result = self._result("--table", name, "--from", start, "--to", end)
             if result is None:
@@ -175,14 +175,14 @@ class BackgroundAudit:
         Raises TidemarkError.
         """
         state = self._state()
-        if last["server"] not in ("", state.identity):
+        if last.server not in ("", state.identity):
             return {}
         files = binary_logs(replace(endpoint_of(self._spec.source), identity=state.identity))
         return {
             name: (start, end)
-            for name, (start, end) in last["differing"].items()
+            for name, (start, end) in last.differing.items()
             if name in state.tables
-            and last["generations"].get(name, state.tables[name].generation) == state.tables[name].generation
+            and last.generations.get(name, state.tables[name].generation) == state.tables[name].generation
             and not check_available(position_from_text(start), files)
         }
 
@@ -215,7 +215,7 @@ def is_due(last: LastAudit | None, period_s: float, now_s: float) -> bool:
     """Whether the period is over. A time in the future is that of a wrong clock. now_s: seconds since 1970."""
     if last is None:
         return True
-    age_s = now_s - clock.parse_utc(last["at"]).timestamp()
+    age_s = now_s - clock.parse_utc(last.at).timestamp()
     return not 0 <= age_s < period_s
 
 

@@ -182,7 +182,7 @@ def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
 
     now = status_of(directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
     if as_json:
-        print_json(now)
+        print_json(now.to_json())
     else:
         print_status(out, now)
 

@@ -4,12 +4,23 @@ import json
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.base import processes
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
+
+
+@dataclass(frozen=True)
+class Standby:
+    """A runner that waits for the pipeline to be free."""
+
+    host: str
+    pid: int
+    since: str
+    """UTC text."""
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
@@ -66,8 +77,8 @@ def _read_list(name: str, path: Path) -> list[Any]:
     return found
 
 
-def read_standbys(directory: Directory) -> list[dict[str, Any]]:
-    """The standby runners: host, pid and since when (UTC text), without those of this machine that are gone."""
+def read_standbys(directory: Directory) -> list[Standby]:
+    """The standby runners, without those of this machine that are gone."""
     found = []
     for path in sorted((directory.root / "standby").glob("*.json")):
         with suppress(OSError, ValueError, KeyError, TypeError):
@@ -75,5 +86,5 @@ def read_standbys(directory: Directory) -> list[dict[str, Any]]:
             written = record.get("process") or {}
             rebooted = record["host"] == socket.gethostname() and written.get("boot") != processes.here()["boot"]
             if not rebooted and processes.lives(record["pid"], written) is not False:
-                found.append({name: record[name] for name in ("host", "pid", "since")})
+                found.append(Standby(record["host"], record["pid"], record["since"]))
     return found

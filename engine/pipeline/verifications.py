@@ -14,8 +14,9 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 from engine.base import clock
 from engine.base.durable import write_atomically
@@ -99,7 +100,8 @@ class Details(TypedDict):
     """At most a thousand: kind, key, columns, cause, source, mirror."""
 
 
-class LastAudit(TypedDict):
+@dataclass(frozen=True)
+class LastAudit:
     """The runner's last audit of a random part of the change logs."""
 
     at: str
@@ -116,6 +118,25 @@ class LastAudit(TypedDict):
     """The snapshots of these tables then (`ledger.state.TableState`), as far as known."""
     server: str
     """The identity of the server whose binlog it was; empty if it is not known."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The audit in `audit.json`. Raises KeyError, TypeError, ValueError or AttributeError if it is damaged."""
+        return cls(
+            at=record["at"],
+            tables=int(record["tables"]),
+            images=int(record["images"]),
+            differences=int(record["differences"]),
+            start=str(record["start"]),
+            end=str(record["end"]),
+            differing={name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
+            generations={name: int(number) for name, number in record.get("generations", {}).items()},
+            server=str(record.get("server", "")),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For `audit.json`."""
+        return asdict(self)
 
 
 class ForeignChanges(TypedDict):
@@ -163,24 +184,14 @@ def read_audit(directory: Directory) -> LastAudit | None:
         record = json.loads((directory.verifications / "audit.json").read_text(encoding="utf-8"))
         if formats.version_of(record) <= formats.VERSIONS["verification"]:
             clock.parse_utc(record["at"])
-            return {
-                "at": record["at"],
-                "tables": int(record["tables"]),
-                "images": int(record["images"]),
-                "differences": int(record["differences"]),
-                "start": str(record["start"]),
-                "end": str(record["end"]),
-                "differing": {name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
-                "generations": {name: int(number) for name, number in record.get("generations", {}).items()},
-                "server": str(record.get("server", "")),
-            }
+            return LastAudit.from_json(record)
     return None
 
 
 def save_audit(directory: Directory, audit: LastAudit) -> None:
     """Save the last audit. Raises OSError."""
     directory.verifications.mkdir(parents=True, exist_ok=True)
-    record = formats.stamped("verification", audit)
+    record = formats.stamped("verification", audit.to_json())
     write_atomically(directory.verifications / "audit.json", json.dumps(record, ensure_ascii=False))
 
 

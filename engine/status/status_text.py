@@ -1,63 +1,66 @@
 """`status` as text."""
 
+from collections.abc import Sequence
+from dataclasses import asdict
+
 from rich.console import Console
 
 from engine.base.text_grid import text_grid
 from engine.base.wording import duration, plural, sentences
-from engine.journal.outage_causes import cause_of, outage
+from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.state_words import STATES, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
-from engine.status.status import Status, TableStatus, TableVerification
+from engine.status.status_records import Status, TableStatus, TableVerification
 
 
 def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
     out.print(first_line(now), markup=False)
-    if now["mirror_oldest"]:
-        out.print(f"mirrors lack changes of {now['mirror_age_s']:.1f} s at most: {now['mirror_oldest']}", markup=False)
-    if now["runway_s"] is not None:
-        out.print(f"the source keeps this position for {now['runway_s'] / 3600:,.1f} h", markup=False)
-    if now["log"]["unknown_events"]:
-        out.print(f"skipped events that this version does not know: {now['log']['unknown']}", style="red", markup=False)
+    if now.mirror_oldest:
+        out.print(f"mirrors lack changes of {now.mirror_age_s:.1f} s at most: {now.mirror_oldest}", markup=False)
+    if now.runway_s is not None:
+        out.print(f"the source keeps this position for {now.runway_s / 3600:,.1f} h", markup=False)
+    if now.log.unknown_events:
+        out.print(f"skipped events that this version does not know: {now.log.unknown}", style="red", markup=False)
     numbers = ("chunks", "rows read", "changes")
     grid = text_grid("table", "state", *numbers, "merging", "verified", right=numbers)
-    for t in now["tables"]:
-        chunks = f"{t['chunks_done']:,}/{t['chunks_total']:,}"
-        shown = table_state(t["state"], _shown(now))
-        state = f"{shown} ({t['destination']})" if t["destination"] else shown
+    for t in now.tables:
+        chunks = f"{t.chunks_done:,}/{t.chunks_total:,}"
+        shown = table_state(t.state, _shown(now))
+        state = f"{shown} ({t.destination})" if t.destination else shown
         grid.add_row(
-            t["table"],
+            t.table,
             state,
             chunks,
-            f"{t['rows_read']:,}",
-            f"{t['changes_applied']:,}",
-            LABELS[t["mirror"]] if t["mirror"] else "—",
-            _verified(t["verification"]),
+            f"{t.rows_read:,}",
+            f"{t.changes_applied:,}",
+            LABELS[t.mirror] if t.mirror else "—",
+            _verified(t.verification),
         )
     out.print(grid)
     _print_files(out, now)
-    for standby in now["standby"]:
-        out.print(f"standing by since {standby['since'][:19]}Z: {standby['host']}, pid {standby['pid']}", markup=False)
+    for standby in now.standby:
+        out.print(f"standing by since {standby.since[:19]}Z: {standby.host}, pid {standby.pid}", markup=False)
     _print_waits(out, now)
-    if now["queue"]:
+    if now.queue:
         out.print(
-            f"{plural(len(now['queue']), 'command')} in the queue, no runner is alive: tidemark queue SPEC",
+            f"{plural(len(now.queue), 'command')} in the queue, no runner is alive: tidemark queue SPEC",
             markup=False,
         )
-    for t in (t for t in now["tables"] if t["error"]):
-        remove = f"tidemark remove-table SPEC --table {t['table']}"
-        leaves = "" if remove in (t["hint"] or "") else f"Or take it out of the pipeline: {remove}"
-        out.print(sentences(f"{t['table']} stopped: {t['error']}", t["hint"], leaves), markup=False)
-    _print_lacks(out, now["tables"])
-    _print_chunks(out, now["tables"])
+    for t in (t for t in now.tables if t.error):
+        remove = f"tidemark remove-table SPEC --table {t.table}"
+        leaves = "" if remove in (t.hint or "") else f"Or take it out of the pipeline: {remove}"
+        out.print(sentences(f"{t.table} stopped: {t.error}", t.hint, leaves), markup=False)
+    _print_lacks(out, now.tables)
+    _print_chunks(out, now.tables)
     _print_alerts(out, now)
-    if now["error"]:
-        out.print(f"last error: {now['error']['message']}", markup=False)
-    if now["watch"]:
-        due, down = now["watch"]["due"], now["watch"]["down"]
-        what = f"does not restart the runner: {down}" if down else f"restarts the runner at {due[:19]}Z"
+    if now.error:
+        out.print(f"last error: {now.error.message}", markup=False)
+    if now.watch:
+        at = f"restarts the runner at {(now.watch.due or '')[:19]}Z"
+        what = f"does not restart the runner: {now.watch.down}" if now.watch.down else at
         out.print(f"The watchdog {what}.", markup=False)
 
 
@@ -65,48 +68,49 @@ def first_line(now: Status) -> str:
     """The state as the console's lights have it, the stopped tables, the committed position and the lag."""
     shown = _shown(now)
     state = STATES.get(shown, shown)
-    if away := now["away"]:
-        state += f" since {away['since'][:19]}Z"
-    elif shown == "lost" and now["heartbeat_age_s"] is not None:
-        state += f", last heartbeat {duration(round(now['heartbeat_age_s']))} ago"
+    if away := now.away:
+        state += f" since {away.since[:19]}Z"
+    elif shown == "lost" and now.heartbeat_age_s is not None:
+        state += f", last heartbeat {duration(round(now.heartbeat_age_s))} ago"
     elif shown == "running":  # nobody carries out the phase of any other state
-        state += f", {now['phase']}"
-    stopped = [t["table"] for t in now["tables"] if t["error"]]
+        state += f", {now.phase}"
+    stopped = [t.table for t in now.tables if t.error]
     tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
-    lag = "unknown" if now["lag_s"] is None else f"{now['lag_s']:.1f} s, {now['lag_bytes']:,} bytes"
-    return f"{now['pipeline']}: {state}{tables}; position {now['position']}; lag {lag}"
+    lag = "unknown" if now.lag_s is None else f"{now.lag_s:.1f} s, {now.lag_bytes:,} bytes"
+    return f"{now.pipeline}: {state}{tables}; position {now.position}; lag {lag}"
 
 
 def _shown(now: Status) -> str:
     """The key of `state_words.STATES`."""
-    state = {"never started": "new", "stopped": "ended"}.get(now["state"], now["state"])
-    away = None if now["away"] is None else cause_of(now["away"])
-    return shown_state(state, away=away, full=bool(now["disk_full"]))
+    state = {"never started": "new", "stopped": "ended"}.get(now.state, now.state)
+    away = None if now.away is None else now.away.cause
+    return shown_state(state, away=away, full=bool(now.disk_full))
 
 
 def _print_alerts(out: Console, now: Status) -> None:
     """Print the active alerts and the silences."""
-    for alert in now["alerts"]:
-        seen = f"Acknowledged by {by['actor']} at {by['at'][:19]}Z." if (by := alert["acknowledged"]) else ""
+    for alert in now.alerts:
+        owner = alert.acknowledged
+        seen = f"Acknowledged by {owner.actor} at {owner.at[:19]}Z." if owner else ""
         silenced = ""
-        if by := alert["silenced"]:
-            silenced = f"Silenced by {by['actor']} until {by['until'][:19]}Z: {by['reason']}"
-        style = "yellow" if alert["acknowledged"] else "red"
-        what = f"alert since {alert['since'][:19]}Z: {alert['message']}"
-        out.print(sentences(what, alert["hint"], seen, silenced), style=style, markup=False)
-    for one in now["silences"]:
-        which = " of ".join(part for part in (one["kind"] or "all alerts", one["table"]) if part)
-        text = f"silenced until {one['until'][:19]}Z by {one['actor']}: {which}: {one['reason']} (silence {one['id']})"
+        if by := alert.silenced:
+            silenced = f"Silenced by {by.actor} until {by.until[:19]}Z: {by.reason}"
+        style = "yellow" if alert.acknowledged else "red"
+        what = f"alert since {alert.since[:19]}Z: {alert.message}"
+        out.print(sentences(what, alert.hint, seen, silenced), style=style, markup=False)
+    for one in now.silences:
+        which = " of ".join(part for part in (one.kind or "all alerts", one.table) if part)
+        text = f"silenced until {one.until[:19]}Z by {one.actor}: {which}: {one.reason} (silence {one.id})"
         out.print(text, style="yellow", markup=False)
 
 
-def _print_lacks(out: Console, tables: list[TableStatus]) -> None:
+def _print_lacks(out: Console, tables: Sequence[TableStatus]) -> None:
     """Print which tables will be resnapshotted, and whose mirrors lack changes."""
     for t in tables:
-        if t["due"]:
-            out.print(f"{t['table']} will be resnapshotted: {t['due']}", style="yellow", markup=False)
-        elif t["lacks_since"]:
-            text = f"{t['table']}: its mirror has lacked committed changes since {t['lacks_since'][:19]}Z"
+        if t.due:
+            out.print(f"{t.table} will be resnapshotted: {t.due}", style="yellow", markup=False)
+        elif t.lacks_since:
+            text = f"{t.table}: its mirror has lacked committed changes since {t.lacks_since[:19]}Z"
             out.print(text, style="red", markup=False)
 
 
@@ -114,62 +118,55 @@ def _verified(found: TableVerification | None) -> str:
     """`verified 2026-11-25T09:30Z`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
     if found is None:
         return "—"
-    label = label_of(found["state"], found["differences"], readable=found["readable"])
-    if found["state"] == "verified":
-        return f"{label.lower()} {(found['at'] or '')[:16]}Z"
-    return f"{label.lower()}: {found['why']}" if found["why"] else label.lower()
+    label = label_of(found.state, found.differences, readable=found.readable)
+    if found.state == "verified":
+        return f"{label.lower()} {(found.at or '')[:16]}Z"
+    return f"{label.lower()}: {found.why}" if found.why else label.lower()
 
 
 def _print_files(out: Console, now: Status) -> None:
     """Print the last audit, the sizes of files, and the disk."""
-    if last := now["last_audit"]:
-        out.print(f"last audit of the change logs, {last['at'][:16]}Z: {audited(last)}", markup=False)
-    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in now["sizes"].items())
+    if last := now.last_audit:
+        out.print(f"last audit of the change logs, {last.at[:16]}Z: {audited(last.to_json())}", markup=False)
+    sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in asdict(now.sizes).items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
-    for one in (now["source"] or {}).get("changes", ()):
-        what = f"{one['what']} {one['name']}" if one["what"] in ("setting", "grant") else one["what"]
-        text = f"the source's {what} changed, seen {one['seen'][:19]}Z: {one['before']} became {one['after']}"
+    for change in now.source.changes if now.source else ():
+        what = f"{change.what} {change.name}" if change.what in ("setting", "grant") else change.what
+        text = f"the source's {what} changed, seen {change.seen[:19]}Z: {change.before} became {change.after}"
         out.print(text, style="yellow", markup=False)
-    if disk := now["disk"]:
-        when = (
-            ""
-            if disk["full_in_s"] is None
-            else f", full in {duration(disk['full_in_s'])} at the growth of the last day"
-        )
-        free, total = disk["free_bytes"] / 1e9, disk["total_bytes"] / 1e9
+    if disk := now.disk:
+        when = "" if disk.full_in_s is None else f", full in {duration(disk.full_in_s)} at the growth of the last day"
+        free, total = disk.free_bytes / 1e9, disk.total_bytes / 1e9
         out.print(f"the destination's disk: {free:,.1f} of {total:,.1f} GB free{when}", markup=False)
 
 
 def _print_waits(out: Console, now: Status) -> None:
     """Print why nothing starts now, and which helpers fail."""
-    if away := now["away"]:
-        until = f"gives up at {away['gives_up_at'][:16]}Z" if away["gives_up_at"] else "no time limit"
-        what = outage(cause_of(away))
-        text = (
-            f"{what[:1].lower()}{what[1:]} since {away['since'][:19]}Z: attempt {away['attempt']}, "
-            f"{until}: {away['error']}"
-        )
+    if away := now.away:
+        until = f"gives up at {away.gives_up_at[:16]}Z" if away.gives_up_at else "no time limit"
+        what = outage(away.cause)
+        text = f"{what[:1].lower()}{what[1:]} since {away.since[:19]}Z: attempt {away.attempt}, {until}: {away.error}"
         out.print(text, style="yellow", markup=False)
-    if now["disk_full"]:
-        text = f"waits: {now['disk_full']}; it continues by itself once there is room"
+    if now.disk_full:
+        text = f"waits: {now.disk_full}; it continues by itself once there is room"
         out.print(text, style="red", markup=False)
-    elif now["waiting_for"]:
-        out.print(f"chunk reads wait: {now['waiting_for']}", markup=False)
-    for one in now["blocked"]:
-        out.print(sentences(blocked(one, one["table"]), one["hint"]), style="red", markup=False)
-    for helper in now["helpers"]:
-        text = f"since {helper['since'][:19]}Z ({helper['errors']} errors): {helper['message']}"
+    elif now.waiting_for:
+        out.print(f"chunk reads wait: {now.waiting_for}", markup=False)
+    for read in now.blocked:
+        out.print(sentences(blocked(read.to_json(), read.table), read.hint), style="red", markup=False)
+    for helper in now.helpers:
+        text = f"since {helper.since[:19]}Z ({helper.errors} errors): {helper.message}"
         out.print(text, style="red", markup=False)
 
 
-def _print_chunks(out: Console, tables: list[TableStatus]) -> None:
+def _print_chunks(out: Console, tables: Sequence[TableStatus]) -> None:
     """Print the longest-running reads and the parked chunks."""
     for t in tables:
-        if t["reading"]:
-            chunks = ", ".join(map(str, t["reading"]["chunks"]))
-            rows = f", {t['reading']['rows']:,} rows so far" if t["reading"]["rows"] else ""
-            text = f"{t['table']}: chunk {chunks} is being read for {t['reading']['seconds']:,.1f} s{rows}"
+        if t.reading:
+            chunks = ", ".join(map(str, t.reading.chunks))
+            rows = f", {t.reading.rows:,} rows so far" if t.reading.rows else ""
+            text = f"{t.table}: chunk {chunks} is being read for {t.reading.seconds:,.1f} s{rows}"
             out.print(text, markup=False)
-        for p in t["parked"]:
-            place = f"[{p['lower'] or '…'}, {p['upper'] or '…'})"
-            out.print(sentences(parked(p, t["table"]), p["hint"], f"Its range: {place}"), style="red", markup=False)
+        for p in t.parked:
+            place = f"[{p.lower or '…'}, {p.upper or '…'})"
+            out.print(sentences(parked(asdict(p), t.table), p.hint, f"Its range: {place}"), style="red", markup=False)

@@ -97,7 +97,7 @@ def _parts(
     yield "versions.json", _versions
     yield "spec.toml", lambda: scrubber.toml(spec_file.read_text(encoding="utf-8"))
     now = partial(status, directory, spec.name, spec.verify, spec.sink, copies=spec.source.copies)
-    yield "status.json", lambda: _json(now())
+    yield "status.json", lambda: _json(now().to_json())
     yield "check.json", lambda: _json(_check(spec))
     for path in (directory.runner, directory.controls, directory.alerts):
         if path.exists():

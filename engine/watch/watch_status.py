@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from engine.pipeline.directory import Directory
@@ -10,8 +11,19 @@ from engine.watch.restarts import HOUR_S, death_of
 from engine.watch.stop_requests import waiting_stop
 
 
-def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What the watchdog will do about the newest run: `due`, `down` and `restarts_within_hour`; None if nothing.
+@dataclass(frozen=True)
+class WatchStatus:
+    """What the watchdog does about a runner that is gone."""
+
+    due: str | None
+    """When it starts the runner again: UTC text; None if it does not."""
+    down: str | None
+    """Why it does not; None if it does."""
+    restarts_within_hour: int
+
+
+def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> WatchStatus | None:
+    """What the watchdog will do about the newest run; None if nothing.
 
     A stop counts from the moment at which it is sent, also if no watchdog looks. runner:
     `engine.pipeline.runner_file.read_runner`.
@@ -26,5 +38,5 @@ def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> dict[st
             due, down = "", down or stop.why
         if due or down:
             recent = sum(one.age_s < HOUR_S for one in record.restarts)
-            return {"due": due or None, "down": down or None, "restarts_within_hour": recent}
+            return WatchStatus(due or None, down or None, recent)
     return None

@@ -136,7 +136,7 @@ def _check_equal(pipeline: Pipeline, runner: Runner, server: Server) -> None:
         return bool(lags) and lags[-1]["lag_bytes"] == 0 and time.time() - since > 5
 
     pipeline.wait_for(caught_up, runner)
-    states = {t["table"]: t["state"] for t in status(Directory(pipeline.home), "shop")["tables"]}
+    states = {t.table: t.state for t in status(Directory(pipeline.home), "shop").tables}
     captured = [n for n in (*NAMES, GUEST) if states.get(f"{pipeline.database}.{n}") not in (None, "removed")]
     assert set(NAMES) <= set(captured)
     for name in captured:
@@ -153,8 +153,8 @@ def _check_equal(pipeline: Pipeline, runner: Runner, server: Server) -> None:
 
 
 def _streams(pipeline: Pipeline, name: str) -> bool:
-    found = status(Directory(pipeline.home), "shop")["tables"]
-    return any(t["table"] == f"{pipeline.database}.{name}" and t["state"] == "streaming" for t in found)
+    found = status(Directory(pipeline.home), "shop").tables
+    return any(t.table == f"{pipeline.database}.{name}" and t.state == "streaming" for t in found)
 
 
 def _check_answers(pipeline: Pipeline, sent: dict[str, Command]) -> None:

@@ -35,7 +35,7 @@ def _send(pipeline: Pipeline, verb: str, *tables: str, **arguments: Any) -> None
 
 def _tables(pipeline: Pipeline) -> dict[str, tuple[str, str | None]]:
     """State and destination of each table in `status`."""
-    return {t["table"]: (t["state"], t["destination"]) for t in status(Directory(pipeline.home), "shop")["tables"]}
+    return {t.table: (t.state, t.destination) for t in status(Directory(pipeline.home), "shop").tables}
 
 
 def _answers(pipeline: Pipeline) -> list[dict[str, Any]]:

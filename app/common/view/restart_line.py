@@ -1,18 +1,17 @@
 """What the watchdog will do about a runner that is gone, in one line."""
 
-from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 from app.common.view import words
+from engine.watch.watch_status import WatchStatus
 
 
-def restart_line(watched: Mapping[str, Any] | None, now: datetime) -> str:
+def restart_line(watched: WatchStatus | None, now: datetime) -> str:
     """Empty if the watchdog does nothing about it. watched: `engine.watch.watch_status.as_status`."""
     if not watched:
         return ""
-    times = words.plural(watched["restarts_within_hour"], "restart")
-    if watched["down"]:
-        return f"The watchdog does not restart it: {watched['down']}."
-    left_s = max((datetime.fromisoformat(watched["due"]) - now).total_seconds(), 0.0)
+    times = words.plural(watched.restarts_within_hour, "restart")
+    if watched.down:
+        return f"The watchdog does not restart it: {watched.down}."
+    left_s = max((datetime.fromisoformat(watched.due or "") - now).total_seconds(), 0.0)
     return f"The watchdog restarts it in {words.duration(round(left_s))} ({times} in the last hour)."

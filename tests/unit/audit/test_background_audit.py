@@ -20,23 +20,23 @@ from engine.pipeline.verifications import LastAudit, read_audit, save_audit
 from engine.spec.settings import Spec
 from engine.spec.verify_settings import Verify
 
-LAST: LastAudit = {
-    "at": "2026-01-31T00:00:00.000000Z",
-    "tables": 1,
-    "images": 4,
-    "differences": 0,
-    "start": "b.000001:4",
-    "end": "b.000002:9",
-    "differing": {"d.t": ("b.000001:4", "b.000001:9")},
-    "generations": {"d.t": 0},
-    "server": "s",
-}
+LAST = LastAudit(
+    at="2026-01-31T00:00:00.000000Z",
+    tables=1,
+    images=4,
+    differences=0,
+    start="b.000001:4",
+    end="b.000002:9",
+    differing={"d.t": ("b.000001:4", "b.000001:9")},
+    generations={"d.t": 0},
+    server="s",
+)
 
 
 @pytest.mark.parametrize(("age_s", "due"), [(0.0, False), (3599.0, False), (3600.0, True), (-1.0, True)])
 def test_an_audit_is_due_once_per_period(age_s: float, *, due: bool) -> None:
     """The first one at once. A time in the future is that of a wrong clock."""
-    assert is_due(LAST, 3600.0, parse_utc(LAST["at"]).timestamp() + age_s) is due
+    assert is_due(LAST, 3600.0, parse_utc(LAST.at).timestamp() + age_s) is due
     assert is_due(None, 3600.0, 0.0)
 
 
@@ -129,7 +129,7 @@ class Audits:
         """The parts that may differ."""
         last = read_audit(self.directory)
         assert last is not None
-        return last["differing"]
+        return last.differing
 
 
 EQUAL = AuditResult([], [], 0.1, "s").as_dict()
@@ -168,12 +168,12 @@ def test_a_failure_stands_until_an_audit_succeeds(tmp_path: Path, monkeypatch: p
 
 def test_a_part_that_differs_is_kept_through_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the spec proves nothing. Afterwards it is audited again."""
-    start, end = LAST["differing"]["d.t"]
+    start, end = LAST.differing["d.t"]
     equal = AuditResult([TableAudit("d.t", 3, 1, start, end)], [], 0.1, "s").as_dict()
     audits = Audits(tmp_path, monkeypatch, SpecError("A key is unknown."), equal, EQUAL)
     save_audit(audits.directory, LAST)
     audits.look()
-    assert audits.differing() == LAST["differing"]
+    assert audits.differing() == LAST.differing
     assert audits.failing
     audits.rests()
     again = ("--table", "d.t", "--from", start, "--to", end)

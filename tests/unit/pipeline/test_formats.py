@@ -84,7 +84,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert len(list((parents.inbox / "done").glob("*.json"))) == 2
     journal.close()
     found = status(parents, "shop")
-    assert (found["state"], found["tables"][0]["rows_read"]) == ("lost", 60)
+    assert (found.state, found.tables[0].rows_read) == ("lost", 60)
 
 
 def test_the_parents_journals_are_read(parents: Directory) -> None:

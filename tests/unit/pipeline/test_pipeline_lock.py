@@ -101,7 +101,7 @@ def test_a_standby_takes_over_when_the_lease_ends(directory: Directory) -> None:
         thread.start()
         while not why:
             time.sleep(0.01)
-        assert [found["pid"] for found in read_standbys(directory)] == [os.getpid()]
+        assert [found.pid for found in read_standbys(directory)] == [os.getpid()]
         assert not taken.is_set()
     thread.join(10)
     assert taken.is_set()

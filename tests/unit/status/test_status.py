@@ -1,15 +1,18 @@
 """The status shows who takes care of an alert."""
 
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge, occurrence
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_record import SourceOutage
 from engine.pipeline.saved_lists import list_text
-from engine.status.status import Status, status
+from engine.status.status import status
+from engine.status.status_records import AlertOwner, TableStatus
 from engine.status.status_text import first_line, print_status
 
 
@@ -19,10 +22,10 @@ def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
     alert = {"kind": "lag", "table": None, "value": 75.2, "since": "2026-01-31T15:30:17.000000Z"}
     more = {"message": "The pipeline is 75 s behind.", "hint": "Resume it."}
     where.alerts.write_text(list_text("alerts", [alert | more]))
-    assert [one["acknowledged"] for one in status(where, "shop")["alerts"]] == [None]
+    assert [one.acknowledged for one in status(where, "shop").alerts] == [None]
     made = acknowledge(where, alert, actor="ada", note="index rebuild")
     found = status(where, "shop")
-    assert found["alerts"][0]["acknowledged"] == {"actor": "ada", "at": made.at, "note": "index rebuild"}
+    assert found.alerts[0].acknowledged == AlertOwner("ada", made.at, "index rebuild")
     out = StringIO()
     print_status(Console(file=out, width=200), found)
     assert f"behind. Resume it. Acknowledged by ada at {made.at[:19]}Z." in out.getvalue()
@@ -42,22 +45,44 @@ def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -
     where.alerts.write_text(list_text("alerts", [alert]))
     acknowledge(where, alert, actor="ada")
     (tmp_path / "acknowledged" / f"{occurrence(alert)}.json").write_text('{"format": 9}')
-    assert [one["acknowledged"] for one in status(where, "shop")["alerts"]] == [None]
+    assert [one.acknowledged for one in status(where, "shop").alerts] == [None]
 
 
 def line(tmp_path: Path, **more: Any) -> str:
     """The first line of a status with these facts."""
     usual = {"state": "running", "phase": "streaming"}
-    return first_line(cast("Status", status(Directory(tmp_path), "shop") | usual | more)).partition("; position")[0]
+    return first_line(replace(status(Directory(tmp_path), "shop"), **usual | more)).partition("; position")[0]
 
 
 def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
     """A phase is that of a live run; nobody paused a pipeline that waits for room."""
-    away = {"since": "2026-11-27T03:40:00.000000Z", "refused": False}
-    stopped = [{"table": "shop.orders", "error": "It stopped."}, {"table": "shop.items", "error": None}]
+    at = "2026-11-27T03:40:00.000000Z"
+    away = SourceOutage(at, 1, at, "Nobody answers.", None)
+    orders = TableStatus(
+        table="shop.orders",
+        state="stopped",
+        chunks_done=1,
+        chunks_total=1,
+        rows_read=9,
+        changes_applied=0,
+        dates_nulled={},
+        error="It stopped.",
+        hint=None,
+        destination=None,
+        parked=(),
+        reading=None,
+        mirror=None,
+        verification=None,
+        lacks_since=None,
+        due=None,
+    )
+    stopped = (orders, replace(orders, table="shop.items", state="streaming", error=None))
     assert line(tmp_path) == "shop: running, streaming"
     assert line(tmp_path, away=away) == "shop: source unreachable since 2026-11-27T03:40:00Z"
-    assert line(tmp_path, away=away | {"refused": True}) == "shop: login refused since 2026-11-27T03:40:00Z"
+    assert (
+        line(tmp_path, away=replace(away, refused=True, cause="login"))
+        == "shop: login refused since 2026-11-27T03:40:00Z"
+    )
     assert line(tmp_path, state="paused", disk_full="disk full (log)") == "shop: disk full"
     assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"
     assert line(tmp_path, state="failed") == "shop: failed"

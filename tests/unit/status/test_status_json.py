@@ -30,11 +30,12 @@ from engine.pipeline.controls import Controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Failure
 from engine.pipeline.saved_lists import list_text
-from engine.pipeline.verifications import save, save_audit
+from engine.pipeline.verifications import LastAudit, save, save_audit
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.snapshot.parking import Parked
 from engine.run.source_loss.outage import Outage
-from engine.status.status import Status, status
+from engine.status.status import status
+from engine.status.status_records import Status
 from engine.status.status_text import print_status
 from engine.watch.record import Record, write_record
 from tests.support.verified import VERIFIED
@@ -56,7 +57,7 @@ def _frozen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def as_json(found: Status) -> str:
     """What `status --json` prints, indented, without what differs from test to test."""
-    record: dict[str, Any] = {**found}
+    record = found.to_json()
     record["sizes"] = dict.fromkeys(record["sizes"], 0)
     return IDENTITY.sub("ID", json.dumps(record, ensure_ascii=False, indent=1, default=str) + "\n")
 
@@ -202,8 +203,7 @@ def failed(where: Directory) -> Status:
     send_command(where, "redump", arguments={"tables": ["d.t"]}, actor="ada", reason="why")
     write_record(where, Record(run="r1", due=NOW))
     save(where, {"d.t": {**VERIFIED, "differences": 2, "verdict": "diverged", "position": "b.1:4"}}, [])
-    audit = {"at": BEFORE, "tables": 1, "images": 1204, "differences": 0, "start": "b.1:4", "end": "b.1:9"}
-    save_audit(where, {**audit, "differing": {}, "generations": {"d.t": 0}, "server": "s"})  # type: ignore[typeddict-item]
+    save_audit(where, LastAudit(BEFORE, 1, 1204, 0, "b.1:4", "b.1:9", {}, {"d.t": 0}, "s"))
     return status(where, "shop", sink=world.sink(0.0))
 
 

@@ -50,7 +50,7 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
     (line,) = home.events()
     assert (line["event"], line["kind"], line["seq"]) == ("alert.raised", "runner_lost", 2)
     assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
-    assert status(home.where, "shop")["watch"] is None
+    assert status(home.where, "shop").watch is None
     assert home.launched == []
     assert len(home.said) == 1
 
@@ -146,10 +146,10 @@ def test_a_stop_that_nobody_took_keeps_a_killed_runner_down(home: Home) -> None:
     assert home.launched == []
     assert _answers(home) == [("command.accepted", identity), ("command.done", identity)]
     assert list(home.where.inbox.glob("*.json")) == []
-    watch = status(home.where, "shop")["watch"]
+    watch = status(home.where, "shop").watch
     assert watch is not None
-    assert (watch["due"], watch["down"][:20]) == (None, "ada asked it to stop")
-    assert watch["down"].endswith(": moving house")
+    assert (watch.due, (watch.down or "")[:20]) == (None, "ada asked it to stop")
+    assert (watch.down or "").endswith(": moving house")
     assert [event["event"] for event in home.events()].count("watch.stays_down") == 1
     home.gone("r2")  # somebody started it since, and it was lost
     until(lambda: home.launched, dog.look)
@@ -161,18 +161,20 @@ def test_a_restart_that_is_due_can_be_cancelled(home: Home) -> None:
     home.gone(state="ended", error={"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""})
     dog = home.watchdog()
     dog.look()
-    assert (status(home.where, "shop")["watch"] or {})["due"]
+    watch = status(home.where, "shop").watch
+    assert watch is not None
+    assert watch.due
     stopped = CliRunner().invoke(app, ["stop", str(home.where.spec), "--json"])
     assert stopped.exit_code == 0, stopped.output
     answer = json.loads(stopped.output)
     assert (answer["cancels_restart"], answer["waits_for_a_runner"]) == (True, False)
-    watch = status(home.where, "shop")["watch"]
+    watch = status(home.where, "shop").watch
     assert watch is not None
-    assert (watch["due"], "asked it to stop" in watch["down"]) == (None, True)
+    assert (watch.due, "asked it to stop" in (watch.down or "")) == (None, True)
     dog.look()
     assert _answers(home) == [("command.accepted", answer["id"]), ("command.done", answer["id"])]
     assert read_record(home.where).due == ""
-    assert (status(home.where, "shop")["watch"] or {})["down"] == watch["down"]
+    assert status(home.where, "shop").watch == watch
     again = CliRunner().invoke(app, ["stop", str(home.where.spec)])
     assert again.exit_code == 2, "nothing is left to cancel"
 
@@ -217,9 +219,9 @@ def test_a_run_that_needs_an_operator_stays_down(home: Home, error: str, why: st
     assert home.launched == []
     (line,) = home.events()
     assert line["event"] == "watch.stays_down"
-    watch = status(home.where, "shop")["watch"]
+    watch = status(home.where, "shop").watch
     assert watch is not None
-    assert why in watch["down"]
+    assert why in (watch.down or "")
 
 
 def test_a_runner_that_always_fails_stays_down_at_the_limit(home: Home, receiver: Receiver) -> None:
@@ -256,9 +258,9 @@ def test_restarts_wait_for_their_pause(home: Home) -> None:
     home.gone()
     dog = home.watchdog()
     dog.look()
-    watch = status(home.where, "shop")["watch"]
+    watch = status(home.where, "shop").watch
     assert watch is not None
-    assert watch["due"] > clock.utc_text()
+    assert (watch.due or "") > clock.utc_text()
     dog.look()
     assert home.launched == []
 

@@ -1,5 +1,6 @@
 """The fourth light and the page Verify."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -56,22 +57,12 @@ MISSING: dict[str, Any] = {
 
 def test_the_last_audit_is_a_sentence() -> None:
     """With its age and what it found; and how often the runner audits."""
-    last: LastAudit = {
-        "at": "2026-11-25T10:00:00Z",
-        "tables": 3,
-        "images": 4,
-        "differences": 0,
-        "start": "",
-        "end": "",
-        "differing": {},
-        "generations": {},
-        "server": "",
-    }
+    last = LastAudit("2026-11-25T10:00:00Z", 3, 4, 0, "", "", {}, {}, "")
     assert audits(Verify(), None, NOW) == "Change logs are audited only on request (`verify.audit`)."
     text = audits(Verify(audit="1d"), last, NOW)
     assert text.startswith("The runner audits a random part of the change logs about every ")
     assert text.endswith("ago: 4 images of 3 tables, no difference.")
-    assert audits(Verify(audit="1d"), {**last, "differences": 2}, NOW).endswith(", 2 differences.")
+    assert audits(Verify(audit="1d"), replace(last, differences=2), NOW).endswith(", 2 differences.")
 
 
 def summary(**changes: Any) -> Summary:

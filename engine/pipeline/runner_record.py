@@ -1,0 +1,190 @@
+"""What `runner.json` says of a runner: the frozen form of the heartbeat that `run.commands.heartbeat` writes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from engine.base.json_records import record_from, records_from
+from engine.journal.connection_events import ReadsBlocked
+from engine.journal.event_lines import event_from
+from engine.journal.outage_causes import Cause, cause_of
+from engine.pipeline.controls import Controls
+
+
+@dataclass(frozen=True)
+class RunError:
+    """The error that ended a run."""
+
+    error: str = ""
+    """The class."""
+    message: str = ""
+    detail: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class SourceOutage:
+    """An outage of the source. Times are UTC text."""
+
+    since: str
+    attempt: int
+    """0 while the first question is still unanswered."""
+    next_try: str
+    error: str
+    """The message of the last attempt."""
+    gives_up_at: str | None
+    """None if the run never gives up."""
+    refused: bool = False
+    """Whether the source answers, but refuses the account."""
+    hint: str = ""
+    cause: Cause = "unreachable"
+
+    @classmethod
+    def from_json(cls, value: object) -> Self | None:
+        """The outage in `runner.json`; None if there is none, or if this version cannot read it."""
+        return record_from(cls, {**value, "cause": cause_of(value)}) if isinstance(value, Mapping) else None
+
+
+@dataclass(frozen=True)
+class FailingHelper:
+    """A helper that fails (`pipeline.helpers`)."""
+
+    helper: str
+    error: str
+    message: str
+    since: str
+    """When it began to fail: UTC text."""
+    errors: int
+    """Errors since then."""
+
+
+@dataclass(frozen=True)
+class SourceChange:
+    """A difference of the source to the beginning of the run."""
+
+    what: str
+    """version, setting, grant or certificate."""
+    name: str
+    before: str
+    after: str
+    seen: str
+    """UTC text."""
+
+
+@dataclass(frozen=True)
+class SourceComparison:
+    """When the source was last compared with the run's beginning, and what has changed since."""
+
+    compared: str
+    """UTC text."""
+    facts: int
+    changes: tuple[SourceChange, ...]
+
+    @classmethod
+    def from_json(cls, value: object) -> Self | None:
+        """The comparison in `runner.json`; None if there is none, or if this version cannot read it."""
+        if not isinstance(value, Mapping):
+            return None
+        return record_from(cls, {**value, "changes": records_from(SourceChange, value.get("changes"))})
+
+
+@dataclass(frozen=True)
+class OpenCommand:
+    """A command that the run has accepted and not answered yet."""
+
+    id: str
+    verb: str
+
+
+@dataclass(frozen=True)
+class StartupStep:
+    """A step of a start."""
+
+    step: str
+    since: str
+    """UTC text."""
+    seconds: float | None
+    """How long it took; None until it is done."""
+
+
+@dataclass(frozen=True)
+class TableReading:
+    """The longest-running read of a table."""
+
+    chunks: list[int]
+    since: str
+    """UTC text."""
+    rows: int = 0
+    """Rows read so far of the table's chunks that are being read."""
+
+
+@dataclass(frozen=True)
+class RunnerRecord:
+    """The newest run of a pipeline, by its last heartbeat."""
+
+    state: str
+    run: str = ""
+    pid: int | None = None
+    host: str | None = None
+    alive: bool = False
+    """Whether its process lives, or its heartbeat is recent (`pipeline.runner_file`)."""
+    heartbeat: str = ""
+    """UTC text."""
+    heartbeat_age_s: float | None = None
+    process: Mapping[str, Any] = field(default_factory=dict)
+    """What `base.processes` knows of its process."""
+    phase: str | None = None
+    startup: tuple[StartupStep, ...] = ()
+    started: str | None = None
+    """UTC text, like `continued`."""
+    continued: str | None = None
+    """When it last began or continued to read."""
+    spark_ui: str | None = None
+    reason: str = ""
+    """Who paused it, and why."""
+    stop: bool = False
+    """Whether it was asked to stop."""
+    waiting_for: str = ""
+    away: SourceOutage | None = None
+    reading: Mapping[str, TableReading] = field(default_factory=dict)
+    blocked: tuple[ReadsBlocked, ...] = ()
+    source: SourceComparison | None = None
+    loads: Mapping[str, float] = field(default_factory=dict)
+    disk_full: str | None = None
+    """Why it waits for room on a disk; None if it does not."""
+    disk_full_hint: str | None = None
+    disk_full_since: str | None = None
+    helpers: tuple[FailingHelper, ...] = ()
+    controls: Controls | None = None
+    commands: tuple[OpenCommand, ...] = ()
+    error: RunError | None = None
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The record in `runner.json`, also one of an earlier version. Raises TypeError if it has no state."""
+        reading = record.get("reading")
+        reads = reading.items() if isinstance(reading, Mapping) else ()
+        nested = {
+            "process": record.get("process") or {},
+            "startup": records_from(StartupStep, record.get("startup")),
+            "waiting_for": record.get("waiting_for") or "",
+            "away": SourceOutage.from_json(record.get("away")),
+            "reading": {name: one for name, value in reads if (one := record_from(TableReading, value))},
+            "blocked": _blocked(record.get("blocked")),
+            "source": SourceComparison.from_json(record.get("source")),
+            "loads": record.get("loads") or {},
+            "helpers": records_from(FailingHelper, record.get("helpers")),
+            "controls": record_from(Controls, record.get("controls")),
+            "commands": records_from(OpenCommand, record.get("commands")),
+            "error": record_from(RunError, record.get("error")),
+        }
+        found = record_from(cls, {**record, **nested})
+        if found is None:
+            raise TypeError("the record of a runner has no state")
+        return found
+
+
+def _blocked(values: object) -> tuple[ReadsBlocked, ...]:
+    found = [one for one in values if isinstance(one, Mapping)] if isinstance(values, list) else []
+    events = (event_from(ReadsBlocked.NAME, one) for one in found)
+    return tuple(one for one in events if isinstance(one, ReadsBlocked))
