@@ -17,6 +17,25 @@ from engine.journal.parts import Part, compressed, parts_in, plain
 
 _WORTH_BYTES, _RECENT_S = 64 << 10, 86_400.0
 _KEPT_PLAIN = 2
+_EXPIRE_S = 3600.0
+
+
+class HourlyExpiry:
+    """Expires the journals of a folder once an hour. run: the current run. retention_s: None: delete none."""
+
+    def __init__(self, folder: Path, run: str, retention_s: float | None) -> None:
+        self._folder = folder
+        self._run = run
+        self._retention_s = retention_s
+        self._due_s = 0.0
+
+    def step(self) -> None:
+        """Do it if an hour is over, and again at the next call while there is a part to compress. Raises OSError."""
+        if clock.monotonic_s() < self._due_s:
+            return
+        self._due_s = clock.monotonic_s() + _EXPIRE_S
+        if expire_and_compress(self._folder, self._run, self._retention_s):
+            self._due_s = 0.0
 
 
 def expire_and_compress(folder: Path, run: str, retention_s: float | None) -> bool:

@@ -8,6 +8,7 @@ every other time reports it once.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -86,6 +87,15 @@ class Helpers:
                 return
             errors, duration_s = self._failing.pop(helper).errors, now_s - self._failing_since_s[helper]
         self._journal.write(HelperRecovered(helper=helper, errors=errors, duration_s=round(duration_s, 3)))
+
+    def guard(self, helper: str, step: Callable[[], object]) -> None:
+        """Do a step of a helper, and record how it went."""
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - nothing may end the thread of a helper
+            self.failed(helper, error)
+        else:
+            self.succeeded(helper)
 
     def as_list(self) -> list[dict[str, Any]]:
         """The failing helpers for `runner.json`, as fields of `Failure`."""

@@ -145,11 +145,11 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "capture/redump_requests.py::redump_from": (1, INPUT),
     "capture/redump_requests.py::chunk_ranges": (1, INPUT),
     "run/lifecycle/runner.py::_link_spec": (1, INPUT),
-    "run/lifecycle/runner.py::_Run._work": (
+    "run/lifecycle/runner.py::_Run._require_success": (
         1,
         ("test_start_hints.py::test_what_is_refused_continues_as_the_hint_says",),
     ),
-    "run/lifecycle/runner.py::_Run._preflight": (
+    "run/lifecycle/source_check.py::SourceCheck.preflight": (
         1,
         ("test_source_hints.py::test_a_server_that_compares_names_otherwise_is_taken_at_the_next_start",),
     ),

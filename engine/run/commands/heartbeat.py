@@ -64,6 +64,10 @@ class Activity:
     """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last
     poll."""
 
+    def show_outage(self, outage: dict[str, Any] | None) -> None:
+        """Set `away`; called by the outage tracker alone."""
+        self.away = outage
+
 
 def note_continuations(activity: Activity, journal: Journal) -> None:
     """Keep `continued` up to date from the events of a run."""

@@ -1,8 +1,8 @@
 """The inbox of a pipeline: command files, their order of arrival, and their place after the answer.
 
-The command line and the console write them (`pipeline.command_file`); `run.commands.control` handles them. An answered
-command is kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected. A command may
-be withdrawn before a run has claimed it (`engine.pipeline.command_queue`).
+The command line and the console write them (`pipeline.command_file`); `run.commands.command_intake` takes them. An
+answered command is kept in `inbox/done` or `inbox/refused`, so that it is not executed twice and can be inspected. A
+command may be withdrawn before a run has claimed it (`engine.pipeline.command_queue`).
 """
 
 import json

@@ -11,7 +11,7 @@ from engine.destination.publisher import Publisher
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.inbox import Command
 
 VERB = "maintain"
@@ -37,9 +37,9 @@ def command_from(command: Command, state: State) -> PublisherCommand:
     return PublisherCommand(command.identity, command.path, _tables(command.arguments, state), str(command.verb))
 
 
-def accepted(control: Control, verb: str) -> list[PublisherCommand]:
+def accepted(commands: AcceptedCommands, verb: str) -> list[PublisherCommand]:
     """The accepted requests of a verb without an answer, in order."""
-    return [command for command in control.accepted(PublisherCommand) if command.verb == verb]
+    return [command for command in commands.accepted(PublisherCommand) if command.verb == verb]
 
 
 def check(directory: Directory, tables: list[str]) -> None:
@@ -60,21 +60,21 @@ def _tables(arguments: Any, state: State) -> tuple[str, ...]:
 class Maintainer:
     """Hands requests to the publisher and answers them."""
 
-    def __init__(self, publisher: Publisher, control: Control) -> None:
+    def __init__(self, publisher: Publisher, commands: AcceptedCommands) -> None:
         self._publisher = publisher
-        self._control = control
+        self._commands = commands
         self._requested: set[str] = set()
 
     def step(self) -> None:
         """Hand over new requests, and answer completed ones."""
-        requests = {command.identity: command for command in accepted(self._control, VERB)}
+        requests = {command.identity: command for command in accepted(self._commands, VERB)}
         for identity in requests.keys() - self._requested:
             self._publisher.maintenance.request(Request(identity, requests[identity].tables))
             self._requested.add(identity)
         for identity, answer in self._publisher.maintenance.answers().items():
             self._requested.discard(identity)
             if identity in requests:
-                self._control.carried_out(requests[identity], asdict(answer))
+                self._commands.carried_out(requests[identity], asdict(answer))
 
 
 def _state(directory: Directory) -> State:

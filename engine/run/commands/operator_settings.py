@@ -4,6 +4,7 @@ Both are kept in `controls.json` and in the journal, and changed by commands.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from engine.base import clock
@@ -20,9 +21,14 @@ class OperatorSettings:
     """The settings of one run. `controls` has those in force."""
 
     def __init__(
-        self, directory: Directory, journal: Journal, spec: Throttle, changed: Callable[[Throttle], None]
+        self,
+        directory: Directory,
+        journal: Journal,
+        lock: AbstractContextManager[object],
+        spec: Throttle,
+        changed: Callable[[Throttle], None],
     ) -> None:
-        """spec: the spec's throttle, which operators may override.
+        """lock: of the inbox. spec: the spec's throttle, which operators may override.
 
         changed: receives the throttle in force, now and on each change.
 
@@ -30,6 +36,7 @@ class OperatorSettings:
         """
         self._directory = directory
         self._journal = journal
+        self._lock = lock
         self._spec = spec
         self.changed = changed
         self.controls = load_controls(directory)
@@ -73,6 +80,18 @@ class OperatorSettings:
 
     def end_throttle(self) -> None:
         """Return to the settings before a throttle whose time is over."""
-        if (controls := self.controls.at(clock.utc_text())) != self.controls:
-            self.save(controls)
-            self.announce()
+        with self._lock:
+            if (controls := self.controls.at(clock.utc_text())) != self.controls:
+                self.save(controls)
+                self.announce()
+
+    def pauses(self, table: str) -> bool:
+        """Whether operators have paused the copy of a table."""
+        return self.controls.pausing(table)
+
+    def forget(self, table: str) -> None:
+        """Remove the pause of a removed table."""
+        with self._lock:
+            if table in self.controls.tables:
+                with suppress(OSError):  # a full disk: the pause of a removed table is harmless
+                    self.save(self.controls.paused({"tables": [table]}, pause=False))

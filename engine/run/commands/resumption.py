@@ -12,7 +12,7 @@ from engine.ledger.state import TableState
 
 @dataclass(frozen=True)
 class Resumption:
-    """An accepted command (`run.commands.control.TableCommand`)."""
+    """An accepted command (`run.commands.table_command`)."""
 
     identity: str
     path: Path

@@ -22,7 +22,7 @@ from engine.journal.events import ErrorReported
 from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.epochs.epoch import completed
@@ -35,11 +35,13 @@ class Delivery:
     It keeps no state: whatever it decides is in the ledger until it is done.
     """
 
-    def __init__(self, spec: Spec, ledger: Ledger, publisher: Publisher, control: Control, journal: Journal) -> None:
+    def __init__(
+        self, spec: Spec, ledger: Ledger, publisher: Publisher, commands: AcceptedCommands, journal: Journal
+    ) -> None:
         self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
         self._ledger = ledger
         self._publisher = publisher
-        self._control = control
+        self._commands = commands
         self._journal = journal
 
     def commit(self, record: EpochRecord) -> None:
@@ -90,7 +92,7 @@ class Delivery:
                 found[name] = {"due": _due(error)}
             else:
                 found[name] = {"stopped": stop_of(error, name)}
-        for command in self._control.accepted(Resumption):
+        for command in self._commands.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):
                 if not state.tables[name].due:
                     found[name] = {"due": _due(None, command.identity)}
@@ -100,10 +102,10 @@ class Delivery:
         """Answer the resumptions whose resnapshots the ledger has."""
         state = self._ledger.state
         assert state is not None
-        for command in self._control.accepted(Resumption):
+        for command in self._commands.accepted(Resumption):
             names = to_resume(command.tables, state.tables)
             if all(state.tables[name].due for name in names):
-                self._control.carried_out(command, resnapshots_begun(names))
+                self._commands.carried_out(command, resnapshots_begun(names))
 
     def due_after(self, error: TidemarkError, table: Table) -> Due | None:
         """The resnapshot of a table that stops over doubtful rows; None for other errors."""

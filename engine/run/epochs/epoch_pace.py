@@ -5,6 +5,8 @@ steady load, fewer and larger epochs do the same with less: then an epoch may ta
 interval grows slowly, so a burst does not change it, and the first epoch without changes makes it short again.
 """
 
+import math
+
 _SHARE = 0.1
 _GROWTH = 1.1
 
@@ -12,13 +14,28 @@ _GROWTH = 1.1
 class EpochPace:
     """The interval between epochs, in seconds.
 
-    shortest_s: while little happens. longest_s: the mirror is not merged more often.
+    shortest_s: while little happens. longest_s: the mirror is not merged more often. began_s: when the last epoch began
+    (`clock.monotonic_s`).
     """
 
     def __init__(self, shortest_s: float, longest_s: float) -> None:
         self._shortest_s = shortest_s
         self._longest_s = max(shortest_s, longest_s)
         self.interval_s = shortest_s
+        self.began_s = -math.inf
+
+    def is_due(self, now_s: float, *, waited_for: bool) -> bool:
+        """Whether the next epoch is due. waited_for: a copy, a command or the end of the run waits for it."""
+        since_s = now_s - self.began_s
+        return since_s >= self._shortest_s and (since_s >= self.interval_s or waited_for)
+
+    def begin(self, now_s: float) -> None:
+        """Record that an epoch begins."""
+        self.began_s = now_s
+
+    def hurry(self) -> None:
+        """Let the next epoch begin at once."""
+        self.began_s = -math.inf
 
     def done(self, work_s: float, changes: int) -> None:
         """Record an epoch: what it cost, and how many changes it had."""

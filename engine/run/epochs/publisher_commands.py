@@ -8,7 +8,7 @@ from functools import partial
 
 from engine.destination.publisher import Publisher
 from engine.ledger.store import Ledger
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.maintain import Maintainer, accepted
 from engine.run.redump.executor import RedumpExecutor
 
@@ -26,12 +26,14 @@ def merge_soon(publisher: Publisher, ledger: Ledger, tables: Collection[str]) ->
 class Requests:
     """The commands that the publisher carries out: maintenance, merges, and redumps once their rows are committed."""
 
-    def __init__(self, publisher: Publisher, control: Control, ledger: Ledger, redumps: RedumpExecutor) -> None:
+    def __init__(
+        self, publisher: Publisher, commands: AcceptedCommands, ledger: Ledger, redumps: RedumpExecutor
+    ) -> None:
         self._publisher = publisher
-        self._control = control
+        self._commands = commands
         self._ledger = ledger
         self._redumps = redumps
-        self._maintainer = Maintainer(publisher, control)
+        self._maintainer = Maintainer(publisher, commands)
         self._asked: dict[str, Callable[[], bool]] = {}
 
     def answer(self) -> None:
@@ -49,10 +51,10 @@ class Requests:
     def _merges(self) -> None:
         """Answer merges once the mirrors have what was committed when they were taken."""
         assert self._ledger.state is not None
-        for command in accepted(self._control, VERB):
+        for command in accepted(self._commands, VERB):
             if command.identity not in self._asked:
                 tables = command.tables or tuple(self._ledger.state.tables)
                 self._asked[command.identity] = merge_soon(self._publisher, self._ledger, tables)
             if self._asked[command.identity]():
                 del self._asked[command.identity]
-                self._control.carried_out(command, {})
+                self._commands.carried_out(command, {})

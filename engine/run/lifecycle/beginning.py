@@ -22,7 +22,8 @@ from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
+from engine.run.commands.command_intake import CommandIntake
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.lifecycle.possession import Possession
 from engine.run.snapshot.table_copy import planned
@@ -43,10 +44,17 @@ class Beginning:
     """The begin of one run, and of its reading again after its source was away."""
 
     def __init__(
-        self, spec: Spec, control: Control, journal: Journal, possession: Possession, destination: Destination
+        self,
+        spec: Spec,
+        intake: CommandIntake,
+        commands: AcceptedCommands,
+        journal: Journal,
+        possession: Possession,
+        destination: Destination,
     ) -> None:
         self._spec = spec
-        self._control = control
+        self._intake = intake
+        self._commands = commands
         self._journal = journal
         self._possession = possession
         self._destination = destination
@@ -68,7 +76,7 @@ class Beginning:
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
             ledger.commit({**begun.record, "term": self._possession.first_term(begun.record["ledger"])})
             self._possession.take_first(ledger)
-            self._control.committed = partial(committed, ledger)
+            self._commands.begin(partial(committed, ledger))
         finally:
             connection.close()
         for plan in begun.plans:
@@ -77,9 +85,9 @@ class Beginning:
 
     def _continue(self, ledger: Ledger, connection: Connection, source: Source, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server
-        check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._control.waiting()))
-        waiting = self._control.waiting()  # before any of them is answered
-        self._control.committed = partial(committed, ledger)
+        check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._intake.waiting()))
+        waiting = self._intake.waiting()  # before any of them is answered
+        self._commands.begin(partial(committed, ledger))
         if not self._possession.taken:
             next_seq = self._possession.take(ledger, to_replace(waiting), everything=everything(waiting))
             if next_seq is not None:
@@ -128,10 +136,10 @@ class Beginning:
         """Resnapshot everything after a lost position, if a command asked for that; else raises `lost`."""
         state = ledger.state
         assert state is not None
-        self._control.poll_inbox()
+        self._intake.poll()
         asked = [
             redump
-            for redump in self._control.accepted(Redump)
+            for redump in self._commands.accepted(Redump)
             if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
         ]
         if not asked:
@@ -139,7 +147,7 @@ class Beginning:
         record = resnapshot_all(self._spec, self._destination, state, connection, endpoint, server, self._journal.run)
         self._commit(ledger, record, f"requested, because the position was lost: {lost.message}")
         for redump in asked:
-            self._control.carried_out(redump, resnapshots_begun(state.tables))
+            self._commands.carried_out(redump, resnapshots_begun(state.tables))
 
     def _begin_lineage(
         self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server, next_seq: int
@@ -155,10 +163,10 @@ class Beginning:
         record["lineage"] = self._journal.run
         record["next_seq"] = max(next_seq, ledger.state.next_seq)
         self._commit(ledger, record, "requested, because the ledger was older than the destination")
-        self._control.poll_inbox()
-        for redump in self._control.accepted(Redump):
+        self._intake.poll()
+        for redump in self._commands.accepted(Redump):
             if redump.whole and not redump.tables:
-                self._control.carried_out(redump, resnapshots_begun(ledger.state.tables))
+                self._commands.carried_out(redump, resnapshots_begun(ledger.state.tables))
 
     def _resnapshot_faulty(
         self, ledger: Ledger, connection: Connection, names: Collection[str], resume: Collection[str]
@@ -168,8 +176,8 @@ class Beginning:
         resume: those that a resume names.
         """
         assert ledger.state is not None
-        self._control.poll_inbox()
-        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
+        self._intake.poll()
+        asked = [redump for redump in self._commands.accepted(Redump) if redump.whole]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}.union(resume)
         to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
         if not to_resnapshot:
@@ -180,7 +188,7 @@ class Beginning:
         self._commit(ledger, record, "requested, because the destination was not what the ledger has published")
         for redump in asked:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
-                self._control.carried_out(redump, resnapshots_begun(redump.tables))
+                self._commands.carried_out(redump, resnapshots_begun(redump.tables))
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Resnapshot the tables whose projection changed in the spec, if a command asked for that.
@@ -192,8 +200,8 @@ class Beginning:
         if not names:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
-        self._control.poll_inbox()
-        asked = [redump for redump in self._control.accepted(Redump) if redump.whole]
+        self._intake.poll()
+        asked = [redump for redump in self._commands.accepted(Redump) if redump.whole]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = resnapshot_tables(
             self._spec, self._destination, ledger.state, connection, sorted(names), self._journal.run
@@ -201,7 +209,7 @@ class Beginning:
         self._commit(ledger, record, "requested, because the spec publishes other columns or rows of it")
         for redump in asked:
             if redump.tables and names.issuperset(redump.tables):
-                self._control.carried_out(redump, resnapshots_begun(redump.tables))
+                self._commands.carried_out(redump, resnapshots_begun(redump.tables))
 
     def _commit(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
         """Commit an epoch that resnapshots tables, and journal it."""

@@ -11,6 +11,7 @@ from engine.ledger.state import State
 from engine.run.snapshot.retries import Batch
 from engine.run.tables.bootstrap import Source, check_source
 from engine.source.connect import Connection, break_off, open_connection, query
+from engine.source.positions import Position, current
 
 
 class SourceConnection:
@@ -47,6 +48,10 @@ class SourceConnection:
             with suppress(TransientError):
                 query(self.now, "DO 0")
             self._open()
+
+    def position(self) -> Position:
+        """The source's current position."""
+        return current(self.now, self._source.server)
 
     def check(self, state: State) -> None:
         """Raises SourceLostError or SourceChangedError unless the source still has the committed position.

@@ -6,6 +6,7 @@ are retried with growing pauses for an hour. A session that lasted ten minutes r
 """
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ from engine.base import clock
 from engine.base.errors import SparkLostError, TidemarkError
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
-from engine.run.commands.control import Control
+from engine.run.commands.heartbeat import Activity
+from engine.run.commands.runner_state import StopSignal
 
 if TYPE_CHECKING:
     from engine.spark.session import Session
@@ -26,19 +28,26 @@ _FIRST_S, _LONGEST_S = 1.0, 60.0
 class SparkSessions:
     """The session of a run. open_session: starts one, or raises. Used by one thread."""
 
-    def __init__(self, open_session: "Callable[[], Session]", control: Control, journal: Journal) -> None:
+    def __init__(
+        self, open_session: "Callable[[], Session]", state: StopSignal, activity: Activity, journal: Journal
+    ) -> None:
         self._open = open_session
-        self._control = control
+        self._state = state
+        self._activity = activity
         self._journal = journal
         self._session: Session | None = None
         self._started_s = self._lost_s = 0.0
         self._tries = 0
 
+    def open_first(self) -> "Session":
+        """Start the first session; `use` makes it the current one. May run in another thread."""
+        return self._open()
+
     def use(self, session: "Session") -> "Session":
         """Make this the current session."""
         self._session = session
         self._started_s = clock.monotonic_s()
-        self._control.activity.spark_ui = session.ui
+        self._activity.spark_ui = session.ui
         return session
 
     def replace_lost(self, error: SparkLostError) -> "Session | None":
@@ -52,16 +61,16 @@ class SparkSessions:
             self._lost_s = clock.monotonic_s()
         self.stop()
         failure: TidemarkError = error
-        while not self._control.stopping:
+        while not self._state.stopping:
             if clock.monotonic_s() - self._lost_s >= PATIENCE_S:
                 raise failure
             self._tries += 1
             retry_s = min(_FIRST_S * 2 ** min(self._tries - 1, 10), _LONGEST_S)
             self._journal.write(ErrorReported.of(failure, attempt=self._tries, retry_in_s=retry_s))
-            self._control.activity.waiting_for = "a new Spark session"
+            self._activity.waiting_for = "a new Spark session"
             self._wait(retry_s)
             try:
-                if not self._control.stopping:
+                if not self._state.stopping:
                     return self.use(self._open())
             except SparkLostError as lost:
                 failure = lost
@@ -72,18 +81,20 @@ class SparkSessions:
                     f"Spark could not be started again: {type(lost).__name__}: {lost}", hint="Look at the runner's log."
                 )
             finally:
-                self._control.activity.waiting_for = ""
+                self._activity.waiting_for = ""
         return None
 
     def _wait(self, seconds: float) -> None:
         until_s = clock.monotonic_s() + seconds
-        while not self._control.stopping and (left_s := until_s - clock.monotonic_s()) > 0:
-            self._control.wait(left_s)
+        while not self._state.stopping and (left_s := until_s - clock.monotonic_s()) > 0:
+            self._state.wait(left_s)
 
-    @property
-    def was_started(self) -> bool:
-        """Whether a session was ever started."""
-        return self._started_s > 0
+    def end(self, first: "Future[Session]") -> None:
+        """Stop the current session, or the first one, which may still be starting."""
+        if self._started_s > 0:
+            self.stop()
+        elif not first.cancel() and first.exception() is None:
+            first.result().stop()
 
     def stop(self) -> None:
         """Stop the current session, if any."""

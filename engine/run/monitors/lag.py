@@ -24,6 +24,7 @@ from engine.journal import Journal
 from engine.journal.events import LagMeasured
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.retention import Growth, following, runway_s
+from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.run.source_loss.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
 from engine.source.heads import read_head
@@ -122,7 +123,9 @@ class LagMonitor:
         oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
         turns: Turns | None = None,
         look: Callable[[Connection], object] = lambda _: None,
+        binlog: BinlogCheck | None = None,
     ) -> None:
+        self._binlog = binlog or BinlogCheck()
         self._endpoint = replace(endpoint, read_timeout_s=min(_SILENCE_S, endpoint.read_timeout_s))
         self._first_server_id = first_server_id
         self._helpers = helpers
@@ -160,7 +163,7 @@ class LagMonitor:
                 if isinstance(error, SourceAwayError) and not self._closing.is_set():
                     pause_s = self._away.failed(MONITOR, error)
                 elif isinstance(error, BinlogOffError):
-                    self._away.binlog_off = error
+                    self._binlog.found_off(error)
                     self._away.back(MONITOR)
                 elif isinstance(error, SourceChangedError):
                     self._away.back(MONITOR)  # another server answers; the coordinator decides whether it will do

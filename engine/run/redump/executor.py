@@ -19,7 +19,7 @@ from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
 from engine.run.snapshot.scheduler import Snapshot
@@ -70,7 +70,7 @@ class RedumpExecutor:
     def __init__(
         self,
         snapshot: Snapshot,
-        control: Control,
+        commands: AcceptedCommands,
         journal: Journal,
         make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],
         check: Callable[[str, Redump], None],
@@ -81,7 +81,7 @@ class RedumpExecutor:
         merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
         self._snapshot = snapshot
-        self._control = control
+        self._commands = commands
         self._journal = journal
         self._make_copy = make_copy
         self._check = check
@@ -102,7 +102,7 @@ class RedumpExecutor:
 
     def blocked(self, tables: Mapping[str, TableState]) -> bool:
         """Whether all commands are blocked on tables that are still being copied."""
-        begun = all(redump.identity in self._works for redump in self._control.accepted(Redump))
+        begun = all(redump.identity in self._works for redump in self._commands.accepted(Redump))
         works = self._works.values()
         can_continue = any(
             work.to_resnapshot or work.can_be_read or any(tables[name].copied for name in work.to_read)
@@ -112,7 +112,7 @@ class RedumpExecutor:
 
     def begin(self, tables: Mapping[str, TableState], captured: Mapping[str, tuple[Table, Plan]]) -> set[str]:
         """Start the redumps that can start. Returns the tables to resnapshot instead."""
-        for redump in self._control.accepted(Redump):
+        for redump in self._commands.accepted(Redump):
             if redump.identity not in self._works:
                 self._works[redump.identity] = self._split(redump, tables, captured)
         for work in list(self._works.values()):
@@ -258,13 +258,13 @@ class RedumpExecutor:
             work.can_be_read = self._merge(work.redumped) if work.redumped else lambda: True
         if work.can_be_read():
             del self._works[work.redump.identity]
-            self._control.carried_out(work.redump, work.result())
+            self._commands.carried_out(work.redump, work.result())
 
     def _end(self, work: _Work, error: TidemarkError) -> None:
         del self._works[work.redump.identity]
         for table in [name for name, identity in self._active.items() if identity == work.redump.identity]:
             self.drop(table)
-        self._control.refused(work.redump, error)
+        self._commands.refused(work.redump, error)
 
 
 def _coverage(redump: Redump, plan: Plan) -> Coverage:

@@ -54,7 +54,7 @@ class Lease:
 class Pace:
     """Decides when the next group of chunks may start, and how fast it may read. Pure; takes the time as an argument.
 
-    settings: may be replaced at any time. Groups that have started keep their shares.
+    settings: those in force.
     """
 
     def __init__(self, settings: Throttle) -> None:
@@ -62,6 +62,10 @@ class Pace:
         self._leases: list[Lease] = []
         self._debt_s = 0.0
         self._at_s = 0.0
+
+    def change(self, settings: Throttle) -> None:
+        """Replace the settings; groups that have started keep their shares."""
+        self.settings = settings
 
     @property
     def limited(self) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from engine.base import clock
+from engine.base.errors import BinlogOffError
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.source.connect import binlog_off
@@ -18,6 +19,34 @@ from engine.source.preflight import Preflight
 
 Through = Callable[[Callable[[], object]], object]
 """Calls a step until the disk has room for it."""
+
+
+class BinlogCheck:
+    """Whether the source writes a binlog, as the lag monitor last found it; it may write one again by now.
+
+    Called by several threads.
+    """
+
+    def __init__(self) -> None:
+        self._error: BinlogOffError | None = None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it was found off, and the gap is not handled yet."""
+        return self._error is not None
+
+    def found_off(self, error: BinlogOffError) -> None:
+        """Record that the source answers but writes no binlog."""
+        self._error = error
+
+    def gap_handled(self) -> None:
+        """Record that the ledger has the gap, and that the epochs may continue."""
+        self._error = None
+
+    def require_on(self) -> None:
+        """Raises BinlogOffError if it was found off."""
+        if self._error is not None:
+            raise self._error
 
 
 def note(ledger: Ledger, run: str, through: Through, guard: Callable[[], object] = lambda: None) -> None:

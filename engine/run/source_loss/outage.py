@@ -15,7 +15,8 @@ yet: nothing is journaled unless the question fails.
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -23,7 +24,6 @@ from typing import Any
 from engine.base import clock
 from engine.base.errors import (
     AccountRefusedError,
-    BinlogOffError,
     PrivilegesMissingError,
     SourceAwayError,
     TidemarkError,
@@ -82,18 +82,21 @@ class Account:
 class OutageTracker:
     """Tracks the outages of one run's source. Thread-safe.
 
-    show: called on each change, with the fields of an `Outage`, or None when the source is back. abort_waits: called on
-    a stop while the source is away, to abort waits for its answer.
+    show: called on each change, with the fields of an `Outage`, or None when the source is back. answers: called when
+    the monitor reaches the source while the epochs still wait.
     """
 
-    def __init__(self, journal: Journal, show: Callable[[dict[str, Any] | None], None]) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        show: Callable[[dict[str, Any] | None], None],
+        answers: Callable[[], None] = lambda: None,
+    ) -> None:
         self._journal = journal
         self._show = show
-        self.abort_waits: Callable[[], None] | None = None
-        self.answers: Callable[[], None] | None = None
-        """Called when the monitor reaches the source while the epochs still wait."""
-        self.account: Account | None = None
-        """Known once the preflight has passed."""
+        self._answers = answers
+        self._abort_waits: Callable[[], None] = lambda: None
+        self._account: Account | None = None
         self._lock = threading.RLock()
         self._tries: dict[str, int] = {}
         self._since_s = 0.0
@@ -106,8 +109,6 @@ class OutageTracker:
         self._patience_s = PATIENCE_S
         self._shows_silence = False
         self._requests = 0
-        self.binlog_off: BinlogOffError | None = None
-        """Set by the monitor if the source answers but writes no binlog. It may write one again when the epochs ask."""
         journal.listeners.append(self._hear)
 
     @property
@@ -124,8 +125,21 @@ class OutageTracker:
             self._release()
 
     def _release(self) -> None:
-        if self._stopping and (self.now or self._shows_silence) and self.abort_waits is not None:
-            self.abort_waits()
+        if self._stopping and (self.now or self._shows_silence):
+            self._abort_waits()
+
+    @contextmanager
+    def aborting(self, abort_waits: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile, a stop while the source is away calls `abort_waits`, which aborts the waits for its answer."""
+        self._abort_waits = abort_waits
+        try:
+            yield
+        finally:
+            self._abort_waits = lambda: None
+
+    def preflight_passed(self, account: Account) -> None:
+        """Record the account: errors about privileges that it lacks name it, and how to grant them."""
+        self._account = account
 
     def failed(self, by: str, error: TidemarkError) -> float:
         """Record a failed try. Returns the seconds to wait before the next one.
@@ -133,7 +147,7 @@ class OutageTracker:
         Raises the error when the source has been away too long; only for the coordinator, whose run that ends.
         """
         with self._lock:
-            now_s, error = clock.monotonic_s(), self._named(error)
+            now_s, error = clock.monotonic_s(), _named(error, self._account)
             if not self._tries:
                 self._begin(now_s if self._asked_s is None else self._asked_s, now_s)
             self._shows_silence = False
@@ -156,19 +170,6 @@ class OutageTracker:
                 pause_s = min(pause_s, _MONITOR_PAUSE_S)
         self._release()
         return pause_s
-
-    def _named(self, error: TidemarkError) -> TidemarkError:
-        """An error about missing privileges, with the account and the statements that grant them.
-
-        Any other error as it is.
-        """
-        if self.account is None or not isinstance(error, PrivilegesMissingError):
-            return error
-        return PrivilegesMissingError(
-            f"The account {self.account.user} lacks privileges: {error.message}",
-            detail="Committed data is complete. Nothing is lost as long as the source keeps its binlog.",
-            hint="\n".join((GRANT_AND_CONTINUE, *self.account.grants)),
-        )
 
     def _begin(self, since_s: float, now_s: float) -> None:
         self._since_s = since_s
@@ -213,11 +214,6 @@ class OutageTracker:
         while (left_s := until_s - clock.monotonic_s()) > 0 and self._requests == requests:
             if closing.wait(min(left_s, 0.2)):
                 return
-
-    def require_binlog(self) -> None:
-        """Raises BinlogOffError if the monitor found the source without a binlog."""
-        if self.binlog_off is not None:
-            raise self.binlog_off
 
     def _until_s(self) -> float | None:
         if self._refused_s:
@@ -270,13 +266,27 @@ class OutageTracker:
             if self._tries.pop(by, None) is None:
                 return
             if self._tries:
-                if by == MONITOR and self.answers is not None:
-                    self.answers()
+                if by == MONITOR:
+                    self._answers()
                 return
             self._show(None)
             seconds = round(clock.monotonic_s() - self._since_s, 3)
             self._journal.write(SourceBack(since=self._since, seconds=seconds))
             self._refused_s = 0.0
+
+
+def _named(error: TidemarkError, account: Account | None) -> TidemarkError:
+    """An error about missing privileges, with the account and the statements that grant them.
+
+    Any other error as it is.
+    """
+    if account is None or not isinstance(error, PrivilegesMissingError):
+        return error
+    return PrivilegesMissingError(
+        f"The account {account.user} lacks privileges: {error.message}",
+        detail="Committed data is complete. Nothing is lost as long as the source keeps its binlog.",
+        hint="\n".join((GRANT_AND_CONTINUE, *account.grants)),
+    )
 
 
 def _cause(error: TidemarkError) -> Cause:

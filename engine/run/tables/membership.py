@@ -32,7 +32,7 @@ from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
-from engine.run.commands.control import Control
+from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.epochs.epoch import completed
 from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
 from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
@@ -55,10 +55,12 @@ class MembershipChanges:
     reading: whether chunks of a table are being read, even if their result is ignored.
     """
 
-    def __init__(self, spec: Spec, publisher: Publisher, control: Control, reading: Callable[[str], bool]) -> None:
+    def __init__(
+        self, spec: Spec, publisher: Publisher, commands: AcceptedCommands, reading: Callable[[str], bool]
+    ) -> None:
         self._spec = spec
         self._publisher = publisher
-        self._control = control
+        self._commands = commands
         self._reading = reading
         self._searched = spec.source.new_tables != "add"
         self._search_until_s = 0.0
@@ -67,7 +69,7 @@ class MembershipChanges:
     @property
     def waiting(self) -> bool:
         """Whether a membership change may be pending."""
-        return self._merges_unknown or not self._searched or bool(self._control.accepted(MembershipCommand))
+        return self._merges_unknown or not self._searched or bool(self._commands.accepted(MembershipCommand))
 
     def note_definition(self) -> None:
         """Record that the binlog has a statement that may have created a table."""
@@ -88,13 +90,13 @@ class MembershipChanges:
 
         Answers the commands. state: committed before the catalogue is read.
         """
-        change = next(iter(self._control.accepted(MembershipCommand)), None)
+        change = next(iter(self._commands.accepted(MembershipCommand)), None)
         if (
             change is not None
             and change.done(state)
             and all(map(self._publisher.released, _removed_names(change, state)))
         ):
-            self._control.carried_out(change, {})  # the kept data is final now
+            self._commands.carried_out(change, {})  # the kept data is final now
             change = None
         if gone := list(self._dropped(state)):
             return {name: {"dropped": True} for name in gone}
@@ -107,7 +109,7 @@ class MembershipChanges:
                 check_command(change, state)
                 return self._add(connection, state, change) if change.adds else _removed(change)
             except (SpecError, TableStoppedError, PreflightError) as error:
-                self._control.refused(change, error)
+                self._commands.refused(change, error)
         return self._find_new(connection, state)
 
     def _dropped(self, state: State) -> Iterator[str]:

@@ -13,7 +13,7 @@ from engine.journal import Journal
 from engine.pipeline.command_file import send_command
 from engine.pipeline.command_queue import GONE, claim_for_run, release, waiting_commands, withdraw
 from engine.pipeline.directory import Directory
-from engine.run.commands.control import Control
+from engine.run.commands.control import Control, ControlOptions, control_of
 from tests.support.depth import depth
 
 
@@ -110,7 +110,7 @@ def test_a_withdrawal_that_was_killed_holds(tmp_path: Path, monkeypatch: pytest.
             withdraw(where, identity, actor="ada", reason="why not")
     assert [one.id for one in waiting_commands(where)] == [identity]
     control = _control(where)
-    control.poll_inbox()
+    control.intake.poll()
     assert control.settings.controls.throttle == {}
     (refused,) = _events(where, "command.refused")
     assert refused["message"].startswith("ada withdrew it at ")
@@ -140,9 +140,9 @@ def test_a_command_is_withdrawn_or_carried_out_never_both(tmp_path: Path) -> Non
         thread = threading.Thread(target=operator)
         thread.start()
         ready.wait()
-        control.poll_inbox()
+        control.intake.poll()
         thread.join()
-        control.poll_inbox()
+        control.intake.poll()
         done = control.settings.controls.throttle.get("max_rows_per_s") == number
         assert done != bool(withdrawn), "both, or neither"
         assert waiting_commands(where) == []
@@ -154,7 +154,7 @@ def test_a_command_is_withdrawn_or_carried_out_never_both(tmp_path: Path) -> Non
 def _control(where: Directory) -> Control:
     """The control of a run, not started: the test polls."""
     journal = Journal(where.journal("r"), "r")
-    return Control(where, journal, "shop")
+    return control_of(where, journal, ControlOptions("shop"))
 
 
 def _events(where: Directory, kind: str) -> list[dict[str, Any]]:

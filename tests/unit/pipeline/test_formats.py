@@ -31,7 +31,7 @@ from engine.pipeline.controls import Controls, load_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.saved_lists import read_alerts, read_parked
-from engine.run.commands.control import Control
+from engine.run.commands.control import ControlOptions, control_of
 from engine.run.snapshot.parking import Parking
 from engine.run.tables.table_commands import parsers
 from engine.status.status import status
@@ -78,8 +78,8 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert (runner["state"], runner["alive"]) == ("starting", False)
     journal = Journal(parents.journal("99999999T000000-000000"), "99999999T000000-000000")
     assert [p.chunk for p in Parking(parents, journal)._chunks.values()] == [3]
-    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
-    control.poll_inbox()  # the redump that waits is judged when the ledger is known; nothing is refused
+    control = control_of(parents, journal, ControlOptions("shop", parsers=parsers(parents.journals)))
+    control.intake.poll()  # the redump that waits is judged when the ledger is known; nothing is refused
     assert not [e for e in map(json.loads, journal.path.read_text().splitlines()) if e["event"] == "command.refused"]
     assert len(list((parents.inbox / "done").glob("*.json"))) == 2
     journal.close()
@@ -172,8 +172,8 @@ def test_a_newer_command_is_refused_by_name(parents: Directory) -> None:
     _raise_version(parents.inbox / f"{identity}.json")
     second = send_command(parents, "throttle", arguments={"readers": 2})
     journal = Journal(parents.journal("z"), "z")
-    control = Control(parents, journal, "shop", parsers=parsers(parents.journals))
-    control.poll_inbox()
+    control = control_of(parents, journal, ControlOptions("shop", parsers=parsers(parents.journals)))
+    control.intake.poll()
     journal.close()
     events = [json.loads(line) for line in journal.path.read_text().splitlines()]
     (refused,) = [e for e in events if e["event"] == "command.refused"]
@@ -225,7 +225,7 @@ def test_what_is_written_says_its_version(tmp_path: Path) -> None:
     identity = send_command(directory, "stop")
     assert json.loads((directory.inbox / f"{identity}.json").read_text())["format"] == formats.VERSIONS["command"]
     journal = Journal(directory.journal("r"), "r")
-    Control(directory, journal).finish(None)
+    control_of(directory, journal).thread.finish(None)
     assert json.loads(directory.runner.read_text())["format"] == formats.VERSIONS["runner"]
     assert "format" in fields_of("run.started")
     journal.close()

@@ -24,7 +24,7 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.runner_file import read_runner
-from engine.run.commands.control import Control
+from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.monitors.lag import LagMonitor
 from engine.run.snapshot.throttle import Health, Pace
 from engine.run.source_loss.outage import OutageTracker
@@ -64,14 +64,14 @@ def started(tmp_path: Path, journal: Journal) -> Iterator[Callable[[], Control]]
     made: list[Control] = []
 
     def start() -> Control:
-        made.append(Control(Directory(tmp_path), journal, name="shop"))
-        made[-1]._thread.start()
-        made[-1].event("started")
+        made.append(control_of(Directory(tmp_path), journal, ControlOptions("shop")))
+        made[-1].thread._thread.start()
+        made[-1].state.apply("started")
         return made[-1]
 
     yield start
     for control in made:
-        control.finish(None)
+        control.thread.finish(None)
 
 
 def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
@@ -156,13 +156,13 @@ def test_a_poisoned_file_is_refused_and_the_inbox_goes_on(
     else:
         poison.write_text(json.dumps({"id": "x" * 5000, "verb": "pause"}))
     control = started()
-    assert to_add(control.waiting()) == set()
+    assert to_add(control.intake.waiting()) == set()
     _wait(lambda: _events(journal, "command.refused"))
     assert os.path.lexists(directory.inbox / "refused" / "0poison.json")
     assert not os.path.lexists(poison)
     send_command(directory, "pause")
-    _wait(lambda: control.paused)
-    assert control._thread.is_alive()
+    _wait(lambda: control.state.paused)
+    assert control.thread._thread.is_alive()
     assert len(_events(journal, "command.refused")) == 1
 
 
@@ -171,21 +171,21 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
 ) -> None:
     """Journal, runner.json and `status` report it, and the heartbeat continues."""
     control, broken = started(), [True]
-    poll_inbox = control.poll_inbox
+    poll = control.intake.poll
 
     def failing() -> None:
         if broken[0]:
             raise RecursionError("too deep")
-        poll_inbox()
+        poll()
 
-    monkeypatch.setattr(control, "poll_inbox", failing)
+    monkeypatch.setattr(control.intake, "poll", failing)
     _wait(lambda: (read_runner(Directory(tmp_path)) or {}).get("helpers"))
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
     assert [(h["helper"], h["error"]) for h in runner["helpers"]] == [("inbox", "RecursionError")]
     broken[0] = False
     send_command(Directory(tmp_path), "pause")
-    _wait(lambda: control.paused)
+    _wait(lambda: control.state.paused)
     assert len(_events(journal, "error")) == 1
 
 

@@ -15,7 +15,7 @@ from engine.pipeline.command_file import send_command
 from engine.pipeline.command_queue import withdraw
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import unwritable
-from engine.run.commands.control import Control
+from engine.run.commands.control import ControlOptions, control_of
 from engine.run.lifecycle.inbox_check import check_inbox
 
 NOBODY = 65_534
@@ -65,9 +65,9 @@ def test_commands_wait_while_a_folder_belongs_to_another_user(owned: Directory, 
     os.chown(folder, 0, 0)
     with _nobody():
         journal = Journal(owned.journal("r"), "r")
-        control = Control(owned, journal, "shop")
+        control = control_of(owned, journal, ControlOptions("shop"))
         with pytest.raises(HelperError) as raised:
-            control.poll_inbox()
+            control.intake.poll()
         error, found = raised.value, check_inbox(owned.inbox)
         assert f"The folder {folder} belongs to root" in error.message
         assert f"sudo chown -R USER {owned.inbox}" in error.hint
@@ -79,7 +79,7 @@ def test_commands_wait_while_a_folder_belongs_to_another_user(owned: Directory, 
             withdraw(owned, identity)
     os.chown(folder, NOBODY, NOBODY)  # what the hint says
     with _nobody():
-        control.poll_inbox()
+        control.intake.poll()
         assert (owned.inbox / "done" / f"{identity}.json").exists()
         assert check_inbox(owned.inbox).outcome == "ok"
         journal.close()

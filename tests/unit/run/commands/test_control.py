@@ -26,9 +26,8 @@ from engine.pipeline.controls import Controls, load_controls, save_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.plan.coverage import Coverage
-from engine.run.commands.control import Control
+from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.commands.resumption import Resumption
-from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.bootstrap import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
 from engine.run.tables.table_commands import IN_TURN, parsers, to_add
@@ -41,18 +40,19 @@ from engine.spec.throttle_settings import end_of_throttle as end_of
 @pytest.fixture
 def control(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A started control; one command was sent before its start, and the inbox contains a folder."""
-    monkeypatch.setattr("engine.run.commands.control._INBOX_S", 0.01)
+    monkeypatch.setattr("engine.run.commands.control_thread._INBOX_S", 0.01)
     directory = Directory(tmp_path)
     send_command(directory, "stop", reason="for the run before")
     (directory.inbox / "folder.json").mkdir()
     time.sleep(0.01)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     journal = Journal(directory.journal("r"), "r")
-    made = Control(directory, journal, "shop", parsers=parsers(directory.journals), in_turn=IN_TURN)
-    made.start()
-    made.event("started")
+    options = ControlOptions("shop", parsers=parsers(directory.journals), in_turn=IN_TURN)
+    made = control_of(directory, journal, options)
+    made.thread.start()
+    made.state.apply("started")
     yield made
-    made.finish(None)
+    made.thread.finish(None)
     journal.close()
     for number, handler in handlers.items():
         signal.signal(number, handler)
@@ -69,7 +69,7 @@ def _answers(folder: Path, identity: str) -> list[dict[str, Any]]:
 
 def waiting_change(control: Control) -> MembershipCommand | None:
     """The accepted membership change that is still to be executed."""
-    return next(iter(control.accepted(MembershipCommand)), None)
+    return next(iter(control.tables.accepted(MembershipCommand)), None)
 
 
 def _wait(found: Callable[[], Any]) -> None:
@@ -89,10 +89,10 @@ def test_a_stop_for_the_lost_run_stops_its_restart(tmp_path: Path) -> None:
     for verb in ("pause", "stop"):
         send_command(directory, verb, actor="ada")
     journal = Journal(directory.journal("r"), "r")
-    made = Control(directory, journal, "shop", restarted={"lost"})
-    made.poll_inbox()
-    assert made.stopping
-    made.done("stop")
+    made = control_of(directory, journal, ControlOptions("shop", restarted={"lost"}))
+    made.intake.poll()
+    assert made.state.stopping
+    made.states.done("stop")
     assert [e["verb"] for e in _events(tmp_path, "command.refused")] == ["pause"]
     assert [e["verb"] for e in _events(tmp_path, "command.done")] == ["stop"]
     journal.close()
@@ -103,20 +103,20 @@ def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Pat
     _wait(lambda: _events(tmp_path, "command.refused"))
     message = "It was sent before this run began: no run was there."
     assert _events(tmp_path, "command.refused")[0]["message"] == message
-    assert control.state == "running"
+    assert control.state.name == "running"
     send_command(Directory(tmp_path), "pause", reason="now")
     _wait(lambda: (read_runner(Directory(tmp_path)) or {})["state"] == "paused")
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
     assert runner["alive"]
     assert runner["reason"].endswith(": now"), "whoever looks shall know who paused it, and why"
-    assert control.paused
+    assert control.state.paused
 
 
 def test_a_signal_becomes_a_stop(control: Control, tmp_path: Path) -> None:
     """The handler only sets a flag; the control thread writes the stop."""
     os.kill(os.getpid(), signal.SIGTERM)
-    _wait(lambda: control.stopping)
+    _wait(lambda: control.state.stopping)
     assert _events(tmp_path, "run.state")[-1]["reason"] == "signal SIGTERM"
 
 
@@ -128,36 +128,36 @@ def test_a_second_signal_ends_the_process_and_says_so(
     monkeypatch.setattr(os, "_exit", codes.append)
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
-        _wait(lambda: control.stopping or codes)
+        _wait(lambda: control.state.stopping or codes)
     _wait(lambda: codes)
     assert codes[0] == 128 + signal.SIGINT
     assert (read_runner(Directory(tmp_path)) or {})["state"] == "ended"
     (ended,) = _events(tmp_path, "run.ended")
     assert (ended["outcome"], ended["exit_code"]) == ("stopped", 130)
     _wait(lambda: len(codes) == 2)  # the limit for what takes too long
-    control.state = "stopping"
+    control.state.name = "stopping"
 
 
 def test_a_command_that_was_carried_out_is_not_carried_out_again(control: Control, tmp_path: Path) -> None:
     """The same file under an answered id is refused and kept for inspection."""
     directory = Directory(tmp_path)
     identity = send_command(directory, "pause", reason="once")
-    _wait(lambda: control.paused)
+    _wait(lambda: control.state.paused)
     assert (directory.inbox / f"{identity}.json").exists(), "the next run refuses what was not done"
-    control.done("pause")
+    control.states.done("pause")
     send_command(directory, "resume")
-    _wait(lambda: not control.paused)
+    _wait(lambda: not control.state.paused)
     kept = directory.inbox / "done" / f"{identity}.json"
     write_atomically(directory.inbox / "another_name.json", kept.read_text())
     _wait((directory.inbox / "refused" / f"{identity}.json").exists)
     _wait(lambda: _events(tmp_path, "command.refused")[-1]["message"] == "It was carried out already.")
-    assert control.state == "running"
+    assert control.state.name == "running"
 
 
 def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path) -> None:
     """Table pauses and limits are stored; invalid ones are refused; a reset returns to the spec."""
     directory = Directory(tmp_path)
-    control.committed = lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b")))  # type: ignore[arg-type]
+    control.tables.begin(lambda: State(0, "", "", {}, 0, dict.fromkeys(("d.a", "d.b"))))  # type: ignore[arg-type]
     paces = list[Throttle]()
     control.settings.changed = paces.append
 
@@ -173,10 +173,10 @@ def test_what_operators_set_outlives_the_runner(control: Control, tmp_path: Path
     kept = load_controls(directory)
     assert (kept.tables, kept.snapshot, kept.throttle) == (("d.a",), True, {"max_rows_per_s": 5, "readers": 3})
     assert paces[-1].readers == 3
-    assert control.pauses("d.b")
+    assert control.settings.pauses("d.b")
     assert send("resume", snapshot=True)["event"] == "command.done"
-    assert not control.pauses("d.b")
-    assert control.pauses("d.a")
+    assert not control.settings.pauses("d.b")
+    assert control.settings.pauses("d.a")
     assert "no table d.c" in send("pause", tables=["d.c"])["message"]
     assert "No such throttle" in send("throttle", max_rows=5)["message"]
     assert "does not say what" in send("resume", tables=[])["message"]
@@ -227,21 +227,21 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
     first = remove(arguments={"tables": ["d.a"]})
     time.sleep(0.02)
     second = add(arguments={"tables": ["d.a"]})
-    assert to_add(control.waiting()) == {"d.a"}
+    assert to_add(control.intake.waiting()) == {"d.a"}
     table = TableState({}, {}, Coverage())
     state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
-    control.committed = lambda: state
+    control.tables.begin(lambda: state)
     _wait(lambda: waiting_change(control) is not None)
     time.sleep(0.5)
     change = waiting_change(control)
     assert change is not None
     assert (change.identity, change.adds, change.drop) == (first, False, False)
     state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed={"by": first})})
-    control.carried_out(change, {})
+    control.tables.carried_out(change, {})
     _wait(lambda: (asked := waiting_change(control)) is not None and asked.identity == second)
     change = waiting_change(control)
     assert change is not None
-    control.refused(change, SpecError("no"))
+    control.tables.refused(change, SpecError("no"))
     for verb, tables, why in (
         (add, ["d.b"], "has d.b already"),
         (add, [], "does not say"),
@@ -266,7 +266,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
 
     for verb in ("add-table", "remove-table"):
         states.clear()
-        control.committed = committed
+        control.tables.begin(committed)
         identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
         gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
@@ -277,7 +277,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
         assert change is not None
         assert change.begun(state)
         assert change.done(state) == bool(joined)
-        control.carried_out(change, {})
+        control.tables.carried_out(change, {})
 
 
 def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
@@ -310,23 +310,23 @@ def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp
     """Its file stays in the inbox until the journal has the answer, and is not taken for a new command meanwhile."""
     table = TableState({}, {}, Coverage())
     state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
-    control.committed = lambda: state
+    control.tables.begin(lambda: state)
     identity = send_command(Directory(tmp_path), "remove-table", arguments={"tables": ["d.a"]})
     _wait(lambda: waiting_change(control) is not None)
     change = waiting_change(control)
     assert change is not None
-    poll = threading.Thread(target=control.poll_inbox)
+    poll = threading.Thread(target=control.intake.poll)
 
     def on_done(entry: Entry) -> None:
         if isinstance(entry.event, CommandDone):
             poll.start()
             poll.join(0.5)
 
-    control._journal.listeners.append(on_done)
-    control.carried_out(change, {})
+    control.thread._journal.listeners.append(on_done)
+    control.tables.carried_out(change, {})
     poll.join()
     assert [e["id"] for e in _events(tmp_path, "command.accepted")] == [identity]
-    assert not control.pending
+    assert not control.tables.pending
 
 
 @pytest.mark.parametrize("step_s", [-7200.0, 7200.0], ids=["back", "forth"])
@@ -344,7 +344,7 @@ def test_a_clock_that_is_set_decides_nothing(
     assert found["alive"]
     assert 0 <= found["heartbeat_age_s"] < 5
     send_command(directory, verb)
-    _wait(lambda: control.paused or control.stopping)
+    _wait(lambda: control.state.paused or control.state.stopping)
     assert len(_events(tmp_path, "command.refused")) == 2
     times = [event["ts"] for event in map(json.loads, (tmp_path / "journal" / "r.jsonl").read_text().splitlines())]
     assert times == sorted(times)
@@ -368,8 +368,8 @@ def test_the_run_that_was_meant_decides(
     _wait(lambda: len(_events(tmp_path, "command.refused")) == 2)
     command = {"id": "by-hand", "verb": "pause", **fields}
     write_atomically(tmp_path / "inbox" / "by-hand.json", json.dumps(command))
-    _wait(lambda: control.paused or len(_events(tmp_path, "command.refused")) == 3)
-    assert control.paused is taken
+    _wait(lambda: control.state.paused or len(_events(tmp_path, "command.refused")) == 3)
+    assert control.state.paused is taken
 
 
 def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
@@ -379,16 +379,16 @@ def test_what_lay_in_the_inbox_without_a_run_is_older(tmp_path: Path) -> None:
     path = directory.inbox / "c.json"
     path.write_text(json.dumps({"id": "old", "verb": "pause", "sent": "2999-01-01T00:00:00.000000Z"}))
     os.utime(path, (2**32, 2**32))
-    made = Control(directory, journal)
-    made.start()
+    made = control_of(directory, journal)
+    made.thread.start()
     try:
-        made.event("started")
+        made.state.apply("started")
         _wait(lambda: _answers(tmp_path, "old"))
-        assert not made.paused
+        assert not made.state.paused
         write_atomically(path, json.dumps({"id": "new", "verb": "pause"}))
-        _wait(lambda: made.paused)
+        _wait(lambda: made.state.paused)
     finally:
-        made.finish(None)
+        made.thread.finish(None)
 
 
 def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
@@ -397,8 +397,8 @@ def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path)
     sent = [send_command(directory, "throttle", arguments={"readers": n}) for n in range(1, 7)]
     for n, identity in enumerate(sent):
         os.utime(directory.inbox / f"{identity}.json", (1_000_000 - n, 1_000_000 - n))
-    control = Control(directory, journal)
-    control.poll_inbox()
+    control = control_of(directory, journal)
+    control.intake.poll()
     assert [event["id"] for event in _events(tmp_path, "command.accepted")] == sent
     assert control.settings.controls.throttle == {"readers": 6}
     journal.close()
@@ -407,9 +407,8 @@ def test_commands_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path)
 def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path: Path) -> None:
     """The outage is in `runner.json` at once, not with the next heartbeat."""
     tries: list[bool] = []
-    tracker = OutageTracker(control._journal, partial(setattr, control.activity, "away"))
+    tracker = control.away
     tracker.try_now = lambda: tries.append(True)  # type: ignore[method-assign]
-    control.source = tracker
     refused = send_command(Directory(tmp_path), "resume")
     _wait(lambda: _answers(tmp_path, refused))
     assert _answers(tmp_path, refused)[0]["event"] == "command.refused"
@@ -419,7 +418,7 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
     _wait(lambda: _answers(tmp_path, sent))
     assert [e["event"] for e in _answers(tmp_path, sent)] == ["command.done"]
     assert tries == [True]
-    assert control.state == "running"
+    assert control.state.name == "running"
     tracker.back("epochs")
     _wait(lambda: not (read_runner(Directory(tmp_path)) or {})["away"])
 
@@ -427,17 +426,17 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
 def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
     """Its file stays in the inbox; tables that a resume does not resnapshot are answered at once."""
     stopped = TableState({}, {}, Coverage(), stopped=TableStoppedError("no").as_dict())
-    control.committed = lambda: State(0, "", "", {}, 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)})
+    control.tables.begin(lambda: State(0, "", "", {}, 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)}))
     directory = Directory(tmp_path)
     other = send_command(directory, "resume", arguments={"tables": ["d.b"]})
     _wait(partial(_answers, tmp_path, other))
     identity = send_command(directory, "resume", arguments={"tables": ["d.a", "d.b"]})
-    _wait(lambda: control.accepted(Resumption))
-    (asked,) = control.accepted(Resumption)
+    _wait(lambda: control.tables.accepted(Resumption))
+    (asked,) = control.tables.accepted(Resumption)
     assert asked.tables == ("d.a",)
-    assert control.pending
-    control.settle()
+    assert control.tables.pending
+    control.states.settle()
     assert asked.path.exists()
-    control.carried_out(asked, {})
+    control.tables.carried_out(asked, {})
     assert [one["event"] for one in _answers(tmp_path, identity)] == ["command.done"]
     assert not asked.path.exists()

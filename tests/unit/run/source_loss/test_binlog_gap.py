@@ -1,6 +1,7 @@
 """The ledger's note that a source wrote no binlog."""
 
 import errno
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,13 +14,15 @@ from engine.journal import Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.pipeline.disk import Disk
-from engine.run.lifecycle import runner
+from engine.run.lifecycle import recovery_loop
+from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.source_loss import binlog_gap, failover
+from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.source.connect import Server, binlog_off
 from engine.source.preflight import LOG_BIN, Check, Preflight
 from engine.source.turns import Turns
 
-SESSION = SimpleNamespace(limit_tasks=lambda _: None)
+SESSION: Any = SimpleNamespace(limit_tasks=lambda _: None)
 
 
 @pytest.fixture
@@ -60,50 +63,49 @@ def test_a_full_disk_does_not_keep_the_gap_from_being_noted(
     assert list(state.binlog_off) == ["a"]
 
 
-def made(folder: Path) -> Any:
-    """A run that does not begin."""
-    run: Any = object.__new__(runner._Run)
-    run._away, run._through = SimpleNamespace(binlog_off=None), lambda step: step()
-    run._journal, run._destination = Journal(folder / "j", "r"), SimpleNamespace(guard=lambda: None)
-    run._control = SimpleNamespace(wait=lambda _: None)
-    return run
+def loop(folder: Path, ledger: Ledger, epochs: Callable[..., bool]) -> RecoveryLoop:
+    """The loop of a run whose source writes a binlog. epochs: stands for the coordinator."""
+    parts: Any = SimpleNamespace(wait=lambda _: None, destination=SimpleNamespace(guard=lambda: None))
+    journal = Journal(folder / "j", "r")
+    return RecoveryLoop(
+        epochs, parts, parts, parts, parts, parts, BinlogCheck(), ledger, parts, journal, lambda step: step()
+    )
+
+
+def fail(error: Exception) -> Any:
+    """Raise an error."""
+    raise error
 
 
 def test_a_run_ends_with_its_reason_if_the_source_is_away_then(
     ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is being restarted with its binlog, for example: that nobody can connect is not why the run ends."""
-
-    def fail(error: Exception) -> Any:
-        raise error
-
-    run = made(tmp_path)
-    run._epochs = lambda *_: fail(binlog_off())
-    monkeypatch.setattr(runner, "open_connection", lambda _: fail(SourceAwayError("Connecting failed.")))
+    run = loop(tmp_path, ledger, lambda *_: fail(binlog_off()))
+    monkeypatch.setattr(recovery_loop, "open_connection", lambda _: fail(SourceAwayError("Connecting failed.")))
+    source: Any = SimpleNamespace(endpoint=None, turns=Turns())
     with pytest.raises(BinlogOffError):
-        run._coordinate(SimpleNamespace(endpoint=None, turns=Turns()), SESSION, ledger, None)
+        run.run(source, SESSION)
     assert ledger.state is not None
     assert list(ledger.state.binlog_off) == ["a"]
 
 
 @pytest.mark.parametrize("error", [None, SourceChangedError("Another server answers."), SourceAwayError("Away.")])
-def test_a_gap_that_only_the_monitor_saw_is_noted(ledger: Ledger, tmp_path: Path, error: Exception | None) -> None:
+def test_a_gap_that_only_the_monitor_saw_is_noted(
+    ledger: Ledger, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception | None
+) -> None:
     """Before the run ends, and before another server takes over: it is a gap of the server that was streamed."""
-    run = made(tmp_path)
-    run._away.binlog_off = binlog_off()
+    run = loop(tmp_path, ledger, lambda *_: True if error is None else fail(error))
+    run.binlog.found_off(binlog_off())
     noted = list[str]()
-
-    def epochs(*_: object) -> bool:
-        if error is not None:
-            raise error
-        return True
 
     def reconnected(*_: object) -> None:
         assert ledger.state is not None
         noted.extend(ledger.state.binlog_off)
 
-    run._epochs, run._reconnected = epochs, reconnected
-    assert run._coordinate(SimpleNamespace(turns=Turns()), SESSION, ledger, None) == (error is None)
+    monkeypatch.setattr(RecoveryLoop, "_reconnected", reconnected)
+    source: Any = SimpleNamespace(turns=Turns())
+    assert run.run(source, SESSION) == (error is None)
     assert ledger.state is not None
     assert list(ledger.state.binlog_off) == ["a"]
     assert noted == ([] if error is None else ["a"])

@@ -43,7 +43,11 @@ class Waiting:
         monkeypatch.setattr("engine.base.clock.monotonic_s", lambda: self.now_s)
         monkeypatch.setattr("engine.base.clock.utc_now", lambda: BEGIN + timedelta(seconds=self.now_s - 1000.0))
         self.journal = Journal(folder / "j.jsonl", "r")
-        self.away = OutageTracker(self.journal, self._show)
+        self.woken = 0
+        self.away = OutageTracker(self.journal, self._show, self._wake)
+
+    def _wake(self) -> None:
+        self.woken += 1
 
     def _show(self, outage: dict[str, Any] | None) -> None:
         self.shown = outage
@@ -138,7 +142,7 @@ def test_a_login_that_is_refused_is_waited_for_minutes(waiting: Waiting) -> None
 def test_lost_privileges_are_waited_for_minutes(waiting: Waiting) -> None:
     """The grants are shown meanwhile, and the error that ends the run has them too: with what to do then."""
     waiting.measured(None)
-    waiting.away.account = Account("tidemark", ("GRANT SELECT ON `d`.* TO 'tidemark'@'%';",))
+    waiting.away.preflight_passed(Account("tidemark", ("GRANT SELECT ON `d`.* TO 'tidemark'@'%';",)))
     denied, began_s = PrivilegesMissingError("Access denied (error 1227)."), waiting.now_s
     with pytest.raises(PrivilegesMissingError, match="The account tidemark lacks privileges: Access denied") as ended:
         waiting.try_for(1000, denied)
@@ -183,16 +187,19 @@ def test_the_source_is_back_when_nobody_misses_it(waiting: Waiting) -> None:
 def test_a_stop_lets_go_of_a_source_that_is_away(waiting: Waiting) -> None:
     """In either order; not while the source is connected."""
     abort_waits: list[float] = []
-    waiting.away.abort_waits = lambda: abort_waits.append(waiting.now_s)
-    waiting.away.failed(MONITOR, GONE)
-    assert not abort_waits
-    waiting.journal.write(RunState(state="stopping"))
-    assert len(abort_waits) == 1
+    with waiting.away.aborting(lambda: abort_waits.append(waiting.now_s)):
+        waiting.away.failed(MONITOR, GONE)
+        assert not abort_waits
+        waiting.journal.write(RunState(state="stopping"))
+        assert len(abort_waits) == 1
+        waiting.away.back(MONITOR)
+        waiting.journal.write(RunState(state="stopping"))
+        assert len(abort_waits) == 1
+        waiting.away.failed(MONITOR, GONE)
+        assert len(abort_waits) == 2
     waiting.away.back(MONITOR)
-    waiting.journal.write(RunState(state="stopping"))
-    assert len(abort_waits) == 1
     waiting.away.failed(MONITOR, GONE)
-    assert len(abort_waits) == 2
+    assert len(abort_waits) == 2, "the coordinator is gone"
 
 
 def test_a_source_that_does_not_answer_is_shown_before_the_question_fails(waiting: Waiting) -> None:
@@ -230,18 +237,18 @@ def test_a_source_that_does_not_answer_is_shown_before_the_question_fails(waitin
 def test_a_silent_source_is_shown_again_when_the_epochs_have_it_back(waiting: Waiting) -> None:
     """The monitor's question is still unanswered. A stop lets go of it."""
     freed: list[float] = []
-    waiting.away.abort_waits = lambda: freed.append(waiting.now_s)
-    waiting.away.asks()
-    waiting.now_s += 2
-    waiting.away.look()
-    waiting.away.failed(EPOCHS, GONE)
-    waiting.away.back(EPOCHS)
-    assert not waiting.is_shown()
-    waiting.away.look()
-    assert waiting.shown
-    assert not freed
-    waiting.journal.write(RunState(state="stopping"))
-    assert freed
+    with waiting.away.aborting(lambda: freed.append(waiting.now_s)):
+        waiting.away.asks()
+        waiting.now_s += 2
+        waiting.away.look()
+        waiting.away.failed(EPOCHS, GONE)
+        waiting.away.back(EPOCHS)
+        assert not waiting.is_shown()
+        waiting.away.look()
+        assert waiting.shown
+        assert not freed
+        waiting.journal.write(RunState(state="stopping"))
+        assert freed
 
 
 def test_a_pause_ends_by_request(tmp_path: Path) -> None:
@@ -285,11 +292,12 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
     assert str(line(entry_of(waiting.events("source.back")[0]))).startswith("The source is reachable again after ")
 
 
-class Control:
-    """The part of a control that `SparkSessions` uses; waiting takes no time."""
+class Signal:
+    """A stop signal for `SparkSessions`; waiting takes no time."""
 
     def __init__(self, waiting: Waiting) -> None:
-        self._waiting, self.stopping, self.activity = waiting, False, Activity()
+        self._waiting = waiting
+        self.stopping = False
 
     def wait(self, seconds: float) -> None:
         self._waiting.now_s += seconds
@@ -314,23 +322,23 @@ def test_a_lost_spark_is_started_again_for_an_hour(waiting: Waiting) -> None:
             raise lost if len(tries) % 2 else RuntimeError("Java gateway process exited")
         return Session()
 
-    control, first = Control(waiting), Session()
-    sessions = SparkSessions(start, control, waiting.journal)  # type: ignore[arg-type]
+    state, activity, first = Signal(waiting), Activity(), Session()
+    sessions = SparkSessions(start, state, activity, waiting.journal)  # type: ignore[arg-type]
     sessions.use(first)  # type: ignore[arg-type]
     second = sessions.replace_lost(lost)
-    assert (first.stopped, second is not None, control.activity.waiting_for) == (1, True, "")
+    assert (first.stopped, second is not None, activity.waiting_for) == (1, True, "")
     assert len(tries) == pytest.approx(5 + 1800 / 60, abs=3)
     waiting.now_s, tries[:] = 1000.0, []
 
     def failing() -> Session:
         raise lost
 
-    sessions = SparkSessions(failing, control, waiting.journal)  # type: ignore[arg-type]
+    sessions = SparkSessions(failing, state, activity, waiting.journal)  # type: ignore[arg-type]
     with pytest.raises(SparkLostError):
         sessions.replace_lost(lost)
     assert waiting.now_s == pytest.approx(1000 + PATIENCE_S, abs=60)
-    control.stopping = True
-    assert SparkSessions(start, control, waiting.journal).replace_lost(lost) is None  # type: ignore[arg-type]
+    state.stopping = True
+    assert SparkSessions(start, state, activity, waiting.journal).replace_lost(lost) is None  # type: ignore[arg-type]
 
 
 def test_a_measurement_has_more_time_than_a_ping(waiting: Waiting) -> None:
@@ -349,14 +357,12 @@ def test_the_epochs_try_as_soon_as_the_monitor_reaches_the_source(waiting: Waiti
 
     It journals none of its tries.
     """
-    woken = list[bool]()
-    waiting.away.answers = lambda: woken.append(True)
     pauses = [(waiting.away.failed(EPOCHS, GONE), waiting.away.failed(MONITOR, GONE)) for _ in range(7)]
     assert pauses[-1] == (30.0, 5.0)
     assert len(waiting.events("source.away")) == 7
     waiting.away.back(MONITOR)
     waiting.away.back(MONITOR)
-    assert woken == [True]
+    assert waiting.woken == 1
     assert waiting.is_shown()
     waiting.away.back(EPOCHS)
     assert not waiting.is_shown()

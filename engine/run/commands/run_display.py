@@ -1,0 +1,64 @@
+"""What `runner.json` shows of a run, put together from the components that know it."""
+
+from engine.base.errors import Failure
+from engine.pipeline.disk import Disk
+from engine.pipeline.helpers import Helpers
+from engine.run.commands.accepted_commands import AcceptedCommands
+from engine.run.commands.heartbeat import Activity, Heartbeat
+from engine.run.commands.operator_settings import OperatorSettings
+from engine.run.commands.runner_state import RunnerState
+from engine.run.commands.state_commands import StateCommands
+
+
+class RunDisplay:
+    """Writes the heartbeat of one run."""
+
+    def __init__(
+        self,
+        heartbeat: Heartbeat,
+        activity: Activity,
+        state: RunnerState,
+        disk: Disk,
+        helpers: Helpers,
+        settings: OperatorSettings,
+        tables: AcceptedCommands,
+        states: StateCommands,
+    ) -> None:
+        self._heartbeat = heartbeat
+        self._activity = activity
+        self._state = state
+        self._disk = disk
+        self._helpers = helpers
+        self._settings = settings
+        self._tables = tables
+        self._states = states
+        self._shown_away: dict[str, object] | None = None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the source went away or came back since the last heartbeat."""
+        return self._activity.away != self._shown_away
+
+    def show(self) -> None:
+        """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
+        self._helpers.guard("runner.json", self.beat)
+
+    def show_end(self, error: Failure | None) -> None:
+        """As `show`, at the end of the run. error: why it failed."""
+        self._helpers.guard("runner.json", lambda: self.beat(error))
+
+    def beat(self, error: Failure | None = None) -> None:
+        """Rewrite `runner.json`. Raises OSError."""
+        self._shown_away = self._activity.away
+        commands = sorted([*self._tables.open, *self._states.open], key=lambda command: command.since_s)
+        self._heartbeat.beat(
+            self._activity,
+            state="paused" if self._disk.reason and self._state.running else self._state.name,
+            reason=self._state.reason if self._state.paused else "",
+            stop=self._state.stop_requested,
+            **self._disk.as_dict(),
+            helpers=self._helpers.as_list(),
+            controls=self._settings.controls.as_dict(),
+            commands=[{"id": command.identity, "verb": command.verb} for command in commands],
+            error=error,
+        )

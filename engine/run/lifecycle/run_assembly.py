@@ -1,0 +1,117 @@
+"""Builds the components of one run that outlive servers and Spark sessions. It only builds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from engine.alerting.alert_words import patience_s
+from engine.alerting.notifier import Notifier
+from engine.destination.destination_protocol import Destination
+from engine.destination.registry import destination_of
+from engine.journal import Journal
+from engine.pipeline.directory import Directory
+from engine.pipeline.full_disks import scratch_folders
+from engine.run.commands.control import Control, ControlOptions, control_of
+from engine.run.commands.heartbeat import note_continuations
+from engine.run.lifecycle.beginning import Beginning
+from engine.run.lifecycle.disk_retries import DiskRetries
+from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.source_check import SourceCheck
+from engine.run.lifecycle.spark_sessions import SparkSessions
+from engine.run.lifecycle.startup_steps import Startup
+from engine.run.monitors import blocked_monitor, source_drift
+from engine.run.monitors.blocked_monitor import Blocked, BlockedMonitor
+from engine.run.monitors.hidden_monitor import Known
+from engine.run.monitors.source_drift import SourceDrift
+from engine.run.monitors.space import SpaceMonitor
+from engine.run.snapshot.gate import Gate
+from engine.run.snapshot.parking import Parking
+from engine.run.snapshot.throttle import Pace
+from engine.run.source_loss.binlog_gap import BinlogCheck
+from engine.run.tables.table_commands import IN_TURN, parsers
+from engine.spark.session import open_session
+from engine.spec.globs import NameRule
+from engine.spec.settings import Spec
+from engine.watch.stop_requests import runs_restarted_by
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """The components of one run."""
+
+    spec: Spec
+    """Its globs match the names of the source's server."""
+    directory: Directory
+    journal: Journal
+    control: Control
+    gate: Gate
+    notifier: Notifier
+    destination: Destination
+    beginning: Beginning
+    source_check: SourceCheck
+    sessions: SparkSessions
+    startup: Startup
+    disk_retries: DiskRetries
+    binlog: BinlogCheck
+    hidden: Known
+    drift: SourceDrift
+    blocked: BlockedMonitor
+
+
+def run_parts(
+    spec: Spec,
+    rule: NameRule | None,
+    directory: Directory,
+    journal: Journal,
+    starting: Callable[[str], None] | None,
+    *,
+    as_json: bool,
+) -> RunParts:
+    """Build a run's components; the caller holds the lock.
+
+    rule: how the source compares names; None if it does not answer. starting, as_json: as in `run_pipeline`.
+    """
+    pace, parking = Pace(spec.throttle), Parking(directory, journal)
+    control = control_of(directory, journal, _control_options(spec, directory, journal, pace, parking))
+    note_continuations(control.activity, journal)
+    notifier = Notifier(spec, directory, journal, stderr=as_json)
+    alerts = notifier.standing()
+    destination = destination_of(spec.sink, directory.maintenance, directory.known_tables)
+    possession = Possession(destination, journal.run)
+    alerted = [table for kind, table in alerts if kind == blocked_monitor.KIND]
+    blocked = Blocked(patience_s(spec.alerts), alerted)
+    return RunParts(
+        spec,
+        directory,
+        journal,
+        control,
+        Gate(pace, parking, control.disk, control.settings.pauses),
+        notifier,
+        destination,
+        Beginning(spec, control.intake, control.tables, journal, possession, destination),
+        SourceCheck(spec, rule),
+        SparkSessions(partial(open_session, spec), control.state, control.activity, journal),
+        Startup(control.activity, starting),
+        DiskRetries(control.disk, control.state),
+        BinlogCheck(),
+        Known(alerts),
+        SourceDrift(control.activity, alerted=(source_drift.KIND, None) in alerts),
+        BlockedMonitor(journal, control.activity, control.helpers, blocked),
+    )
+
+
+def _control_options(
+    spec: Spec, directory: Directory, journal: Journal, pace: Pace, parking: Parking
+) -> ControlOptions:
+    return ControlOptions(
+        spec.name,
+        throttle=spec.throttle,
+        journal_retention_s=spec.journal.retention_s,
+        folders=[spec.sink.path, *scratch_folders(spec.spark.master, spec.spark.conf)],
+        parsers=parsers(directory.journals),
+        in_turn=IN_TURN,
+        throttle_changed=pace.change,
+        retry_parked=parking.request_retry,
+        restarted=runs_restarted_by(directory),
+        chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
+    )

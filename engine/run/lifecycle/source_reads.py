@@ -1,0 +1,47 @@
+"""All that a coordinator has open on the source: its connection, the readers of chunks, and the poll of its load."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from engine.capture.tasks import ChunkGroup
+from engine.run.lifecycle.source_connection import SourceConnection
+from engine.run.snapshot.read_folder import ReadFolder
+from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.throttle import Health, Pace, hold
+from engine.source.watermarks import Candidate
+
+
+@dataclass(frozen=True)
+class SourceReads:
+    """Used by one thread, but for `abort_waits`."""
+
+    connection: SourceConnection
+    snapshot: Snapshot
+    prototype: ChunkGroup
+    """A group without requests; its candidate is replaced."""
+    pace: Pace
+    health: Health
+    read_folder: ReadFolder
+    interrupt: Callable[[], None]
+    """Interrupts all jobs of the Spark session; called from another thread."""
+
+    def assign(self, candidate: Candidate) -> None:
+        """Keep the readers busy with chunks, as far as the throttle allows. candidate: for their low watermarks."""
+        self.snapshot.assign(replace(self.prototype, candidate=candidate), lambda: hold(self.pace, self.health))
+
+    def end_throttled(self) -> None:
+        """Give up throttled reads, which may take long."""
+        self.read_folder.end_throttled_reads()
+
+    def abort_waits(self) -> None:
+        """Abort all waits for an unreachable source, so that a stop is quick; called from another thread."""
+        self.connection.abort_waits()
+        self.snapshot.abort_waits()
+        self.interrupt()
+
+    def close(self) -> None:
+        """Wait for running jobs, and close the connections."""
+        self.health.close()
+        self.read_folder.end_throttled_reads()
+        self.snapshot.close()
+        self.connection.close()
