@@ -149,6 +149,33 @@ BEYOND_THE_SEAM = {"audit", "explore"}
 """What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask
 `destination_protocol`."""
 
+MOST_MODULES = 31
+BUILDERS = {
+    "engine/run/lifecycle/epoch_assembly.py": 39,  # the one place that builds a coordinator and its monitors
+    "engine/verify/verifier.py": 36,
+    "engine/cli/pipeline.py": 35,
+}
+"""How many of our modules a module may import, and those that import more."""
+MOST_METHODS = 19
+LARGE_CLASSES = {
+    "engine/alerting/alerts.py:Alerts": 39,
+    "engine/capture/binlog/binlog_range.py:BinlogRange": 24,
+    "engine/capture/binlog/transaction_outcomes.py:TransactionOutcomes": 24,
+    "engine/destination/delta/destination_table.py:DeltaDestinationTable": 22,
+    "engine/destination/delta/lake_table.py:LakeTable": 27,
+    "engine/destination/delta/log/delta_log.py:DeltaLog": 20,
+    "engine/destination/delta/merge/mirror_files.py:MirrorFiles": 35,
+    "engine/destination/delta/table_pair.py:TablePair": 25,
+    "engine/destination/publisher.py:Publisher": 22,
+    "engine/run/snapshot/scheduler.py:Snapshot": 25,
+    "engine/run/snapshot/table_copy.py:TableCopy": 26,
+    "engine/verify/verifier.py:Verifier": 20,
+}
+"""How many methods a class may have, and those that have more: none may grow."""
+SET_LATER = {"activity", "_activity", "exporter"}
+"""What others set attributes of: the heartbeat's record, whose fields have one writer each; and the exporter, which
+serves before there is a ledger."""
+
 
 def files(folder: str) -> list[Path]:
     """The Python files below a folder of the repository."""
@@ -210,6 +237,40 @@ def test_imports_follow_the_arrows_within_a_room(room: str, inner: str) -> None:
         names = [name.split(".") for name in imported(path)]
         entered = {name[2] for name in names if name[:2] == ["engine", room] and len(name) > 2} - {inner}
         assert entered <= INNER[room][inner], path
+
+
+@pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_module_imports_too_many(path: Path) -> None:
+    """One that knows half the house is where every change ends up."""
+    modules = {
+        node.module
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("engine.")
+    }
+    assert len(modules) <= BUILDERS.get(path.relative_to(ROOT).as_posix(), MOST_MODULES)
+
+
+@pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_class_has_too_many_methods(path: Path) -> None:
+    """It would have several jobs."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            methods = sum(isinstance(part, ast.FunctionDef) for part in node.body)
+            name = f"{path.relative_to(ROOT).as_posix()}:{node.name}"
+            assert methods <= LARGE_CLASSES.get(name, MOST_METHODS), name
+
+
+@pytest.mark.parametrize("room", ["commands", "epochs", "lifecycle", "source_loss"])
+def test_nothing_is_set_on_an_object_after_its_constructor(room: str) -> None:
+    """The runner hands each component what it needs once. Local variables and records of one module are exempt."""
+    late = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in files(f"engine/run/{room}")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and ast.unparse(node.value) != "self"
+        if ast.unparse(node.value).removeprefix("self.") not in SET_LATER | {"late", "forwarded"}
+    ]
+    assert not late
 
 
 @pytest.mark.parametrize("path", files("engine"), ids=lambda p: str(p.relative_to(ROOT)))

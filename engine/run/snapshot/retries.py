@@ -69,8 +69,12 @@ class ChunkRetries:
         self._parking = parking
         self._attempts = attempts
         self._disk = disk
-        self.binlog_read_s = 0.0
+        self._binlog_read_s = 0.0
         self._refused_s = math.inf  # when the source first refused the account
+
+    def note_binlog_read(self, asked_s: float) -> None:
+        """Record that the binlog was read to its end as of that time (`clock.monotonic_s`)."""
+        self._binlog_read_s = asked_s
 
     def add(self, copy: TableCopy) -> None:
         """Register a table copy that starts or continues: its parked chunks are retried once."""
@@ -176,7 +180,7 @@ class ChunkRetries:
         elif copy.changed_s == math.inf:
             copy.changed_s = clock.monotonic_s()
         # The binlog will show the schema change, however far behind the pipeline is.
-        awaited = isinstance(error, SchemaChangedError) and self.binlog_read_s <= copy.changed_s
+        awaited = isinstance(error, SchemaChangedError) and self._binlog_read_s <= copy.changed_s
         counts = not (awaited or isinstance(error, SourceAwayError) or away)
         retried = isinstance(error, TransientError) and not (counts and copy.failures >= ATTEMPTS)
         retried = retried or (isinstance(error, AccountRefusedError) and self._refused())

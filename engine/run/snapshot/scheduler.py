@@ -164,7 +164,7 @@ class Snapshot:
 
         So earlier schema changes are known.
         """
-        self._retries.binlog_read_s = asked_s
+        self._retries.note_binlog_read(asked_s)
 
     @property
     def idle(self) -> bool:
