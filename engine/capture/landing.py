@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.base.errors import DestinationError, is_disk_full
+from engine.capture.files import DataFile
 from engine.decode.schema import Table
 
 _READS = 3
@@ -74,6 +75,10 @@ class MirrorReader(Protocol):
     """Reads one table of a destination back."""
 
     @property
+    def has_mirror(self) -> bool:
+        """Whether the destination can keep mirrors at all."""
+
+    @property
     def place(self) -> str:
         """Where the mirror is, for messages."""
 
@@ -108,6 +113,9 @@ class Landing(Protocol):
 
     def reader(self, table: Table) -> MirrorReader:
         """How the table's mirror is read back."""
+
+    def collect(self, table: Table, files: Sequence[DataFile]) -> None:
+        """Delete files that every destination has applied, unless they have become part of a table."""
 
 
 def read_or_raise(reader: MirrorReader, read: Callable[[], T]) -> T:

@@ -11,7 +11,10 @@ A destination takes epochs, table by table, in order. It MUST keep these promise
     local            an error of one table is raised by its own methods and stops that table alone. An OSError of a full
                      disk is waited for by the caller; a DestinationError is not tried again
 
-A destination without mirrors has the change log alone: `has_mirror` is False, and `apply` is never called.
+A destination without mirrors has the change log alone: `has_mirror` is False, and `apply` is never called. Its change
+log begins with the rows of the snapshot, and begins again with each resnapshot.
+
+A destination that commits all tables at once keeps what `append` gets invisible until `publish`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -99,6 +102,18 @@ class CopyBegun:
     """Where an earlier generation of the change log is kept, if one ended."""
     missing: Sequence[str] = ()
     """The files that the change log lacks from now on."""
+
+
+@dataclass(frozen=True)
+class EpochEnd:
+    """The end of the epochs that a destination has got."""
+
+    epoch: int
+    """The last one."""
+    position: str
+    """Where it ends in the binlog: `file:offset`."""
+    committed_at: str
+    """When it was committed to the ledger: UTC text."""
 
 
 class DestinationTable(Protocol):
@@ -306,8 +321,18 @@ class Destination(Protocol):
     def versions(self, table: DestinationTable) -> TableVersions | None:
         """The versions of a table of this destination; None if it keeps the newest one alone."""
 
-    def seal(self, owner: Owner, tables: Iterable[Table]) -> None:
-        """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out."""
+    def seal(self, owner: Owner, tables: Iterable[Table], through: int) -> None:
+        """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out.
+
+        through: the ledger's last epoch; an earlier runner has prepared none after it.
+        """
+
+    def publish(self, end: EpochEnd) -> None:
+        """Make visible what `append` and `begin_copy` did, after all tables have got their part of some epochs.
+
+        When it returns, all of it is durable. A destination that commits table by table has nothing left to do. Any
+        error but a full disk ends the run: what was not published is applied again.
+        """
 
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """The largest `_tm_seq` in the change logs, as far as they can be read; 0 for none."""

@@ -15,7 +15,7 @@ from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, 
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import CHANGES, MERGE
+from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd
 from engine.destination.published_tables import PublishedTables
 from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
@@ -104,7 +104,10 @@ class EpochReplay:
             for group in self._commit_groups(name, parts):
                 self._append_table(name, group, times[group[-1][0]])
         if records:
-            self.applied = records[-1]["epoch"]
+            last = records[-1]
+            position = f"{last['to']['file']}:{last['to']['offset']}"
+            self._tables.publish(EpochEnd(last["epoch"], position, last["ts"]))
+            self.applied = last["epoch"]
 
     def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Group parts into commits.
@@ -172,7 +175,7 @@ class EpochReplay:
             self._tables.run_step(
                 name, target, lambda: self._begin_resnapshot(target, table, plan, after, emptied=emptied)
             )
-            if not emptied:
+            if not emptied and target.destination.has_mirror:
                 target.resnapshot = Resnapshot(epoch)
         else:
             self._tables.run_step(name, target, lambda: target.alter(table, epoch))
@@ -243,7 +246,7 @@ class EpochReplay:
             for epoch in target.needed:
                 needed[epoch].add(name)
         with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-            self._ledger.prune(self.recorded, needed)
+            self._ledger.prune(self.recorded, needed, self._tables.collect)
 
 
 def _switches(change: TableChange) -> list[Switch]:

@@ -4,7 +4,7 @@ A failed destination affects only its table: the table fails here, the coordinat
 others continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from engine.base import clock
@@ -19,11 +19,12 @@ from engine.base.errors import (
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, Opened
-from engine.destination.table_progress import Part, Target
+from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, EpochEnd, Opened
+from engine.destination.table_progress import Part, Target, files_of_parts
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import ErrorReported
+from engine.ledger.records import TableChange
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
@@ -166,6 +167,17 @@ class PublishedTables:
                 hint="",
             )
         )
+
+    def publish(self, end: EpochEnd) -> None:
+        """Make the parts of some epochs visible, once all tables have them (`Destination.publish`)."""
+        self._retry(lambda: self.destination.publish(end))
+
+    def collect(self, parts: Mapping[str, TableChange]) -> None:
+        """Delete the files of readers in the parts of an epoch that no destination needs any more."""
+        for name, part in parts.items():
+            known = self.state.known(name)
+            if known is not None and (files := [file for one in files_of_parts([(0, part)]) for _, file in one]):
+                self.destination.landing.collect(table_from_dict(known.table), files)
 
     def complete(self) -> list[DestinationTable]:
         """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""

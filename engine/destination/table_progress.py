@@ -157,7 +157,9 @@ class Target:
         """
         begun = self.destination.begin_copy(table, plan, epoch, until)
         self.applied["changes"] = max(self.applied["changes"], begun.generation)
-        if emptied:
+        if not self.destination.has_mirror:
+            self._forget_waiting()
+        elif emptied:
             self._forget_waiting()
             if self.applied["chunks"] < epoch:
                 self.written(self.destination.apply(Content([], chunks=epoch, merge=epoch, replaces=True)))

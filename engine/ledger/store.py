@@ -15,14 +15,14 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
 from engine.base.durable import link, make_folders, naming, sync_folder, write_atomically
 from engine.base.errors import LedgerError, PipelineHeldError
-from engine.ledger.records import Description, EpochRecord
+from engine.ledger.records import Description, EpochRecord, TableChange
 from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
 from engine.ledger.upgrade import upgraded
 from engine.pipeline import formats
@@ -210,14 +210,19 @@ class Ledger:
                 found.setdefault(table, set()).update(str(file["name"]) for files in lists for file in files)
         return found
 
-    def prune(self, applied: int, needed: Mapping[int, Collection[str]] | None = None) -> None:
+    def prune(
+        self,
+        applied: int,
+        needed: Mapping[int, Collection[str]] | None = None,
+        collect: Callable[[Mapping[str, TableChange]], None] = lambda _: None,
+    ) -> None:
         """Delete files that nobody will read.
 
         These are files up to the last full state whose epochs, up to `applied`, every sink has.
 
         needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were
-        applied again to a table whose later epochs are deleted, the table would be switched back. Raises OSError;
-        nothing is lost then.
+        applied again to a table whose later epochs are deleted, the table would be switched back. collect: called with
+        the parts of tables before they are deleted. Raises OSError; nothing is lost then.
         """
         if self._full is None:
             return
@@ -233,21 +238,26 @@ class Ledger:
         needed = needed or {}
         for number in old:  # all of them first, in case of a crash
             if number in needed:
-                self._reduce(number, frozenset(needed[number]))
+                self._reduce(number, frozenset(needed[number]), collect)
         deleted = [number for number in old if number not in needed]
         for number in deleted:
+            with suppress(LedgerError):  # deleted before, when the process was killed
+                collect(self.epoch(number)["tables"])
             self._path(number).unlink(missing_ok=True)
             self._reduced.pop(number, None)
         with self._lock:
             self._known_epochs().difference_update(deleted)
 
-    def _reduce(self, number: int, tables: frozenset[str]) -> None:
+    def _reduce(
+        self, number: int, tables: frozenset[str], collect: Callable[[Mapping[str, TableChange]], None]
+    ) -> None:
         """Remove the parts of other tables from an epoch's file."""
         if self._reduced.get(number) == tables:
             return
         record = self.epoch(number)
         kept = {name: part for name, part in record["tables"].items() if name in tables}
         if len(kept) < len(record["tables"]):
+            collect({name: part for name, part in record["tables"].items() if name not in tables})
             reduced: EpochRecord = {**record, "tables": kept, "only": sorted(tables)}
             write_atomically(self._path(number), json.dumps(formats.stamped("epoch", reduced), ensure_ascii=False))
         self._reduced[number] = tables

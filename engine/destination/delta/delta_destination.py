@@ -19,7 +19,7 @@ from engine.destination.delta.pair_versions import PairVersions
 from engine.destination.delta.read.differences import append_differences
 from engine.destination.delta.read.mirror import UNREADABLE
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import DestinationTable, DifferenceRow
+from engine.destination.destination_protocol import DestinationTable, DifferenceRow, EpochEnd
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
@@ -105,7 +105,10 @@ class DeltaDestination:
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
         return (TablePair(self.root, owner, table, self.guard) for table in tables)
 
-    def seal(self, owner: Owner, tables: Iterable[Table]) -> None:
+    def publish(self, end: EpochEnd) -> None:
+        """Nothing is left to do: each table has committed."""
+
+    def seal(self, owner: Owner, tables: Iterable[Table], through: int) -> None:  # noqa: ARG002 - for all epochs
         """Commit this runner's term to every Delta table, which takes the version that an earlier runner expects."""
         for pair in self._pairs(owner, tables):
             with suppress(DestinationError):  # it concerns this table alone, and is looked at again later

@@ -1,9 +1,10 @@
 """Where readers put files for a Delta destination, in place, and how its tables are read back."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.capture.files import DataFile
 from engine.capture.landing import Commit
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
@@ -17,6 +18,11 @@ class DeltaReader:
 
     mirror_folder: Path
     changes_folder: Path
+
+    @property
+    def has_mirror(self) -> bool:
+        """Always: a table with a key has one."""
+        return True
 
     @property
     def place(self) -> str:
@@ -63,3 +69,6 @@ class DeltaLanding:
         """Both folders."""
         database, name = table.database, table.name
         return DeltaReader(mirror_folder(self.root, database, name), changes_folder(self.root, database, name))
+
+    def collect(self, table: Table, files: Sequence[DataFile]) -> None:
+        """Nothing: the files are those of the Delta tables."""

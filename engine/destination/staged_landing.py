@@ -1,0 +1,85 @@
+"""Where readers put files for destinations that cannot take them as they are: beside the destination, for a while.
+
+The files are deleted once every destination has applied their epoch, when the ledger forgets it. What a killed run left
+is deleted at the next start.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.capture.files import DataFile
+from engine.capture.landing import Commit, TableVersion
+from engine.decode.schema import Table
+from engine.spec.folder_names import folder_name
+
+FOLDER = "_staged"
+
+
+@dataclass(frozen=True)
+class NoMirror:
+    """The reader of a destination that keeps no mirrors. place: the destination, for messages."""
+
+    place: str
+
+    @property
+    def has_mirror(self) -> bool:
+        """Never."""
+        return False
+
+    @property
+    def unreadable(self) -> tuple[type[Exception], ...]:
+        """Nothing is read."""
+        return ()
+
+    def mirror(self) -> TableVersion | None:
+        """There is none."""
+        return None
+
+    def log(self) -> TableVersion | None:
+        """It is not read back."""
+        return None
+
+    def defect(self) -> str:
+        """That there is none."""
+        return "this destination keeps none"
+
+    def commits_after(self, version: int) -> Iterator[Commit]:  # noqa: ARG002 - there is none
+        """There is none."""
+        return iter(())
+
+
+@dataclass(frozen=True)
+class StagedLanding:
+    """Folders beside the tables: `_staged/<database>/<table>` in the destination, which all workers share."""
+
+    root: Path
+
+    def _folder(self, table: Table) -> Path:
+        return self.root / FOLDER / folder_name(table.database) / folder_name(table.name)
+
+    def chunks(self, table: Table) -> Path:
+        """The table's folder."""
+        return self._folder(table)
+
+    def changes(self, table: Table) -> Path:
+        """The table's folder."""
+        return self._folder(table)
+
+    def reader(self, table: Table) -> NoMirror:  # noqa: ARG002 - of no table
+        """There is no mirror."""
+        return NoMirror(str(self.root))
+
+    def collect(self, table: Table, files: Sequence[DataFile]) -> None:
+        """Delete the files."""
+        for file in files:
+            (self._folder(table) / file.name).unlink(missing_ok=True)
+
+    def delete_orphans(self, named: Collection[str]) -> int:
+        """Delete files that no epoch of the ledger names. Returns how many. Call it while no reader runs."""
+        deleted = 0
+        for path in (self.root / FOLDER).glob("*/*/*.parquet"):
+            if path.name not in named:
+                path.unlink(missing_ok=True)
+                deleted += 1
+        return deleted
