@@ -62,7 +62,9 @@ def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> 
 
     try:
         with st.spinner("Reading the destination", show_time=True):
-            found = answer(settings.load(where.spec).sink.path, known, sql)
+            sink = settings.load(where.spec).sink
+            sink.require_mirrors("Explore")
+            found = answer(sink.path, known, sql)
         st.session_state[_ANSWER] = Asked((where.root.name, *question), sql, found)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)

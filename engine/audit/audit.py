@@ -62,6 +62,7 @@ def audit(
     Raises SpecError for a table or a position that does not exist, SourceLostError if the server has purged `start`.
     """
     began_s = clock.monotonic_s()
+    spec.sink.require_mirrors("An audit")
     known = known_of(directory)
     names = _names(known, tables)
     with closing(open_connection(endpoint_of(spec.source))) as connection:

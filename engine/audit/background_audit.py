@@ -82,7 +82,7 @@ class BackgroundAudit:
         self._unfinished = self._outages = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
-        if spec.verify.audit_s is not None:
+        if spec.verify.audit_s is not None and spec.sink.has_mirrors:
             self._thread.start()
 
     def close(self) -> None:

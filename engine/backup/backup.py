@@ -58,8 +58,9 @@ class Backup:
 def write_backup(spec: Spec, directory: Directory, out: Path) -> Backup:
     """Write a backup, even while the pipeline runs.
 
-    Raises SpecError without a ledger or if the file cannot be written.
+    Raises SpecError without a ledger, for a destination that keeps no versions, or if the file cannot be written.
     """
+    spec.sink.require_mirrors("A backup")
     for _ in range(_TRIES):
         before = _state(directory)
         found = _versions(destination_of(spec.sink), before, whole=True)

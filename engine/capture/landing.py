@@ -105,6 +105,10 @@ class MirrorReader(Protocol):
 class Landing(Protocol):
     """Where readers put the files of a table."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether the files become part of tables, so that there is nothing to collect."""
+
     def chunks(self, table: Table) -> Path:
         """The folder for files of chunks."""
 
@@ -115,7 +119,7 @@ class Landing(Protocol):
         """How the table's mirror is read back."""
 
     def collect(self, table: Table, files: Sequence[DataFile]) -> None:
-        """Delete files that every destination has applied, unless they have become part of a table."""
+        """Delete files that every destination has applied. Called only if they do not become part of tables."""
 
 
 def read_or_raise(reader: MirrorReader, read: Callable[[], T]) -> T:

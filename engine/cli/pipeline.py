@@ -360,6 +360,7 @@ def maintain(
 
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or [])
+    spec.sink.require_mirrors("Maintenance")
     if not dry_run:
         check(directory, tables)
         send(spec_file, "maintain", {"tables": tables}, reason, as_json=as_json)
@@ -388,6 +389,7 @@ def merge(
 
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or [])
+    spec.sink.require_mirrors("A merge")
     check(directory, tables)
     send(spec_file, "merge", {"tables": tables}, reason, as_json=as_json)
 

@@ -321,10 +321,10 @@ class Destination(Protocol):
     def versions(self, table: DestinationTable) -> TableVersions | None:
         """The versions of a table of this destination; None if it keeps the newest one alone."""
 
-    def seal(self, owner: Owner, tables: Iterable[Table], through: int) -> None:
+    def seal(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out.
 
-        through: the ledger's last epoch; an earlier runner has prepared none after it.
+        epochs: those in the ledger; an earlier runner has prepared no others.
         """
 
     def publish(self, end: EpochEnd) -> None:

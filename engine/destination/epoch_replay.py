@@ -246,7 +246,8 @@ class EpochReplay:
             for epoch in target.needed:
                 needed[epoch].add(name)
         with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-            self._ledger.prune(self.recorded, needed, self._tables.collect)
+            staged = not self._tables.destination.landing.in_place
+            self._ledger.prune(self.recorded, needed, self._tables.collect if staged else None)
 
 
 def _switches(change: TableChange) -> list[Switch]:

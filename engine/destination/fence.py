@@ -54,6 +54,12 @@ class Fence:
         self._folder = root / "_tidemark" / ledger
         self._term: Term | None = None
 
+    @staticmethod
+    def ledgers(root: Path) -> list[str]:
+        """The ledgers whose runners have written to a destination."""
+        folder = root / "_tidemark"
+        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+
     def newest(self) -> Term | None:
         """The newest term; None if there is none, as in destinations of an earlier version."""
         if not self._folder.is_dir():

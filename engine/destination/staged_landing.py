@@ -42,9 +42,9 @@ class NoMirror:
 
     def defect(self) -> str:
         """That there is none."""
-        return "this destination keeps none"
+        return "the destination keeps no mirrors"
 
-    def commits_after(self, version: int) -> Iterator[Commit]:  # noqa: ARG002 - there is none
+    def commits_after(self, version: int) -> Iterator[Commit]:
         """There is none."""
         return iter(())
 
@@ -54,6 +54,11 @@ class StagedLanding:
     """Folders beside the tables: `_staged/<database>/<table>` in the destination, which all workers share."""
 
     root: Path
+
+    @property
+    def in_place(self) -> bool:
+        """Never."""
+        return False
 
     def _folder(self, table: Table) -> Path:
         return self.root / FOLDER / folder_name(table.database) / folder_name(table.name)
@@ -66,7 +71,7 @@ class StagedLanding:
         """The table's folder."""
         return self._folder(table)
 
-    def reader(self, table: Table) -> NoMirror:  # noqa: ARG002 - of no table
+    def reader(self, table: Table) -> NoMirror:
         """There is no mirror."""
         return NoMirror(str(self.root))
 

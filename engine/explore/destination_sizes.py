@@ -50,8 +50,10 @@ class Condition:
 def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[Condition]:
     """The condition of some tables, or of all.
 
-    Writes nothing. Raises SpecError for tables that the pipeline does not have.
+    Writes nothing. Empty for a destination without mirrors. Raises SpecError for tables that the pipeline has not.
     """
+    if not spec.sink.has_mirrors:
+        return []
     state = Ledger(directory.ledger).state
     known = state.tables if state else {}
     if unknown := [name for name in tables if name not in known]:

@@ -78,6 +78,7 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
 
     name: with `__changes` at its end, the change log. Raises as `read`.
     """
+    spec.sink.require_mirrors("This read")
     return reading_of(spec.sink.path, published_tables(directory), name, as_of)
 
 

@@ -34,15 +34,18 @@ def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, L
 
 
 def facts_of(
-    directory: Directory, state: State | None, lacks: Mapping[str, Lacking], *, copies: bool
+    directory: Directory, state: State | None, lacks: Mapping[str, Lacking], *, copies: bool, mirrors: bool
 ) -> dict[str, TableFacts]:
-    """The facts of the captured tables. copies: whether the pipeline copies tables (`source.startup`)."""
+    """The facts of the captured tables.
+
+    copies: whether the pipeline copies tables (`source.startup`). mirrors: whether its destination keeps them.
+    """
     summaries, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
     return {
         name: TableFacts(
             summaries.get(name),
             table.generation,
-            incomparable(key=bool(table.table.get("key")), copies=copies),
+            incomparable(key=bool(table.table.get("key")), copies=copies, mirrors=mirrors),
             foreign.get(name),
             stopped=table.stopped is not None,
             lacks_since=lacks[name].since if name in lacks else None,
@@ -54,4 +57,5 @@ def facts_of(
 def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str, TableFacts]:
     """The facts of the captured tables, from the files alone. Raises LedgerError."""
     ledger = Ledger(directory.ledger)
-    return facts_of(directory, ledger.state, lacking_now(ledger, spec.sink, now), copies=spec.source.copies)
+    lacks, copies, mirrors = lacking_now(ledger, spec.sink, now), spec.source.copies, spec.sink.has_mirrors
+    return facts_of(directory, ledger.state, lacks, copies=copies, mirrors=mirrors)

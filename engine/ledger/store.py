@@ -29,6 +29,8 @@ from engine.pipeline import formats
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10
+Collect = Callable[[Mapping[str, TableChange]], None]
+"""Called with the parts of tables in an epoch before they are deleted."""
 _EPOCH = re.compile(r"^epoch-(\d{8,})\.json$")
 _STATE = re.compile(r"^state-(\d{8,})\.json$")
 
@@ -214,15 +216,15 @@ class Ledger:
         self,
         applied: int,
         needed: Mapping[int, Collection[str]] | None = None,
-        collect: Callable[[Mapping[str, TableChange]], None] = lambda _: None,
+        collect: Collect | None = None,
     ) -> None:
         """Delete files that nobody will read.
 
         These are files up to the last full state whose epochs, up to `applied`, every sink has.
 
         needed: epochs to keep anyway, for some tables. Their files lose the parts of all other tables: if an epoch were
-        applied again to a table whose later epochs are deleted, the table would be switched back. collect: called with
-        the parts of tables before they are deleted. Raises OSError; nothing is lost then.
+        applied again to a table whose later epochs are deleted, the table would be switched back. collect: None if
+        nothing is to be done before that. Raises OSError; nothing is lost then.
         """
         if self._full is None:
             return
@@ -241,23 +243,22 @@ class Ledger:
                 self._reduce(number, frozenset(needed[number]), collect)
         deleted = [number for number in old if number not in needed]
         for number in deleted:
-            with suppress(LedgerError):  # deleted before, when the process was killed
+            if collect is not None:
                 collect(self.epoch(number)["tables"])
             self._path(number).unlink(missing_ok=True)
             self._reduced.pop(number, None)
         with self._lock:
             self._known_epochs().difference_update(deleted)
 
-    def _reduce(
-        self, number: int, tables: frozenset[str], collect: Callable[[Mapping[str, TableChange]], None]
-    ) -> None:
+    def _reduce(self, number: int, tables: frozenset[str], collect: Collect | None) -> None:
         """Remove the parts of other tables from an epoch's file."""
         if self._reduced.get(number) == tables:
             return
         record = self.epoch(number)
         kept = {name: part for name, part in record["tables"].items() if name in tables}
         if len(kept) < len(record["tables"]):
-            collect({name: part for name, part in record["tables"].items() if name not in tables})
+            if collect is not None:
+                collect({name: part for name, part in record["tables"].items() if name not in tables})
             reduced: EpochRecord = {**record, "tables": kept, "only": sorted(tables)}
             write_atomically(self._path(number), json.dumps(formats.stamped("epoch", reduced), ensure_ascii=False))
         self._reduced[number] = tables

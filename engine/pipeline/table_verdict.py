@@ -20,6 +20,7 @@ from engine.pipeline.verifications import (
 
 State = Literal["verified", "stale", "diverged", "unverifiable"]
 NO_KEY = "it has no key, so it has no mirror"
+NO_MIRRORS = "its destination keeps no mirrors"
 CHANGES_ONLY = "the pipeline copies no tables, so its mirror has only the rows that changed"
 WRITTEN = "another program changed its mirror"
 """Why a table is stale that was verified before that."""
@@ -74,7 +75,7 @@ class Verdict:
     @property
     def comparable(self) -> bool:
         """Whether a comparison can have a result, whatever became of the last one."""
-        return self.why not in (NO_KEY, CHANGES_ONLY)
+        return self.why not in (NO_KEY, NO_MIRRORS, CHANGES_ONLY)
 
 
 def label_of(state: State, differences: int, *, readable: bool) -> str:
@@ -84,11 +85,14 @@ def label_of(state: State, differences: int, *, readable: bool) -> str:
     return LABELS[state] if readable else "Mirror cannot be read"
 
 
-def incomparable(*, key: bool, copies: bool) -> str:
+def incomparable(*, key: bool, copies: bool, mirrors: bool) -> str:
     """Why a table can never be compared; empty if it can be.
 
-    key: whether it has one. copies: whether the pipeline copies tables (`source.startup`).
+    key: whether it has one. copies: whether the pipeline copies tables (`source.startup`). mirrors: whether the
+    destination keeps them.
     """
+    if not mirrors:
+        return NO_MIRRORS
     if not copies:
         return CHANGES_ONLY
     return "" if key else NO_KEY

@@ -40,7 +40,7 @@ class MirrorAdvice:
     """What each way of merging would cost for a table, and which one is recommended."""
 
     recommended: Merging | None
-    """None for a table without a key, which has no mirror."""
+    """None without a mirror: the table has no key, or the destination keeps none."""
     reason: str
     """The reason, in one sentence."""
     rate: ChangeRate | None = None
@@ -81,8 +81,10 @@ class MirrorAdvice:
 
 
 def mirror_of(sink: Sink, table: Table, plan: Plan) -> Merging | None:
-    """How changes will be merged; None for a table without a key, which has no mirror."""
-    return sink.merging(table.database, table.name, plan.approx_bytes) if table.key else None
+    """How changes will be merged; None without a mirror: the table has no key, or the destination keeps none."""
+    if not (table.key and sink.has_mirrors):
+        return None
+    return sink.merging(table.database, table.name, plan.approx_bytes)
 
 
 def decided(sink: Sink, table: Table, plan: Plan) -> Plan:
@@ -96,6 +98,8 @@ def mirror_advice(sink: Sink, table: Table, plan: Plan, rates: ChangeRates) -> M
     unknown = rates.why_unknown(table.full_name) if rate is None else ""
     if not table.key:
         return MirrorAdvice(None, "It has no key, so it has no mirror.", rate, unknown, rates.window_s)
+    if not sink.has_mirrors:
+        return MirrorAdvice(None, "The destination keeps no mirrors.", rate, unknown, rates.window_s)
     planned, why = _planned(sink, table, plan)
     if rate is None:
         return MirrorAdvice(planned, f"{why}. Its changes are unknown.", None, unknown)

@@ -1,10 +1,11 @@
 """The `[sink]` section of a spec."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
+from engine.base.errors import SpecError
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
@@ -13,6 +14,15 @@ Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror, as set."""
 Merging = Literal["copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror."""
+OF_MIRRORS = (
+    "mirror",
+    "max_write_amplification",
+    "max_merge_delay_s",
+    "tables",
+    "files_retention",
+    "changes_retention",
+)
+"""The keys that say how mirrors and Delta tables are kept."""
 AUTO_BYTES = 16 << 20
 """`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
 vectors."""
@@ -55,6 +65,13 @@ class Sink(Section):
     changes_retention: str = "forever"
     """How long changes stay in the change log, such as `30d`. `forever`: Tidemark never deletes them."""
 
+    @model_validator(mode="after")
+    def _without_mirrors(self) -> Self:
+        unused = [name for name in OF_MIRRORS if name in self.model_fields_set]
+        if unused and not self.has_mirrors:
+            raise ValueError(f'{", ".join(unused)}: only for type = "delta"; a {self.type} destination has no mirrors')
+        return self
+
     @field_validator("mirror", mode="before")
     @classmethod
     def _earlier(cls, value: Any) -> Any:
@@ -88,6 +105,20 @@ class Sink(Section):
         if found == "auto":
             return "merge_on_read" if approx_bytes >= AUTO_BYTES else "copy_on_write"
         return found
+
+    @property
+    def has_mirrors(self) -> bool:
+        """Whether the destination keeps mirrors, which can be read back: verified, audited, redumped in parts."""
+        return self.type == "delta"
+
+    def require_mirrors(self, what: str) -> None:
+        """Raises SpecError for a destination without mirrors. what: needs them, such as "An audit"."""
+        if not self.has_mirrors:
+            raise SpecError(
+                f'{what} needs a destination with mirrors; type = "{self.type}" keeps the change log alone.',
+                detail="Nothing was done.",
+                hint='Use a pipeline with type = "delta". The files can be read by any tool: docs/destinations.md.',
+            )
 
     @property
     def changes_retention_s(self) -> float | None:

@@ -76,7 +76,7 @@ def status(
     alive = runner if runner is not None and runner.alive else None
     now = _now(runner)
     lacks = lacking_now(ledger, sink, now)
-    facts = facts_of(directory, state, lacks, copies=copies)
+    facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
     measured, lag = last_event(directory, LagMeasured) or (None, None)
     current = lag if alive and (measured or "") >= clock.utc_text(now - _FRESH) else None
     return Status(

@@ -95,6 +95,7 @@ class ContinuousVerifier:
         self._hurried = False
         self._known = known_at_start(directory)
         self._committed = Committed(directory.ledger)
+        self._enabled = spec.verify.period != OFF and spec.sink.has_mirrors
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)
         self._thread.start()
@@ -111,7 +112,7 @@ class ContinuousVerifier:
             try:
                 self._report()
                 rested = clock.monotonic_s() - ended_s >= (rests.short_s if self._waiting() else rests.long_s)
-                if self._spec.verify.period != OFF and rested and self._may_read():
+                if self._enabled and rested and self._may_read():
                     verifier = verifier or Verifier(self._spec, self._directory, self._must_stop, self._committed)
                     rests, ended_s = self._compare(verifier), clock.monotonic_s()
                     verifier = self._closed(verifier) if self._few else verifier

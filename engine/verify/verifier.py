@@ -236,7 +236,9 @@ class Verifier:
             raise Incomparable("unverifiable", "it is no table of the pipeline")
         if known.stopped:
             raise Incomparable("unverifiable", f"it has stopped: {known.stopped['message']}")
-        if why := incomparable(key=bool(known.table.get("key")), copies=self._spec.source.copies):
+        if why := incomparable(
+            key=bool(known.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
+        ):
             raise Incomparable("unverifiable", why)
         if not known.copied:
             raise Incomparable("lagging", "its snapshot is not complete")

@@ -108,7 +108,7 @@ class DeltaDestination:
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
 
-    def seal(self, owner: Owner, tables: Iterable[Table], through: int) -> None:  # noqa: ARG002 - for all epochs
+    def seal(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Commit this runner's term to every Delta table, which takes the version that an earlier runner expects."""
         for pair in self._pairs(owner, tables):
             with suppress(DestinationError):  # it concerns this table alone, and is looked at again later

@@ -57,6 +57,11 @@ class DeltaLanding:
 
     root: Path
 
+    @property
+    def in_place(self) -> bool:
+        """Always."""
+        return True
+
     def chunks(self, table: Table) -> Path:
         """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
         return folders(self.root, table)[0]

@@ -62,7 +62,7 @@ class Possession:
         ledger.take_term(self._run, terms + 1)
         self._take_fence(ledger.state)
         if newest is None or not newest.ended:
-            self.destination.seal(ledger.state.owner, _tables(ledger.state), ledger.state.epoch)
+            self.destination.seal(ledger.state.owner, _tables(ledger.state), ledger.kept_numbers())
             older = self._compare(ledger, None, asked, everything=everything) or older
         return self._next_seq(ledger.state) if older else None
 

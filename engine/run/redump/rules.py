@@ -34,8 +34,8 @@ class Decision:
 def decide(redump: Redump, known: TableState, table: Table, plan: Plan, defect: str = "") -> Decision:
     """How to redump a table in its current state.
 
-    defect: why its mirror cannot be read, as a clause; "" if it can. Its parts need it: a row that only the mirror has
-    is a ghost.
+    defect: why its mirror cannot be read back, as a clause; "" if it can. Its parts need it: a row that only the mirror
+    has is a ghost.
     """
     if not table.key and not known.stopped:
         if not redump.tables:  # a redump of all tables skips healthy ones without a key

@@ -39,11 +39,9 @@ settle_s = 1.0
 chunk_rows = {chunk_rows}
 {snapshot}
 [sink]
-type = "delta"
 path = "lake"
-mirror = "{mirror}"
 merge_interval_s = {merge}
-max_write_amplification = {amplification}
+{kind}
 {sink}
 [spark]
 {spark}
@@ -76,6 +74,7 @@ class Pipeline:
         user: str = USER,
         poll: float = 0.5,
         merge: float = 5.0,
+        kind: str = "delta",
         mirror: str = "",
         amplification: float = 0,
         sink: str = "",
@@ -88,13 +87,17 @@ class Pipeline:
         drivers: Drivers | None = None,
         hosts: Hosts | None = None,
     ) -> None:
-        """mirror: by default, MySQL's are merged on write and MariaDB's on read. amplification: 0 puts no merge off.
+        """kind: of the destination. mirror: by default, MySQL's are merged on write and MariaDB's on read.
+
+        amplification: 0 puts no merge off.
 
         environment: additional variables for the runners. drivers: for the local sessions of background runners.
 
         hosts: for commands that a test waits for.
         """
         self.database, self.folder = database, folder
+        mode = mirror or ("copy_on_write" if server.flavor == "mysql" else "merge_on_read")
+        mirrors = f'mirror = "{mode}"\nmax_write_amplification = {amplification}'
         self.spec = folder / "shop.toml"
         self.spec.write_text(
             SPEC.format(
@@ -106,8 +109,7 @@ class Pipeline:
                 poll=poll,
                 merge=merge,
                 sink=sink,
-                amplification=amplification,
-                mirror=mirror or ("copy_on_write" if server.flavor == "mysql" else "merge_on_read"),
+                kind=f'type = "{kind}"\n' + (mirrors if kind == "delta" else ""),
                 spark=spark or f'master = "local[{slots}]"',
                 source=source,
                 snapshot=snapshot,

@@ -113,8 +113,8 @@ def test_a_table_without_a_key_is_known_not_to_be_comparable(tmp_path: Path, mon
     assert state is not None
     keyless = {**state.tables["d.t"].table, "key": []}
     log_only = replace(state, tables={"d.log": replace(state.tables["d.t"], table=keyless)})
-    assert facts_of(where, log_only, {}, copies=True)["d.log"].incomparable == NO_KEY
-    assert incomparable(key=True, copies=True) == ""
+    assert facts_of(where, log_only, {}, copies=True, mirrors=True)["d.log"].incomparable == NO_KEY
+    assert incomparable(mirrors=True, key=True, copies=True) == ""
     known = {"d.t": TableFacts(now_verified()), "d.log": TableFacts(incomparable=NO_KEY)}
     found = verification.tables_of(known, load(where.spec).verify, clock.utc_now())
     assert {one.table: one.label for one in found} == {"d.t": "Verified", "d.log": "Cannot be verified"}
@@ -127,7 +127,7 @@ def test_a_table_without_a_key_is_known_not_to_be_comparable(tmp_path: Path, mon
         verification.tables_of(half, load(where.spec).verify, clock.utc_now()), clock.utc_now(), continuous=True
     )
     assert light.details[0] == "1 of 2 tables compared so far"
-    copies = facts_of(where, state, {"d.t": Lacking(SINCE, 1)}, copies=False)
+    copies = facts_of(where, state, {"d.t": Lacking(SINCE, 1)}, copies=False, mirrors=True)
     assert (copies["d.t"].incomparable, copies["d.t"].lacks_since) == (CHANGES_ONLY, SINCE)
 
 

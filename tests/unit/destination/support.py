@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -14,15 +14,15 @@ from engine.capture.files import FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.delta_destination import DeltaDestination
+from engine.destination.destination_protocol import Destination
 from engine.destination.publisher import Publisher
+from engine.destination.registry import destination_of
 from engine.journal import Journal
-from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at
-from tests.unit.destination.lake import delta_table
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))
@@ -36,6 +36,7 @@ name = "shop"
 source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
+Kind = Literal["delta", "parquet"]
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -47,25 +48,29 @@ def lake_destination(folder: Path, known_tables: Path | None = None) -> DeltaDes
 class World:
     """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
-    def __init__(self, folder: Path, mode: Mirror = "copy_on_write") -> None:
+    def __init__(self, folder: Path, mode: Mirror = "copy_on_write", kind: Kind = "delta") -> None:
         self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[Any]()
+        self._kind: Kind = kind
 
     @property
     def notes(self) -> Path:
         return self._folder / "maintenance"
 
     def sink(self, merge_interval_s: float) -> Sink:
-        return Sink(path=self._folder / "lake", mirror=self._mode, merge_interval_s=merge_interval_s)
+        lake = self._folder / "lake"
+        if self._kind != "delta":
+            return Sink(type=self._kind, path=lake, merge_interval_s=merge_interval_s)
+        return Sink(path=lake, mirror=self._mode, merge_interval_s=merge_interval_s)
 
-    def destination(self) -> DeltaDestination:
+    def destination(self) -> Destination:
         """Its destination, as a process opens it."""
-        return DeltaDestination(self.sink(0.0), self.notes)
+        return destination_of(self.sink(0.0), self.notes)
 
     def file(self, table: Table, kind: str, rows: Rows) -> list[Any]:
         schema = arrow_schema(table)
-        delta = delta_table(self._folder / "lake", Owner("L"), table)
+        landing = self.destination().landing
         if kind == "chunk":
-            with FileWriter(delta.pair.mirror.folder, "chunk", schema, table.key) as writer:
+            with FileWriter(landing.chunks(table), "chunk", schema, table.key) as writer:
                 writer.write(
                     pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
                 )
@@ -74,7 +79,7 @@ class World:
         for change, *row in rows:
             self._seq += 1
             changes.append({**dict(zip(schema.names, row, strict=True)), "_tm_kind": change, "_tm_seq": self._seq})
-        with FileWriter(delta.pair.changes.folder, "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
+        with FileWriter(landing.changes(table), "changes", log_schema(schema), (*table.key, "_tm_seq")) as writer:
             writer.write(pa.Table.from_pylist(changes, schema=log_schema(schema)))
             return [file.as_dict() for file in writer.close()]
 
