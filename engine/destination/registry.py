@@ -4,9 +4,12 @@ from pathlib import Path
 
 from engine.destination.delta.delta_destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
+from engine.destination.parquet.parquet_destination import ParquetDestination
 from engine.spec.sink_settings import Sink
 
 
 def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> Destination:
     """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
+    if sink.type == "parquet":
+        return ParquetDestination(sink)
     return DeltaDestination(sink, notes, known_tables)

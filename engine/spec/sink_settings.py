@@ -38,8 +38,9 @@ class SinkRules(Section):
 class Sink(Section):
     """The destination."""
 
-    type: Literal["delta"] = "delta"
-    """The table format."""
+    type: Literal["delta", "parquet"] = "delta"
+    """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
+    alone, as plain files ([Parquet](destinations.md#parquet))."""
     path: Path
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Mirror = "auto"

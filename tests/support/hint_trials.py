@@ -263,6 +263,13 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_other_writers.py::test_a_writer_that_is_always_first_is_found_and_stopped",),
     ),
     "destination/delta/lake_table.py::LakeTable._check_term": (1, OUTSIDE),
+    "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
+    "destination/parquet/parquet_table.py::ParquetTable._check_owner": (1, INPUT),
+    "destination/parquet/parquet_table.py::ParquetTable.check_free": (1, INPUT),
+    "destination/parquet/parquet_table.py::ParquetTable.open": (
+        1,
+        ("test_parquet.py::test_a_folder_that_is_gone_is_restored_or_resnapshotted_as_the_hint_says",),
+    ),
     "destination/publisher.py::Publisher.check": (1, OUTSIDE),
     "destination/delta/log/rollback.py::check_is_same": (1, ("test_backup.py::test_another_table_is_not_rolled_back",)),
     "destination/delta/log/rollback.py::check_is_there": (
@@ -347,6 +354,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "spark/session.py::_in_time": (1, OUTSIDE),
     "spark/workers.py::require": (2, OUTSIDE),
     "spec/spec_names.py::_sections": (1, INPUT),
+    "spec/sink_settings.py::Sink.require_mirrors": (1, INPUT),
     "spec/throttle_settings.py::throttle_changes": (1, INPUT),
     "spec/throttle_settings.py::end_of_throttle": (1, INPUT),
     "spec/throttle_settings.py::throttled": (1, INPUT),

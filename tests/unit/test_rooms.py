@@ -112,7 +112,7 @@ INNER: dict[str, dict[str, set[str]]] = {
         "pacing": set(),
         "spill": set(),
         "batches": set(),
-        "landing": set(),
+        "landing": {"files"},
         "binlog": {"reports"},
         "projection": {"binlog"},
         "chunk": {
@@ -132,7 +132,9 @@ INNER: dict[str, dict[str, set[str]]] = {
         "destination_protocol": {"fence"},
         "merge_schedule": set(),
         "delta": {"destination_protocol", "fence"},
-        "registry": {"delta", "destination_protocol"},
+        "staged_landing": set(),
+        "parquet": {"destination_protocol", "fence", "staged_landing"},
+        "registry": {"delta", "destination_protocol", "parquet"},
         "agreement": {"destination_protocol", "fence"},
         "table_progress": {"destination_protocol", "merge_schedule"},
         "maintenance_schedule": {"destination_protocol", "table_progress"},
@@ -145,6 +147,7 @@ INNER: dict[str, dict[str, set[str]]] = {
 """
 
 
+KINDS = ("engine.destination.delta", "engine.destination.parquet")
 BEYOND_THE_SEAM = {"audit", "explore"}
 """What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask
 `destination_protocol`."""
@@ -222,9 +225,9 @@ def test_only_the_registry_knows_the_kinds_of_destinations() -> None:
     known = {
         path.relative_to(ROOT / "engine").as_posix()
         for path in files("engine")
-        if any(name.startswith("engine.destination.delta") for name in imported(path))
+        if any(name.startswith(KINDS) for name in imported(path))
     }
-    outside = {path for path in known if not path.startswith("destination/delta/")}
+    outside = {path for path in known if not path.startswith(("destination/delta/", "destination/parquet/"))}
     readers = {path for path in outside if any(path.startswith(f"{room}/") for room in BEYOND_THE_SEAM)}
     assert outside - readers == {"destination/registry.py"}
 

@@ -1,0 +1,1 @@
+"""The change logs of tables as plain Parquet files, by date and hour. The example for the next destination."""

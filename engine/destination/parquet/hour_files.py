@@ -1,0 +1,116 @@
+"""Writes rows of a change log to Parquet files by the date and hour (UTC) of their commit at the source.
+
+Rows of a snapshot were read from the table, not from the binlog. They have no commit time: they are inserts with a
+`_tm_seq` below that of every change, under the hour in which they are published.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from engine.capture.batches import batches
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import DataFile, FileWriter
+
+SNAPSHOT_SEQ = -(1 << 62)
+"""`_tm_seq` of the rows of a snapshot: they come before all changes."""
+_HOUR_US = 3_600_000_000
+
+
+@dataclass(frozen=True)
+class HourFile:
+    """A finished file, and its folder relative to the table's."""
+
+    folder: str
+    file: DataFile
+
+
+@dataclass
+class HourWriter:
+    """Writes files of one commit to a table's folder; deletes them if it fails.
+
+    prefix: of their names. hour: of rows without a commit time, in hours since 1970. bounded: the columns that get
+    statistics.
+    """
+
+    folder: Path
+    prefix: str
+    hour: int
+    bounded: tuple[str, ...]
+    _writers: dict[int, FileWriter] = field(default_factory=dict)
+    _finished: list[HourFile] = field(default_factory=list)
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def write(self, source: Path) -> None:
+        """Write the rows of a reader's file."""
+        with pq.ParquetFile(source) as file:
+            for _, batch in batches(file):
+                rows = batch if "_tm_kind" in batch.column_names else _inserts(batch)
+                self._write(rows)
+
+    def _write(self, rows: pa.Table) -> None:
+        hours = self._hours(rows)
+        present = np.unique(hours)
+        for hour in set(self._writers) - set(present.tolist()):
+            self._finish(hour)  # the log is in the order of commits, so an hour rarely comes back
+        for hour in present.tolist():
+            part = rows if len(present) == 1 else rows.filter(pa.array(hours == hour))
+            self._writer(hour, rows.schema).write(part)
+
+    def _hours(self, rows: pa.Table) -> npt.NDArray[np.int64]:
+        ts = rows["_tm_ts"].cast(pa.int64())
+        return np.asarray(pc.fill_null(ts, self.hour * _HOUR_US).to_numpy()) // _HOUR_US
+
+    def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:
+        if hour not in self._writers:
+            writer = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded)
+            self._writers[hour] = self._stack.enter_context(writer)
+        return self._writers[hour]
+
+    def _finish(self, hour: int) -> None:
+        self._finished += [HourFile(_partition(hour), file) for file in self._writers.pop(hour).close()]
+
+    def finish(self) -> list[HourFile]:
+        """Finish all files, durably."""
+        for hour in list(self._writers):
+            self._finish(hour)
+        return self._finished
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            return
+        for writer in self._writers.values():
+            writer.discard()
+        for one in self._finished:
+            (self.folder / one.folder / one.file.name).unlink(missing_ok=True)
+
+
+def _inserts(rows: pa.Table) -> pa.Table:
+    """Convert the rows of a chunk to inserts of the change log."""
+    count, schema = rows.num_rows, log_schema(rows.schema)
+    facts = {"_tm_kind": pa.repeat("+I", count), "_tm_seq": pa.repeat(SNAPSHOT_SEQ, count)}
+    columns = [facts.get(name, pa.nulls(count, schema.field(name).type)) for name in schema.names[rows.num_columns :]]
+    return pa.table([*rows.columns, *columns], schema=schema)
+
+
+def _partition(hour: int) -> str:
+    at = datetime.fromtimestamp(hour * 3600, UTC)
+    return f"date={at:%Y-%m-%d}/hour={at:%H}"
+
+
+def newest_partitions(folder: Path, dates: int) -> Iterator[Path]:
+    """The folders of the hours in a table's newest dates."""
+    for date in sorted(folder.glob("date=*"))[-dates:]:
+        yield from sorted(date.glob("hour=*"))

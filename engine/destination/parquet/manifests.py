@@ -1,0 +1,280 @@
+"""The manifests of a Parquet destination: which files are published. A file that no manifest names does not exist.
+
+`_manifests/<epoch>.json` is created whole, and by one runner alone: it is written under another name, synced, and
+linked to its own. It names the files of the epochs since the one before, and what each of their tables has then:
+
+    {"format": 1, "ledger": "…", "lineage": "", "term": 3, "epoch": 12, "position": "binlog.000002:1234",
+     "committed_at": "2026-11-27T12:00:00.000000Z",
+     "tables": {"shop.orders": {"generation": 0, "begun": -1, "chunks": 9, "changes": 12, "largest_seq": 5120}},
+     "files": [{"table": "shop.orders", "generation": 0, "content": "changes", "epoch": 12,
+                "path": "shop/orders/date=2026-11-27/hour=11/….parquet", "rows": 10, "bytes": 2048}]}
+
+Their number is bounded: the oldest thousand of two thousand are merged into one, under the name of the last of them
+(`from_epoch` is the first one). It takes that name before the others are deleted, so a reader may find a file named
+twice, never too few of them. A merged manifest has the state of all tables, so that a start reads it and what follows.
+
+An earlier runner may be about to create a manifest when a later one takes over. The later one creates those names
+first, as empty manifests (`seal`). Names are never used twice: the second manifest of an epoch is `12_1.json`, which a
+run creates that continues after a table's failure, or after its own seal.
+"""
+
+import json
+import os
+import re
+import threading
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from engine.base.durable import link, make_folders, sync_folder, write_atomically
+from engine.base.errors import DestinationError
+from engine.destination.destination_protocol import CHUNKS, EpochEnd, Guard
+from engine.ledger.state import Owner
+
+FOLDER = "_manifests"
+FORMAT = 1
+MERGED = 1000
+"""How many manifests become one, once there are twice as many."""
+_NAME = re.compile(r"^(\d+)(?:_(\d+))?(?:\.(.+))?\.json$")
+Manifest = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class PublishedFile:
+    """A Parquet file of a change log."""
+
+    table: str
+    generation: int
+    content: str
+    """chunks or changes."""
+    epoch: int
+    """The last epoch of its rows."""
+    path: str
+    """Relative to the destination."""
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What is published of one table."""
+
+    generation: int = 0
+    """Counts the resnapshots."""
+    begun: int = -1
+    """The epoch after which the generation began; -1 for the first one."""
+    chunks: int = -1
+    """The last epoch whose chunks are published."""
+    changes: int = -1
+    largest_seq: int = 0
+    """The largest `_tm_seq`."""
+    application: str = ""
+    """The count of epochs that the numbers belong to (`Owner.application`)."""
+
+    def through(self, kind: str) -> int:
+        """The last epoch of a kind. Merges are none here: changes count."""
+        return self.chunks if kind == CHUNKS else self.changes
+
+    def added(self, kind: str, epoch: int, largest_seq: int) -> "Progress":
+        """With files of a kind through an epoch."""
+        largest = max(self.largest_seq, largest_seq)
+        if kind == CHUNKS:
+            return replace(self, chunks=epoch, largest_seq=largest)
+        return replace(self, changes=epoch, largest_seq=largest)
+
+
+class Manifests:
+    """The manifests in one destination. May be used by several threads."""
+
+    def __init__(self, root: Path, owner: Owner, guard: Guard) -> None:
+        self._folder = root / FOLDER
+        self._owner = owner
+        self._guard = guard
+        self._progress: dict[str, Progress] = {}
+        self._read: set[str] = set()
+        """The names that were read."""
+        self._loose: list[str] = []
+        """The names of this count of epochs that were not merged, in order."""
+        self._term = 0
+        self._lock = threading.Lock()
+
+    def progress(self, table: str) -> Progress:
+        """What is published of a table now, for this count of epochs. Raises DestinationError."""
+        with self._lock:
+            self._refresh()
+            found = self._progress.get(table, Progress())
+        if found.application == self._owner.application:
+            return found
+        return Progress(found.generation, largest_seq=found.largest_seq, application=self._owner.application)
+
+    def has(self, table: str) -> bool:
+        """Whether anything of a table was ever published here."""
+        with self._lock:
+            self._refresh()
+            return table in self._progress
+
+    @property
+    def term(self) -> int:
+        """The largest term of a runner that has published here; 0 for none."""
+        with self._lock:
+            self._refresh()
+            return self._term
+
+    def publish(self, end: EpochEnd, tables: Mapping[str, Progress], files: Sequence[PublishedFile]) -> None:
+        """Create the manifest of some epochs. Raises PipelineHeldError if a later runner has taken over."""
+        with self._lock:
+            self._create(end, tables, files)
+            sync_folder(self._folder)
+            if len(self._loose) >= 2 * MERGED:
+                with suppress(OSError):  # such as a full disk: there are more manifests until the next attempt
+                    self._merge_oldest()
+
+    def seal(self, epochs: Iterable[int]) -> None:
+        """Take the names that an earlier runner could still create for these epochs."""
+        with self._lock:
+            self._refresh()
+            newest = max(map(_epoch, self._loose), default=-1)
+            for epoch in sorted({newest, *epochs} - {-1}):
+                if epoch >= newest:
+                    self._create(EpochEnd(epoch, "", ""), {}, ())
+            make_folders(self._folder)
+            sync_folder(self._folder)
+
+    def recent_paths(self) -> set[str]:
+        """The paths of the files in manifests that have not been merged."""
+        with self._lock:
+            self._refresh()
+            return {file["path"] for name in self._loose for file in self._load(name)["files"]}
+
+    def forget(self, table: str) -> None:
+        """Remove a table from all manifests, one after the other."""
+        with self._lock:
+            for name in self._names():
+                manifest = self._load(name)
+                if table in manifest["tables"] or any(file["table"] == table for file in manifest["files"]):
+                    tables = {other: one for other, one in manifest["tables"].items() if other != table}
+                    files = [file for file in manifest["files"] if file["table"] != table]
+                    write_atomically(self._folder / name, _text({**manifest, "tables": tables, "files": files}))
+            self._progress.pop(table, None)
+
+    def _create(self, end: EpochEnd, tables: Mapping[str, Progress], files: Sequence[PublishedFile]) -> None:
+        """Create a manifest under the first free name of its epoch."""
+        make_folders(self._folder)
+        number = 0
+        while True:
+            # The names are taken in order, so a runner that is delayed after its check finds its name sealed.
+            manifest = self._manifest(end, self._guard(), tables, files)
+            name = self._name(end.epoch, number)
+            if not (self._folder / name).exists() and self._link(name, manifest):
+                break
+            number += 1
+        self._loose.append(name)
+        self._take(name, manifest)
+
+    def _link(self, name: str, manifest: Manifest) -> bool:
+        """Create a manifest of this name. Returns False if there is another one."""
+        temporary = self._folder / f".{uuid.uuid4().hex}"
+        write_atomically(temporary, _text(manifest))
+        try:
+            return link(temporary, self._folder / name)
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+
+    def _manifest(
+        self, end: EpochEnd, term: int, tables: Mapping[str, Progress], files: Sequence[PublishedFile]
+    ) -> dict[str, Any]:
+        return {
+            "format": FORMAT,
+            "ledger": self._owner.ledger,
+            "lineage": self._owner.lineage,
+            "term": term,
+            "epoch": end.epoch,
+            "position": end.position,
+            "committed_at": end.committed_at,
+            "tables": {name: asdict(one) for name, one in tables.items()},
+            "files": [asdict(file) for file in files],
+        }
+
+    def _name(self, epoch: int, number: int) -> str:
+        lineage = self._owner.lineage  # an older ledger that took over counts from an earlier epoch again
+        return f"{epoch}{f'_{number}' if number else ''}{f'.{lineage}' if lineage else ''}.json"
+
+    def _refresh(self) -> None:
+        """Read the manifests that were not read."""
+        new = [name for name in self._names() if name not in self._read]
+        own = [name for name in new if _lineage(name) == self._owner.lineage]
+        others = [(name, self._load(name)) for name in new if name not in own]
+        found = list[tuple[str, Manifest]]()
+        for name in reversed(own):
+            found.append((name, self._load(name)))
+            if "from_epoch" in found[-1][1]:
+                self._read.update(own)  # it has the state of all earlier ones
+                break
+        self._loose += [name for name, manifest in reversed(found) if "from_epoch" not in manifest]
+        for name, manifest in (*sorted(others, key=lambda one: int(one[1]["term"])), *reversed(found)):
+            self._take(name, manifest)
+
+    def _take(self, name: str, manifest: Manifest) -> None:
+        self._read.add(name)
+        if manifest["lineage"] == self._owner.lineage or manifest["term"] >= self._term:
+            self._progress |= {table: Progress(**one) for table, one in manifest["tables"].items()}
+        self._term = max(self._term, manifest["term"])
+
+    def _names(self) -> list[str]:
+        """The names of all manifests, in the order of their epochs."""
+        try:
+            names = os.listdir(self._folder)  # noqa: PTH208 - names alone
+        except FileNotFoundError:
+            return []
+        return sorted((name for name in names if _NAME.match(name)), key=_place)
+
+    def _load(self, name: str) -> Manifest:
+        path = self._folder / name
+        try:
+            found: Manifest = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise DestinationError(
+                f"The manifest {path} cannot be read: {error}.",
+                detail="It names published files; without it, nobody knows them. Nothing was written.",
+                hint="Restore it from a copy. Without one, choose another sink.path and start a new pipeline.",
+            ) from error
+        return found
+
+    def _merge_oldest(self) -> None:
+        """Merge the oldest manifests of this count of epochs that were not merged into one."""
+        oldest = self._loose[:MERGED]
+        manifests = [self._load(name) for name in oldest]
+        names = [name for name in self._names() if _lineage(name) == self._owner.lineage]
+        earlier = names[: names.index(oldest[0])]  # the last of them was merged, and has the state of all tables
+        tables = dict(self._load(earlier[-1])["tables"]) if earlier else {}
+        for manifest in manifests:
+            tables |= manifest["tables"]
+        files = [file for manifest in manifests for file in manifest["files"]]
+        merged = {**manifests[-1], "from_epoch": manifests[0]["epoch"], "tables": tables, "files": files}
+        self._guard()
+        write_atomically(self._folder / oldest[-1], _text(merged))
+        self._loose = self._loose[MERGED:]
+        for name in oldest[:-1]:
+            (self._folder / name).unlink(missing_ok=True)
+
+
+def _place(name: str) -> tuple[int, int, str]:
+    match = _NAME.match(name)
+    assert match is not None
+    return int(match[1]), int(match[2] or 0), match[3] or ""
+
+
+def _epoch(name: str) -> int:
+    return _place(name)[0]
+
+
+def _lineage(name: str) -> str:
+    return _place(name)[2]
+
+
+def _text(manifest: Manifest) -> str:
+    return json.dumps(manifest, ensure_ascii=False)

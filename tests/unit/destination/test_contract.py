@@ -1,0 +1,300 @@
+"""The contract: what every destination promises to the publisher (`engine.destination.destination_protocol`)."""
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.base.errors import DestinationError, MismatchError, PipelineHeldError, SpecError
+from engine.capture.files import DataFile
+from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
+from engine.destination.fence import Term
+from engine.destination.publisher import Publisher
+from engine.journal import Journal
+from engine.ledger.state import Owner, following
+from engine.ledger.store import Ledger
+from engine.plan.chunks import Plan
+from engine.run.lifecycle.possession import Possession
+from engine.run.tables.membership import drop_removed
+from tests.support.delta import rows_at
+from tests.support.parquet import log_rows, replayed
+from tests.unit.destination.support import (
+    ID,
+    OLD,
+    OTHER,
+    PLAN,
+    RANKED,
+    WHOLE_SPLIT,
+    WIDER,
+    Kind,
+    W,
+    World,
+    publish_story,
+    resnapshotted,
+    story,
+    switch,
+)
+
+Rows = list[tuple[Any, ...]]
+KILLS = [(), *((n,) for n in range(1, 6)), range(6)]
+
+
+@pytest.fixture(params=["delta", "parquet"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Every destination."""
+    found: Kind = request.param
+    return found
+
+
+def table_rows(kind: Kind, folder: Path, columns: Sequence[str] = ("id", "v")) -> Rows:
+    """The table, as readers of the destination get it."""
+    if kind == "parquet":
+        rows = list(replayed(folder / "lake", "d.t", "id").values())
+    else:
+        rows = rows_at(folder / "lake/d/t").to_pylist()
+    return sorted(tuple(row.get(name) for name in columns) for row in rows)
+
+
+def changes(kind: Kind, folder: Path) -> Rows:
+    """The changes of the newest generation: kind, id, v."""
+    if kind == "parquet":
+        rows = [row for row in log_rows(folder / "lake", "d.t") if row["_tm_seq"] > 0]
+    else:
+        rows = rows_at(folder / "lake/d/t__changes").sort_by("_tm_seq").to_pylist()
+    return [(row["_tm_kind"], row["id"], row["v"]) for row in rows]
+
+
+def taken(world: World, run: str, number: int) -> Destination:
+    """The destination, taken by a runner with this term."""
+    destination = world.destination()
+    destination.take("L", Term(number, run, "host", 1, ""))
+    return destination
+
+
+@pytest.mark.parametrize("killed", KILLS)
+@pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
+def test_a_resnapshot_replaces_the_table_whenever_the_publisher_is_killed(
+    tmp_path: Path, killed: Sequence[int], plan: Plan, kind: Kind
+) -> None:
+    """No row of the old copy is left, none is there twice, and each change is in the log once."""
+    resnapshotted(world := World(tmp_path, kind=kind), plan=plan)
+    publish_story(world, tmp_path, killed)
+    assert table_rows(kind, tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
+    assert changes(kind, tmp_path)[-3:] == [("+I", 5, 50), ("-D", 2, 20), ("+I", 6, 60)]
+    assert len(set(changes(kind, tmp_path))) == len(changes(kind, tmp_path))
+
+
+@pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
+def test_a_column_comes_and_another_one_goes(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
+    """Rows from before have NULL in a new column."""
+    world = World(tmp_path, kind=kind)
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]), altered=switch(OLD, WIDER))
+    narrow = replace(OLD, columns=(ID, W))
+    world.epoch(changes=world.changes(WIDER, [("+I", 4, 4, 40)]), altered=switch(WIDER, narrow))
+    world.epoch(changes=world.changes(narrow, [("+I", 5, 50)]))
+    publish_story(world, tmp_path, killed)
+    expected = [(1, 1, None), (2, 2, None), (3, 3, None), (4, 4, 40), (5, None, 50)]
+    assert table_rows(kind, tmp_path, ("id", "v", "w")) == expected
+
+
+def test_an_epoch_that_is_applied_again_changes_nothing(tmp_path: Path, kind: Kind) -> None:
+    """By another process too, which knows what the destination says."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    before = changes(kind, tmp_path)
+    destination = world.destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.open(expected=True)
+    part = world.changes(OLD, [("+I", 9, 9)])
+    assert table.append(CHANGES, 3, world_files(part)) is None
+    destination.publish(EpochEnd(3, "b:1", ""))
+    assert changes(kind, tmp_path) == before
+    assert (table.applied(CHUNKS), table.applied(CHANGES)) == (1, 3)
+
+
+def world_files(part: Any) -> list[DataFile]:
+    """The files of a record's part."""
+    return [DataFile(**file) for file in part["files"]]
+
+
+def test_what_is_not_published_is_not_seen(tmp_path: Path, kind: Kind) -> None:
+    """A destination that commits all tables at once shows nothing before; each one shows it afterwards."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    destination = world.destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.open(expected=True)
+    table.append(CHANGES, 4, world_files(world.changes(OLD, [("+I", 9, 9)])))
+    if kind == "parquet":
+        assert ("+I", 9, 9) not in changes(kind, tmp_path)
+        assert world.destination().table(Owner("L"), OLD).applied(CHANGES) == 3
+    destination.publish(EpochEnd(4, "b:1", ""))
+    assert ("+I", 9, 9) in changes(kind, tmp_path)
+    assert world.destination().table(Owner("L"), OLD).applied(CHANGES) == 4
+
+
+def test_an_earlier_term_writes_nothing_more(tmp_path: Path, kind: Kind) -> None:
+    """Not even what it has prepared: the later runner has sealed the destination."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    earlier = taken(world, "a", 1)
+    table = earlier.table(Owner("L"), OLD, PLAN)
+    table.open(expected=True)
+    files = world_files(world.changes(OLD, [("+I", 9, 9)]))
+    before = changes(kind, tmp_path)
+    later = taken(world, "b", 2)
+    later.seal(Owner("L"), [OLD], range(5))
+    with pytest.raises(PipelineHeldError):
+        table.append(CHANGES, 4, files)
+    with pytest.raises(PipelineHeldError):
+        earlier.guard()
+    assert changes(kind, tmp_path) == before
+
+
+def test_a_runner_that_is_delayed_after_its_check_publishes_nothing(
+    tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has checked its term, and then sleeps; the later runner has sealed what it would commit."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    earlier = taken(world, "a", 1)
+    table = earlier.table(Owner("L"), OLD, PLAN)
+    table.open(expected=True)
+    before = changes(kind, tmp_path)
+    files = world_files(world.changes(OLD, [("+I", 9, 9)]))
+    if kind == "parquet":
+        table.append(CHANGES, 4, files)
+    overtaken = [False]
+    original = os.link
+
+    def late(source: Any, target: Any, **more: Any) -> None:
+        if not overtaken[0]:
+            overtaken[0] = True
+            taken(world, "b", 2).seal(Owner("L"), [OLD], range(5))
+        original(source, target, **more)
+
+    monkeypatch.setattr(os, "link", late)
+
+    def act() -> None:
+        if kind == "parquet":
+            earlier.publish(EpochEnd(4, "b:1", ""))
+        else:
+            table.append(CHANGES, 4, files)
+
+    with pytest.raises(PipelineHeldError):
+        act()
+    assert overtaken[0]
+    assert changes(kind, tmp_path) == before
+
+
+def test_another_ledger_is_refused(tmp_path: Path, kind: Kind) -> None:
+    """Two pipelines do not mix their rows."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    taken(world, "a", 1)
+    other = world.destination().table(Owner("another"), OLD, PLAN)
+    with pytest.raises(SpecError, match="exists already"):
+        other.check_free()
+    with pytest.raises(SpecError, match="does not belong to this pipeline's ledger"):
+        other.open(expected=False)
+    other.drop()
+    assert table_rows(kind, tmp_path) == [(2, 2), (3, 3)], "it deletes nothing either"
+
+
+def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind: Kind) -> None:
+    """The ledger has published rows to it."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, ())
+    shutil.rmtree(tmp_path / "lake/d")
+    table = world.destination().table(Owner("L"), OLD, PLAN)
+    assert "is gone" in table.look().fault
+    with pytest.raises(DestinationError, match="is gone"):
+        table.open(expected=True)
+    ledger = Ledger(tmp_path / "ledger")
+    assert ledger.state is not None
+    ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3}}))
+    with pytest.raises(MismatchError, match="is not what the ledger has published"):
+        Possession(world.destination(), "b").take(ledger, frozenset(), everything=False)
+
+
+@pytest.mark.parametrize("killed", [(), (4,), (5,), range(7)])
+def test_a_failed_table_is_repaired_by_a_resnapshot(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
+    """A file of a reader was lost: the table alone fails, and is right after the new copy."""
+    story(world := World(tmp_path, kind=kind))
+    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    world.epoch(resnapshot=switch(OLD, OTHER))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(2, 2), (3, 3), (9, 2**40)])], copied=True)
+    world.epoch(changes=world.changes(OTHER, [("-D", 2, 2)]))
+    landing = world.destination().landing
+    (landing.changes(OLD) / lost["name"]).unlink()
+    publish_story(world, tmp_path, killed)
+    assert table_rows(kind, tmp_path) == [(3, 3), (9, 2**40)]
+
+
+def test_a_failed_table_fails_alone_and_stays_as_it_was(tmp_path: Path, kind: Kind) -> None:
+    """The publisher continues, and names it."""
+    story(world := World(tmp_path, kind=kind))
+    (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
+    (world.destination().landing.changes(OLD) / lost["name"]).unlink()
+    ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
+    publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
+    ledger.commit(world.records[0])
+    assert ledger.state is not None
+    publisher.tables.open_all(ledger.state)
+    publisher.recover()
+    for record in world.records[1:]:
+        ledger.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    journal.close()
+    assert lost["name"] in str(publisher.tables.unpublished()["d.t"])
+    assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
+
+
+def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind) -> None:
+    """It can join again, and has then nothing of before."""
+    story(world := World(tmp_path, kind=kind))
+    world.epoch(removed={"by": None, "drop": True})
+    publish_story(world, tmp_path, ())
+    ledger = Ledger(tmp_path / "ledger")
+    drop_removed(world.destination(), ledger, "r")
+    assert not (tmp_path / "lake/d/t").exists()
+    destination = world.destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.check_free()
+    table.create()
+    assert table.open(expected=False).applied[CHANGES] == -1
+    assert table.append(CHANGES, 9, world_files(world.changes(OLD, [("+I", 7, 7)])))
+    destination.publish(EpochEnd(9, "b:1", ""))
+    assert changes(kind, tmp_path) == [("+I", 7, 7)]
+
+
+def test_orphans_are_deleted_and_nothing_else(tmp_path: Path, kind: Kind) -> None:
+    """Files that a killed run wrote and no commit named."""
+    story(world := World(tmp_path, kind=kind))
+    publish_story(world, tmp_path, (2,))
+    before = table_rows(kind, tmp_path)
+    paths: Callable[[], set[Path]] = lambda: set((tmp_path / "lake").glob("d/**/*.parquet"))  # noqa: E731
+    committed = paths()
+    (orphan,) = files = world_files(world.changes(OLD, [("+I", 9, 9)]))
+    if kind == "parquet":  # killed before it published
+        world.destination().table(Owner("L"), OLD, PLAN).append(CHANGES, 4, files)
+        assert len(paths()) == len(committed) + 1
+    destination = world.destination()
+    table = destination.table(Owner("L"), OLD, PLAN)
+    table.open(expected=True)
+    path = destination.landing.changes(OLD) / orphan.name
+    assert path.exists()
+    tables = [record["tables"]["d.t"] for record in world.records]
+    parts = [part for one in tables for part in (*one.get("chunks", []), one.get("changes", {"files": []}))]
+    named = {file["name"] for part in parts for file in part["files"]}
+    assert destination.delete_orphans([table], named, 0) >= 1
+    assert not path.exists()
+    assert paths() == committed
+    assert table_rows(kind, tmp_path) == before
