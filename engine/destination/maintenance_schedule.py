@@ -25,10 +25,11 @@ from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.journal.destination_events import TableMaintained
 from engine.journal.events import ErrorReported
+from engine.spec.merge_numbers import MERGES_PER_LOOK
 from engine.spec.sink_settings import Sink
 
-MERGES, COMMITS = 10, 50
-"""After so many merges a mirror is looked at, after so many commits a change log."""
+_COMMITS = 50
+"""After so many commits, a change log is looked at; a mirror after `MERGES_PER_LOOK` merges."""
 _HOUR_S, _DAY_S = 3600.0, 86_400.0
 _QUIET_S = 2 * _HOUR_S
 """After so long without a commit, the hourly looks have done what there was to do: the hour of the last changes is
@@ -187,7 +188,7 @@ class Maintenance:
 
     def _due(self, schedule: _Schedule, now_s: float) -> list[Step]:
         """The steps to look at; each is then not due for some time."""
-        counted = {"optimize": schedule.merges >= MERGES, "compact": schedule.commits >= COMMITS}
+        counted = {"optimize": schedule.merges >= MERGES_PER_LOOK, "compact": schedule.commits >= _COMMITS}
         if now_s < schedule.next_s and not any(counted.values()):
             return []
         found: list[Step] = []

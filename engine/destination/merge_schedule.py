@@ -8,13 +8,12 @@ A merge that a table's copy, a schema change, a command or the end of a run need
 
 from dataclasses import dataclass
 
+from engine.spec.merge_numbers import CHEAP_BYTES, MERGE_SHARE
 from engine.spec.sink_settings import Sink
 
-_SHARE = 0.25
-"""The largest share of the time that merges of one table take."""
-_CHEAP_BYTES, _CHEAP_S = 1 << 20, 0.05
-"""Merges that write less, or take less time, are not put off for what they write: they are cheap, however little has
-changed."""
+_CHEAP_S = 0.05
+"""Merges that take less time, or write less than `CHEAP_BYTES`, are not put off for what they write: they are cheap,
+however little has changed."""
 
 
 @dataclass
@@ -50,8 +49,8 @@ class MergeSchedule:
             return True
         part = min(waiting_bytes / self.changed_bytes, 1.0) if self.changed_bytes else 1.0
         took_s = min(self.took_s, self.before_took_s) * part
-        if since_s < took_s / _SHARE - took_s:
+        if since_s < took_s / MERGE_SHARE - took_s:
             return False
         limit, written = sink.max_write_amplification, self.written_bytes * part
-        cheap = written <= _CHEAP_BYTES or self.took_s * part <= _CHEAP_S
+        cheap = written <= CHEAP_BYTES or self.took_s * part <= _CHEAP_S
         return not limit or cheap or written <= limit * waiting_bytes

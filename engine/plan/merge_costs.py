@@ -22,29 +22,29 @@ smaller, so real costs are lower.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engine.source.change_rates import ChangeRate
+from engine.spec.merge_numbers import (
+    CHEAP_BYTES,
+    COPIED,
+    FEWEST_FILES,
+    GARBAGE,
+    LEAST_BYTES,
+    MERGE_SHARE,
+    MERGES_PER_LOOK,
+    MOST_BYTES,
+    MOST_ROWS,
+    SMALL_BYTES,
+)
 from engine.spec.sink_settings import Merging, Sink
 
 DAY_S = 86_400.0
-SHARE = 0.25
-"""The largest share of the time that merges take."""
-CHEAP_BYTES = 1 << 20
-"""Merges that write less are never put off."""
-GARBAGE = 0.2
-"""A file is rewritten when so much of it is deleted."""
-FILE_BYTES = {"copy_on_write": 16 << 20, "merge_on_read": 64 << 20}
-SMALL_BYTES = {"copy_on_write": 4 << 20, "merge_on_read": 16 << 20}
+FILE_BYTES: Mapping[Merging, int] = {"copy_on_write": MOST_BYTES // COPIED, "merge_on_read": MOST_BYTES}
+SMALL_FILE_BYTES: Mapping[Merging, int] = {"copy_on_write": SMALL_BYTES // COPIED, "merge_on_read": SMALL_BYTES}
 """Maintenance merges smaller files."""
-MOST_ROWS = 1_000_000
-"""The rows of a file."""
-FEWEST_FILES, LEAST_BYTES = 8, 64 << 10
-"""Maintenance merges so many small files of a size class; the first class ends at so many bytes."""
-MERGES_PER_STEP = 10
-"""Merges between two steps of maintenance."""
 _MERGE_S, _BYTES_PER_S = 0.1, 100e6
 """Measured (docs/benchmarks.md): the seconds of a merge that writes little, and the bytes per second of one that writes
 much."""
@@ -88,7 +88,7 @@ def _settled(merge_bytes: Callable[[float], float], changed_per_s: float, sink: 
     period_s = sink.merge_interval_s
     for _ in range(_ROUNDS):
         written = merge_bytes(period_s)
-        wanted_s, limit = seconds(written) / SHARE, sink.max_write_amplification * changed_per_s
+        wanted_s, limit = seconds(written) / MERGE_SHARE, sink.max_write_amplification * changed_per_s
         if limit and written > CHEAP_BYTES:
             wanted_s = max(wanted_s, written / limit)
         wanted_s = min(wanted_s, sink.max_merge_delay_s + seconds(written))
@@ -131,11 +131,11 @@ class _Changing:
         on_read, added = self.merging == "merge_on_read", self._new_bytes_per_s
         if not on_read and self._replaced_per_s:
             added = 0.0  # merges rewrite the small files, too
-        steps_per_s = min(1 / period_s, self.rate.changes_per_s) / MERGES_PER_STEP
+        steps_per_s = min(1 / period_s, self.rate.changes_per_s) / MERGES_PER_LOOK
         # A step writes each row once at most.
         most = self.table_bytes * steps_per_s + self.rate.inserts_per_s * self._image_bytes
         # A row moves through the size classes of small files, once each.
         first = max(added * period_s, LEAST_BYTES)
-        classes = max(math.ceil(math.log(SMALL_BYTES[self.merging] / first, FEWEST_FILES)), 1)
+        classes = max(math.ceil(math.log(SMALL_FILE_BYTES[self.merging] / first, FEWEST_FILES)), 1)
         rewritten = min(added * classes, most)
         return rewritten + min(self._replaced_per_s * self._image_bytes / GARBAGE, most) if on_read else rewritten

@@ -1,5 +1,6 @@
 """The estimated costs of merging: numbers reasoned by hand, the real schedule, and the measured benchmark."""
 
+import ast
 import math
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from engine.destination.merge_schedule import MergeSchedule
 from engine.plan import merge_costs
 from engine.plan.merge_costs import DAY_S, MergeCost, merge_cost, seconds
 from engine.source.change_rates import ChangeRate
+from engine.spec import merge_numbers
 from engine.spec.sink_settings import Merging, Sink
 
 MB, GB = 10**6, 10**9
@@ -28,23 +30,27 @@ def both(rows: int, size: int, rate: ChangeRate, sink: Sink = SINK) -> tuple[Mer
     return merge_cost("copy_on_write", rows, size, rate, sink), merge_cost("merge_on_read", rows, size, rate, sink)
 
 
-def test_the_model_has_the_constants_of_the_engine() -> None:
-    """Whoever changes one of them changes the estimates, too."""
-    assert merge_costs.SHARE == merge_schedule._SHARE
-    assert merge_costs.CHEAP_BYTES == merge_schedule._CHEAP_BYTES
-    assert merge_costs.GARBAGE == optimize.GARBAGE
-    assert merge_costs.FILE_BYTES == {
-        "copy_on_write": optimize.MOST_BYTES // optimize.COPIED,
-        "merge_on_read": optimize.MOST_BYTES,
-    }
-    assert merge_costs.SMALL_BYTES == {
-        "copy_on_write": optimize.SMALL_BYTES // optimize.COPIED,
-        "merge_on_read": optimize.SMALL_BYTES,
-    }
-    assert merge_costs.FEWEST_FILES == optimize.FEWEST_FILES
-    assert merge_costs.LEAST_BYTES == optimize.LEAST_BYTES
-    assert merge_costs.MERGES_PER_STEP == maintenance_schedule.MERGES
-    assert merge_costs.MOST_ROWS == mirror_files._MAX_ROWS
+NUMBERS = vars(merge_numbers).keys() - {name for name in vars(merge_numbers) if name.startswith("_")}
+USERS = (merge_costs, merge_schedule, maintenance_schedule, optimize, mirror_files)
+
+
+def test_the_numbers_of_merges_have_one_owner() -> None:
+    """Whoever changes one of them changes the estimates, too: none is assigned anywhere else, and each has two users.
+
+    The sizes of a rewrite's rows and of small files that copy on write rewrites together are others.
+    """
+    others = {(optimize, "MOST_ROWS"), (mirror_files, "SMALL_BYTES")}
+    users = {name: [user for user in USERS if name in vars(user) and (user, name) not in others] for name in NUMBERS}
+    assert all(merge_costs in users[name] and len(users[name]) > 1 for name in NUMBERS)
+    for user in USERS:
+        assigned = {
+            target.id
+            for node in ast.parse(Path(str(user.__file__)).read_text(encoding="utf-8")).body
+            if isinstance(node, ast.Assign)
+            for target in ast.walk(node.targets[0])
+            if isinstance(target, ast.Name)
+        }
+        assert not {name for name in NUMBERS & assigned if (user, name) not in others}
 
 
 def test_a_table_of_one_file_is_written_again_with_each_merge() -> None:

@@ -21,18 +21,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.destination.delta.log.delta_actions import StoredFile
+from engine.spec.merge_numbers import COPIED, FEWEST_FILES, GARBAGE, LEAST_BYTES, MOST_BYTES, SMALL_BYTES
 
-SMALL_BYTES = 16 << 20
-"""Files with less than this are merged."""
-MOST_FILES, MOST_BYTES, MOST_ROWS = 50, 64 << 20, 500_000
-"""The limits of one rewrite, which is sorted in memory and may not delay merges."""
-COPIED = 4
-"""Copy on write has files that are so many times smaller, because a merge writes each file that it touches again."""
-FEWEST_FILES = 8
-"""Small files are merged when there are so many of a size class; the next class is so many times larger."""
-LEAST_BYTES = 64 << 10
-"""The first size class has files of less than this."""
-GARBAGE = 0.2
+MOST_FILES, MOST_ROWS = 50, 500_000
+"""The limits of one rewrite, with `MOST_BYTES`: it is sorted in memory and may not delay merges."""
 Range = tuple[int, int]
 
 

@@ -43,14 +43,14 @@ from engine.decode.arrow_schema import conformed
 from engine.decode.schema import Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
-from engine.destination.delta.maintenance.optimize import COPIED, MOST_BYTES
 from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
 from engine.destination.delta.merge.newest_images import Newest, comparable, newest_parts, opened
 from engine.destination.delta.schema_evolution import mirror_schema
+from engine.spec.merge_numbers import COPIED, MOST_BYTES, MOST_ROWS
 
 SMALL_BYTES = 4 << 20
 """Copy on write: smaller touched files are rewritten together with others."""
-_MIN_ROWS, _MAX_ROWS = 64, 1_000_000
+_MIN_ROWS = 64
 _KNOWN_ROWS = 10_000
 """The size of a row is estimated from so many rows, or from `SMALL_BYTES` of them."""
 _SORTED_ROWS, _SORTED_BYTES, _REWRITTEN_BYTES = 500_000, 64 << 20, 128 << 20
@@ -366,7 +366,7 @@ class MirrorFiles:
         known = [file for file in self.files.values() if file.rows > 0]
         rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
         each = size / rows if rows > _KNOWN_ROWS or size > SMALL_BYTES else _ROW_BYTES
-        return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), _MAX_ROWS))
+        return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), MOST_ROWS))
 
 
 def _groups_with(file: pq.ParquetFile, chosen: npt.NDArray[np.int64]) -> list[int]:

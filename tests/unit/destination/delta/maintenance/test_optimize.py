@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from engine.destination.delta.log.delta_actions import StoredFile
-from engine.destination.delta.maintenance.optimize import LEAST_BYTES, MOST_ROWS, SMALL_BYTES, next_rewrite
+from engine.destination.delta.maintenance.optimize import MOST_ROWS, next_rewrite
+from engine.spec.merge_numbers import LEAST_BYTES, SMALL_BYTES
 
 KB = 1 << 10
 
