@@ -18,7 +18,7 @@ from engine.audit.audit_range import Stretch
 from engine.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
 from engine.audit.audit_source import Frames, Name, Rows
 from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
-from engine.decode.schema import Column
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column
 from engine.destination.delta.layout import changes_folder
 from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, packed, unpacked
 from engine.source.positions import file_of
@@ -27,8 +27,7 @@ _BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
 """Images of one table that are compared at once, and their bytes."""
 _LOOKAHEAD = 2000
 """Changes of the log that are read beyond a position, and beyond the stretch, to find images that come too late."""
-_TX, _TS = "_tm_tx", "_tm_ts"
-_OWN = ("_tm_kind", "_tm_position", "_tm_redump", _TX, _TS)
+_OWN = (TM_KIND, TM_POSITION, TM_REDUMP, TM_TX, TM_TS)
 _BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_values"}
 """Where the package has the values of an image, by kind."""
 
@@ -57,9 +56,9 @@ class _Values:
             list[pa.Table](),
         )
         for part in self._until(numbers[-1]):
-            here = pc.is_in(part["_tm_seq"], wanted)
+            here = pc.is_in(part[TM_SEQ], wanted)
             found.append(part.filter(here))
-            rest = pc.or_(pc.greater(part["_tm_seq"], numbers[-1]), pc.is_in(part["_tm_seq"], waiting))
+            rest = pc.or_(pc.greater(part[TM_SEQ], numbers[-1]), pc.is_in(part[TM_SEQ], waiting))
             kept.append(part.filter(pc.and_(rest, pc.invert(here))))
         self._held = [part for part in kept if part.num_rows]
         return pa.concat_tables(found)
@@ -68,7 +67,7 @@ class _Values:
         yield from self._held
         while self._last < number and (part := next(self._parts, None)) is not None:
             if part.num_rows:
-                self._last = part["_tm_seq"][-1].as_py()
+                self._last = part[TM_SEQ][-1].as_py()
             yield part
 
 
@@ -81,9 +80,9 @@ class _Published:
 
     def __init__(self, log: ChangeLog, columns: tuple[str, ...], start: int, end: int, seq: int) -> None:
         """seq: the least `_tm_seq` of its changes; 0 if unknown, and then the log is read to its end."""
-        self._places = log.since(start, [*PLACES, "_tm_redump"], seq)
+        self._places = log.since(start, [*PLACES, TM_REDUMP], seq)
         self._seq = seq
-        self._values = _Values(log.since(start, [*columns, *_OWN, "_tm_seq"], seq))
+        self._values = _Values(log.since(start, [*columns, *_OWN, TM_SEQ], seq))
         self._most = max(min(_BATCH_IMAGES, _BATCH_BYTES // log.row_bytes()), 1)
         self._start = start
         self._end = end
@@ -126,16 +125,16 @@ class _Published:
         part = next(self._places, None) if self._beyond < _LOOKAHEAD else None
         if part is None:
             return False
-        part = part.filter(pc.greater_equal(part["_tm_seq"], self._seq))
-        logged = pc.and_(pc.is_null(part["_tm_redump"]), pc.is_valid(part[_TS]))
+        part = part.filter(pc.greater_equal(part[TM_SEQ], self._seq))
+        logged = pc.and_(pc.is_null(part[TM_REDUMP]), pc.is_valid(part[TM_TS]))
         changes = part.filter(logged)
-        others = orders_of(part.filter(pc.invert(logged))["_tm_position"])
+        others = orders_of(part.filter(pc.invert(logged))[TM_POSITION])
         self.redumped += sum(self._start < order <= self._end for order in others)
-        orders = orders_of(changes["_tm_position"])
+        orders = orders_of(changes[TM_POSITION])
         if self._seq:  # else they may be positions of another server, with more changes after them
             self._beyond += sum(order > self._end for order in orders)
         inside = [
-            (order, n) for order, n in zip(orders, changes["_tm_seq"].to_pylist(), strict=True) if self._is_in(order)
+            (order, n) for order, n in zip(orders, changes[TM_SEQ].to_pylist(), strict=True) if self._is_in(order)
         ]
         self._orders += [order for order, _ in inside]
         self._numbers += [number for _, number in inside]
@@ -241,7 +240,7 @@ class AuditedTable:
             rows = rows.filter(pa.array([limit is None for limit in unknown]))
             orders = [order for order, limit in zip(orders, unknown, strict=True) if limit is None]
         columns = [ours(self._columns[name], rows[name], self._limits) for name in self._names]
-        return Images(orders, rows["_tm_kind"].to_pylist(), [*columns, rows[_TX].to_pylist(), seconds(rows[_TS])])
+        return Images(orders, rows[TM_KIND].to_pylist(), [*columns, rows[TM_TX].to_pylist(), seconds(rows[TM_TS])])
 
     def _compare(self, logged: Images, stored: Images) -> None:
         self._images += len(logged)
@@ -252,7 +251,7 @@ class AuditedTable:
 
     def _described(self, found: Found) -> ImageDifference:
         row = found.theirs or found.ours or []
-        names = [*self._names, _TX, _TS]
+        names = [*self._names, TM_TX, TM_TS]
         about = [self._columns.get(name) for name in names]
         key = [shown(about[n], row[n]) for n in self._key]
 

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from engine.base.durable import make_folders, naming, sync_file, sync_folder
 from engine.base.errors import MissingFilesError
+from engine.decode.schema import TM_TS
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
@@ -57,7 +58,7 @@ class FileWriter:
         self._schema = schema
         self._name = f"{prefix}-{uuid.uuid4().hex}.parquet"
         self._bounded = [name for name in bounded if pa.types.is_integer(schema.field(name).type)]
-        self._statistics = [*bounded, "_tm_ts"] if "_tm_ts" in schema.names else True
+        self._statistics = [*bounded, TM_TS] if TM_TS in schema.names else True
         self._low: dict[str, int] = {}
         self._high: dict[str, int] = {}
         self._writer: pq.ParquetWriter | None = None
@@ -97,8 +98,8 @@ class FileWriter:
                 use_dictionary=_repeating(rows),
                 write_statistics=self._statistics,
             )
-        for name in [*self._bounded, *(["_tm_ts"] if "_tm_ts" in rows.column_names else [])]:
-            column = rows[name] if name != "_tm_ts" else rows[name].cast(pa.int64())
+        for name in [*self._bounded, *([TM_TS] if TM_TS in rows.column_names else [])]:
+            column = rows[name] if name != TM_TS else rows[name].cast(pa.int64())
             ends = pc.min_max(column).as_py()
             if ends["min"] is not None:
                 self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])

@@ -47,7 +47,7 @@ from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeRepor
 from engine.capture.row_counter import RowCounter
 from engine.capture.spill import WAITING_BYTES
 from engine.decode.arrow_schema import arrow_schema
-from engine.decode.schema import Table, same_columns
+from engine.decode.schema import TM_SEQ, Table, same_columns
 from engine.plan.keys import ChunkKey
 from engine.plan.ordering import ServerOrder
 from engine.source.catalog import read_table
@@ -303,7 +303,7 @@ class _Log:
         self._seq = first_seq
         self._kinds: Kinds = (0, 0, 0, 0)
         schema = log_schema(arrow_schema(captured.projection.published(captured.table)))
-        self.writer = FileWriter(captured.folder, "changes", schema, (*captured.table.key, "_tm_seq"))
+        self.writer = FileWriter(captured.folder, "changes", schema, (*captured.table.key, TM_SEQ))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
         self.writer.write(log_table(changes, kinds, file, self._seq))

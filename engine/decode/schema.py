@@ -4,6 +4,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+# The columns of a change log besides the table's own:
+TM_KIND = "_tm_kind"
+"""The kind of a change, one of `decode.images.KINDS`."""
+TM_TS = "_tm_ts"
+"""When the source committed it (UTC)."""
+TM_POSITION = "_tm_position"
+"""Its place in the binlog, `file:offset`."""
+TM_SEQ = "_tm_seq"
+"""The total order of the changes of a table."""
+TM_TX = "_tm_tx"
+"""The GTID of its transaction, if there is one."""
+TM_REDUMP = "_tm_redump"
+"""The command that redumped the row; NULL for changes."""
 _DATES = ("date", "datetime", "timestamp")
 
 

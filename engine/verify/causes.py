@@ -19,7 +19,7 @@ from engine.capture.chunk.backfill import among
 from engine.capture.landing import Commit, MirrorReader, TableVersion
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
-from engine.decode.schema import Table
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, Table
 from engine.plan.named import identities
 from engine.verify.rows import plain
 from engine.verify.settling import one_of
@@ -100,15 +100,15 @@ def _images(table: Table, schema: pa.Schema, reader: MirrorReader, wanted: pa.Ta
     log = reader.log()
     if log is None or log.size()[1] > _MOST_LOG_BYTES:
         return {}
-    columns = [*schema.names, "_tm_kind", "_tm_position", "_tm_seq"]
+    columns = [*schema.names, TM_KIND, TM_POSITION, TM_SEQ]
     found = []
     for batch in log.batches(columns, one_of(wanted)):
         keys = conformed(batch, wanted.schema)
         found.append(batch.filter(pa.array(among(keys, wanted))))
     out: dict[Key, list[_Image]] = {}
-    for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by("_tm_seq")]:
+    for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by(TM_SEQ)]:
         rows = plain(conformed(batch, schema))
-        kinds, positions = batch["_tm_kind"].to_pylist(), batch["_tm_position"].to_pylist()
+        kinds, positions = batch[TM_KIND].to_pylist(), batch[TM_POSITION].to_pylist()
         for key, row, kind, position in zip(_texts(table, batch, wanted), rows, kinds, positions, strict=True):
             out.setdefault(key, []).append(_Image(None if kind in GONE else row, str(position)))
     return out

@@ -1,6 +1,7 @@
 """Which package may import which, where Spark may be imported, and how long a file may be."""
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
@@ -382,6 +383,17 @@ def test_each_attribute_is_assigned_on_a_line_of_its_own(folder: str) -> None:
         if sum(isinstance(target, ast.Attribute) for target in node.targets[0].elts) > 1
     ]
     assert not several
+
+
+def test_the_names_of_the_added_columns_have_one_owner() -> None:
+    """`decode.schema`, but for texts of SQL; the destinations still write them."""
+    written = {
+        path.relative_to(ROOT).as_posix()
+        for path in files("engine")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"_tm_\w+", node.value)
+    }
+    assert {path for path in written if not path.startswith("engine/destination/")} == {"engine/decode/schema.py"}
 
 
 def test_every_module_says_what_it_is_for() -> None:

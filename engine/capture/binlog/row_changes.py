@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.decode.images import KINDS
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX
 
 FACTS = pa.schema(
     [
@@ -26,12 +27,12 @@ FACTS = pa.schema(
     ]
 )
 LOG_COLUMNS = (
-    pa.field("_tm_kind", pa.string(), nullable=False),
-    pa.field("_tm_ts", pa.timestamp("us", "UTC")),
-    pa.field("_tm_position", pa.string()),
-    pa.field("_tm_seq", pa.int64(), nullable=False),
-    pa.field("_tm_tx", pa.string()),
-    pa.field("_tm_redump", pa.string()),
+    pa.field(TM_KIND, pa.string(), nullable=False),
+    pa.field(TM_TS, pa.timestamp("us", "UTC")),
+    pa.field(TM_POSITION, pa.string()),
+    pa.field(TM_SEQ, pa.int64(), nullable=False),
+    pa.field(TM_TX, pa.string()),
+    pa.field(TM_REDUMP, pa.string()),
 )
 """The columns that a change log has in addition to the source's (docs/destinations.md)."""
 

@@ -20,6 +20,7 @@ from engine.capture.files import FileWriter
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.gtid import gtid_set_of
+from engine.decode.schema import TM_SEQ
 from engine.journal.event_fields import Backfill
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
@@ -40,7 +41,7 @@ def read_keyless(
     while clock.monotonic_s() < deadline:
         low = session.watermarks.low(step)
         timings.lap("low")
-        writer = FileWriter(request.folder, "changes", log_schema(request.schema), ("_tm_seq",))
+        writer = FileWriter(request.folder, "changes", log_schema(request.schema), (TM_SEQ,))
         with writer:
             snapshot = _open_snapshot(session, request, low, step)
             high, unchanged = snapshot.high, _is_unchanged(session, endpoint, first_server_id, request, low, snapshot)

@@ -54,7 +54,7 @@ from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpRe
 from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
-from engine.decode.schema import Table
+from engine.decode.schema import TM_KIND, TM_SEQ, Table
 from engine.journal.event_fields import Backfill
 from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
@@ -217,7 +217,7 @@ class RedumpPart:
         with closing(ServerOrder(part.endpoint)) as order:
             reduced, nulled = part.reduced(_within(request, list(part.files), order))
         schema = image_schema(published)
-        writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, "_tm_seq"))
+        writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, TM_SEQ))
         kinds, seq = [0, 0, 0, 0], self.first_seq
         unmatched = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
@@ -252,13 +252,13 @@ class RedumpPart:
     def _logged_gone(self, ghosts: pa.Table) -> pa.Table:
         """The identities of the ghosts whose deletion is already in the log."""
         wanted = ghosts.select(self.fast_forward.request.table.key)
-        parts = [wanted.slice(0, 0).append_column("_tm_kind", pa.array([], pa.string()))]
+        parts = [wanted.slice(0, 0).append_column(TM_KIND, pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
             batches = batches_of(self.folder / name, parts[0].schema)
             parts.extend(rows.filter(pa.array(among(rows, wanted))) for rows in batches)
         logged = pa.concat_tables(parts)
         newest = logged.take(pa.array(last_of_each(logged.select(wanted.column_names))))
-        return newest.filter(pc.is_in(newest["_tm_kind"], pa.array(GONE))).select(wanted.column_names)
+        return newest.filter(pc.is_in(newest[TM_KIND], pa.array(GONE))).select(wanted.column_names)
 
 
 def _texts(keys: tuple[Bound, ...], table: Table, some: pa.Table) -> list[list[str]]:
