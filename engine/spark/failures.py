@@ -62,7 +62,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
             r"|trying to connect to the Java server"
             r"|Answer from Java side is empty|while sending or receiving|stopped SparkContext"
             # Py4J's answer for a connection that broke during a call; an error of Java has a trace.
-            r"|^Py4JError: An error occurred while calling \S+$"
+            r"|^(?:Py4JError: |PySparkValueError: \[CANNOT_PARSE_DATATYPE\] .*)An error occurred while calling \S+$"
             r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive"
             r"|Master removed our application)"
         ),
