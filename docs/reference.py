@@ -15,6 +15,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from engine.__main__ import app
+from engine.base.errors import ERRORS, TidemarkError
+from engine.base.exit_codes import EXIT_CODES, NEEDS_OPERATOR
 from engine.spec.alert_settings import Alerts, Route, TableAlerts
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.settings import Metrics, ProjectionRules, Snapshot, Source, Spark, Spec, TableRules
@@ -60,17 +62,7 @@ does the same as `tidemark`. This page is generated from the commands' help text
 
 | exit code | meaning |
 |---|---|
-| [0](operations.md#exit-code-0) | done |
-| [1](operations.md#exit-code-1) | an unexpected error, a stopped table, unpublished changes, \
-or a missed goal of `--until` |
-| [2](operations.md#exit-code-2-specerror) | the spec or an argument is wrong |
-| [3](operations.md#exit-code-3-preflighterror) | the source or a worker lacks what a run needs |
-| [4](operations.md#exit-code-4-sourcelosterror) | the source no longer has the binlog \
-that follows the committed position |
-| [5](operations.md#exit-code-5-pipelinehelderror) | another runner has the pipeline, or took it over |
-| [6](operations.md#exit-code-6-differencesfounderror) | an audit or a verification found differences |
-| [7](operations.md#exit-code-7-mismatcherror) | the ledger and the destination do not belong together |
-
+{codes}
 [Operations](operations.md#when-something-stops) says what to do about each.
 """
 
@@ -113,9 +105,16 @@ def _cell(text: str) -> str:
 def command_line() -> str:
     """The page of all commands."""
     group: Any = typer.main.get_command(app)
-    return _COMMANDS + "".join(
+    codes = "".join(f"| [{code}]({_anchor(code)}) | {meaning} |\n" for code, meaning in EXIT_CODES.items())
+    return _COMMANDS.format(codes=codes) + "".join(
         part for name, command in sorted(group.commands.items()) for part in _command(name, command)
     )
+
+
+def _anchor(code: int) -> str:
+    """The link to what to do about an exit code."""
+    named = [name for name, kind in ERRORS.items() if kind.exit_code == code and kind.__bases__ == (TidemarkError,)]
+    return f"operations.md#exit-code-{code}" + (f"-{named[0].lower()}" if code in NEEDS_OPERATOR else "")
 
 
 def _command(name: str, command: Any) -> Iterator[str]:

@@ -4,7 +4,7 @@ Each one has three parts: what happened (`message`), what that means for the dat
 Secrets are removed on creation. The tree, with the command line's exit codes (docs/command-line.md):
 
     TidemarkError                     1
-    ├── SpecError                     2   the spec or the arguments are wrong
+    ├── SpecError                     2   the spec or an argument is wrong
     ├── PreflightError                3   the source or Spark's workers do not meet the requirements
     │   └── AccountRefusedError       3   the source answers, but refuses the account
     │       ├── LoginRefusedError     3   the source refuses the login
@@ -14,7 +14,7 @@ Secrets are removed on creation. The tree, with the command line's exit codes (d
     │   ├── BinlogOffError            4   the server writes no binlog, or wrote none for a while
     │   └── GtidModeError             4   the server's gtid_mode keeps it from sending this part of the binlog
     ├── PipelineHeldError             5   another runner holds the pipeline
-    ├── DifferencesFoundError         6   an audit found differences
+    ├── DifferencesFoundError         6   an audit or a verification found differences
     ├── MismatchError                 7   ledger and destination do not belong together
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot continue; the others do
@@ -205,7 +205,7 @@ class PipelineHeldError(TidemarkError):
 
 
 class DifferencesFoundError(TidemarkError):
-    """An audit found that published data differs from the source."""
+    """An audit or a verification found that published data differs from the source."""
 
     exit_code = 6
 

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from engine.base.errors import ERRORS
+from engine.base.exit_codes import NEEDS_OPERATOR
 from engine.pipeline.directory import Directory
 from engine.spec.settings import Spec
 
@@ -24,7 +24,7 @@ _FIRST_S, _MOST, _WITHIN_S = 5, 6, 3600
 def unit_of(spec: Spec, spec_file: Path, directory: Directory) -> str:
     """The text of the unit file."""
     # 130 and 143: it was asked to stop twice.
-    final = " ".join(map(str, [*sorted({kind.exit_code for kind in ERRORS.values()} - {1}), 130, 143]))
+    final = " ".join(map(str, [*NEEDS_OPERATOR, 130, 143]))
     command = " ".join(map(quoted, [*_command(), "run", str(spec_file.absolute()), "--service"]))
     secrets = f"/etc/tidemark/{spec.name}.env"
     java = os.environ.get("JAVA_HOME")

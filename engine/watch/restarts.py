@@ -17,19 +17,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.base.errors import ERRORS, TidemarkError
+from engine.base.exit_codes import NEEDS_OPERATOR
 from engine.base.wording import plural
 from engine.spec.watch_settings import Watch
 
 HOUR_S = 3600.0
 _NEEDS_OPERATOR = ("LedgerError", "NewerFormatError", "TablesStoppedError", "ChunksParkedError")
 """Errors with exit code 1 that come back until an operator has acted."""
-_MEANINGS = {
-    2: "the spec or an argument is wrong",
-    3: "the preflight failed, or the source refused the account",
-    4: "the source can no longer be followed",
-    5: "another runner has the pipeline",
-    7: "ledger and destination do not belong together",
-}
 
 
 @dataclass(frozen=True)
@@ -91,7 +85,7 @@ def not_mendable(death: Death) -> str:
 
 def after_code(code: int) -> str:
     """Why a restart cannot help after this exit code; empty if it may. A signal has a negative code."""
-    return f"exit code {code}: {_MEANINGS[code]}" if code in _MEANINGS else ""
+    return f"exit code {code}: {NEEDS_OPERATOR[code]}" if code in NEEDS_OPERATOR else ""
 
 
 def limit_reached(settings: Watch, within_hour: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from app.common.view import words
 from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
+from engine.base import exit_codes
 from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause, cause_of
@@ -31,15 +32,8 @@ MERGE_WAITS_S = 30.0
 LAG_STALE_S = 8.0
 """The runner measures every two seconds; an older reading is stale."""
 
-EXIT_CODES = {
-    0: "done",
-    1: "an unexpected error",
-    2: "the spec or the arguments are wrong",
-    3: "the source or a worker lacks what the run needs, or the source refuses the account",
-    4: "the source can no longer be streamed",
-    5: "another runner holds the pipeline",
-    6: "verification found differences",
-}
+EXIT_CODES = {**exit_codes.EXIT_CODES, exit_codes.UNEXPECTED: "an unexpected error"}
+"""What they mean for a run without an error that says it."""
 
 
 @dataclass(frozen=True)
