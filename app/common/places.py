@@ -14,6 +14,7 @@ TABLE = "screens/table.py"
 VERIFY = "screens/verify.py"
 
 ALERTS = "screens/alerts.py"
+GLOSSARY = "screens/glossary.py"
 
 _OPERATORS = ("New pipeline", "Redump", "Explore", "Diagnostics")
 """The titles of the pages that only operators have; the first word of each is its path."""
@@ -52,6 +53,7 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(VERIFY, title="Verify", icon=":material/fact_check:", url_path="verify"),
         st.Page(HISTORY, title="History", icon=":material/history:", url_path="history"),
         st.Page(ALERTS, title="Alerts", icon=":material/notifications:", url_path="alerts"),
+        st.Page(GLOSSARY, title="Glossary", icon=":material/menu_book:", url_path="glossary", visibility="hidden"),
     ]
     if not operator:
         hidden = {title.partition(" ")[0].lower(): title for title in _OPERATORS}
@@ -60,7 +62,7 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
             for path, title in hidden.items()
         ]
         return usual + closed
-    pipelines, to_pipelines, live, table, verify, history, alerts = usual
+    pipelines, to_pipelines, live, table, verify, history, alerts, glossary = usual
     return [
         pipelines,
         to_pipelines,
@@ -73,6 +75,7 @@ def pages(*, operator: bool) -> list[StreamlitPage]:
         st.Page(EXPLORE, title="Explore", icon=":material/manage_search:", url_path="explore"),
         history,
         st.Page(DIAGNOSTICS, title="Diagnostics", icon=":material/medical_information:", url_path="diagnostics"),
+        glossary,
     ]
 
 

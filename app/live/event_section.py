@@ -14,11 +14,14 @@ from engine.history import event_queries, runs
 _EVENTS = 1000
 
 
-def show(name: str) -> None:
-    """The event feed, newest first, or as it was up to the event that the address names."""
+def show(name: str, tables: list[str]) -> None:
+    """The event feed, newest first, or as it was up to the event that the address names.
+
+    tables: those that the feed can be limited to.
+    """
     chosen = selection.event()
     until = None if chosen is None else _event(name, chosen)
-    left, right = st.columns([2, 1], vertical_alignment="bottom")
+    left, middle, right = st.columns([4, 1, 2], vertical_alignment="bottom")
     selection.default("kinds", list(event_feed.USUAL))
     kinds = left.pills(
         "Kinds",
@@ -27,18 +30,20 @@ def show(name: str) -> None:
         key="kinds",
         bind="query-params",
         wrap=True,
-        help=meaning.of("chunk", "epoch", "redump", "resnapshot", "maintenance"),
+        help=meaning.of("chunk", "epoch", "redump", "ghost", "resnapshot", "maintenance"),
     )
+    with middle:
+        table = selection.named("Table", "events-table", "all tables", tables)
     text = right.text_input(
         "Contains",
         key="contains",
         bind="query-params",
-        placeholder="A table, a chunk, part of a sentence",
+        placeholder="A chunk, part of a sentence",
         icon=":material/search:",
         help=f"Searches the newest {_EVENTS:,} events of the chosen kinds as they are shown, "
         "and the journal's data of all of them",
     )
-    _events(name, tuple(kinds), text or "", until)
+    _events(name, tuple(kinds), table, text or "", until)
 
 
 def _event(name: str, chosen: str) -> datetime | None:
@@ -75,23 +80,27 @@ def _others(name: str, found: event_queries.Event) -> list[event_queries.Event]:
 
 
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)
-def _older(name: str, names: tuple[str, ...], text: str, until: datetime | None) -> list[event_queries.Event]:
+def _older(
+    name: str, names: tuple[str, ...], table: str | None, text: str, until: datetime | None
+) -> list[event_queries.Event]:
     """The events whose data contain a text.
 
     Kept, because a scan of a long history is slow; the newest events are asked too.
     """
-    return event_queries.events(home.fresh(), name, names, text=text, until=until, limit=_EVENTS)
+    return event_queries.events(home.fresh(), name, names, text=text, table=table, until=until, limit=_EVENTS)
 
 
 @autorefresh()
-def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None) -> None:
+def _events(name: str, kinds: tuple[str, ...], table: str | None, text: str, until: datetime | None) -> None:
     cursor = home.fresh()
     names = event_feed.names(kinds)
-    lines = event_queries.events(cursor, name, names, until=until, limit=_EVENTS)
-    older = _older(name, tuple(names), text, until) if text else []
+    lines = event_queries.events(cursor, name, names, table=table, until=until, limit=_EVENTS)
+    older = _older(name, tuple(names), table, text, until) if text else []
     found = event_feed.search(lines, older, text)
     if not found:
-        messages.nothing("Nothing matches", "Choose more kinds, or clear the text.", ":material/filter_alt_off:")
+        messages.nothing(
+            "Nothing matches", "Choose more kinds or all tables, or clear the text.", ":material/filter_alt_off:"
+        )
     else:
         rows = [
             {
@@ -107,6 +116,7 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
             for one in found[:500]
         ]
         took = any(row["Took"] for row in rows)
+        at_source = any(len(one.who) > len("runner retries") for one in found[:500])
         st.dataframe(
             pd.DataFrame(rows),
             hide_index=True,
@@ -116,12 +126,14 @@ def _events(name: str, kinds: tuple[str, ...], text: str, until: datetime | None
             column_config={
                 **columns.time("Time", 145),
                 "Kind": st.column_config.TextColumn(width=75),
-                "Who acts": st.column_config.TextColumn(width=95),
+                "Who acts": st.column_config.TextColumn(width=140 if at_source else 95),
                 "Table": st.column_config.TextColumn(width=120),
                 "Page": columns.page(),
                 "Event": columns.event(),
                 "Took": columns.figure(width=60),
-                "What": st.column_config.TextColumn(width=520 if took else 580),
+                "What": st.column_config.TextColumn(
+                    width=(520 if took else 580) - (45 if at_source else 0), help=meaning.of("ghost")
+                ),
             },
             placeholder=words.NOTHING,
             alt="Events, newest first",

@@ -96,6 +96,11 @@ def status(where: Directory) -> None:
     health_strip.footer(now, run.run if run else None, commands.sentences(sent, answers, controls.answers_shown(), now))
 
 
+def _tables(name: str) -> list[str]:
+    """The tables that a section can be limited to."""
+    return [plan.table for plan in home.ask(table_queries.plans, name)]
+
+
 def body(where: Directory) -> None:
     """The sections. Only the open one runs."""
     name = where.root.name
@@ -111,14 +116,12 @@ def body(where: Directory) -> None:
         "Overview": lambda: sections.overview(where),
         "Chunks": lambda: chunk_section.show(name),
         "Readers": lambda: sections.readers(name),
-        "Watermarks": lambda: watermark_section.show(
-            name, [plan.table for plan in home.ask(table_queries.plans, name)]
-        ),
+        "Watermarks": lambda: watermark_section.show(name, _tables(name)),
         "Plan": lambda: sections.plan(where),
         "Pace": lambda: pacing.section(where),
         "Tables": lambda: membership.section(where),
         "Destination": lambda: destination_section.section(where),
-        "Events": lambda: event_section.show(name),
+        "Events": lambda: event_section.show(name, _tables(name)),
         "Source": lambda: source_section.section(where),
         "Spec": lambda: spec_section.section(where),
     }

@@ -22,7 +22,7 @@ def links(name: str, facts: Facts) -> None:
         if parked is not None:
             first = {**chunks, "chunk": str(parked)}
             st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
-        events = {"pipeline": name, "section": "Events", "contains": table}
+        events = {"pipeline": name, "section": "Events", "events-table": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
         own = {"pipeline": name, "table": table}
         st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)

@@ -226,6 +226,7 @@ class EpochReplay:
                 message=f"The change log of {name} lacks {what}",
                 detail="The mirror is right again after the resnapshot; the change log has a gap there.",
                 hint="",
+                table=name,
             )
         )
 

@@ -248,6 +248,7 @@ def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
         message=f"{name}: maintenance ({step}) failed: {known}",
         detail="No row is affected; the table continues. Its maintenance is tried again in an hour.",
         hint="Make room on the disk." if is_disk_full(error) else "Check the table's folder in the destination.",
+        table=name,
     )
 
 

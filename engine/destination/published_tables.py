@@ -165,6 +165,7 @@ class PublishedTables:
                 "it was set aside.",
                 detail="The publisher applies its actions again, as far as the ledger has them.",
                 hint="",
+                table=table,
             )
         )
 
@@ -230,6 +231,7 @@ class PublishedTables:
                     detail="The commits are complete, and no row is affected. Without checkpoints, "
                     "the log grows and opens slowly.",
                     hint="Check the destination's space and permissions. The next commits try again.",
+                    table=name,
                 )
             )
 

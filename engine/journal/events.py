@@ -106,13 +106,21 @@ class ErrorReported(Event, name="error"):
     retry_in_s: float | None = None
     helper: str | None = None
     """The helper thread that met it; null for the pipeline itself."""
+    table: str | None = None
+    """The only table that it concerns; null for several, and in journals of earlier versions."""
 
     @classmethod
     def of(
-        cls, error: TidemarkError, *, attempt: int, retry_in_s: float | None = None, helper: str | None = None
+        cls,
+        error: TidemarkError,
+        *,
+        attempt: int,
+        retry_in_s: float | None = None,
+        helper: str | None = None,
+        table: str | None = None,
     ) -> "ErrorReported":
         """The event of an error."""
-        return cls(**error.as_dict(), attempt=attempt, retry_in_s=retry_in_s, helper=helper)
+        return cls(**error.as_dict(), attempt=attempt, retry_in_s=retry_in_s, helper=helper, table=table)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,6 +32,7 @@ BUSY = [
     "alerts",
     "alerts?pipeline=shop",
     "history",
+    "glossary",
     "diagnostics?pipeline=shop",
     "new?draft=0000aaaa&step=Connect",
     "new?draft=0000aaaa&step=Destination",

@@ -65,6 +65,7 @@ SOME = (
     "explore?pipeline=shop",
     "alerts",
     "history",
+    "glossary",
     "diagnostics",
     "new",
 )

@@ -177,6 +177,19 @@ def test_an_address_opens_what_it_names_or_asks(simulated: Console, open_page: O
     healthy(missing)
 
 
+def test_events_are_filtered_by_table_and_their_words_are_explained(simulated: Console, open_page: OpenPage) -> None:
+    """The tooltip has the meanings of the field's words, and leads to the glossary."""
+    page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events&events-table=shop.orders")
+    expect(page.get_by_role("combobox", name=re.compile("Table")).first).to_have_value("shop.orders")
+    page.get_by_test_id("stTooltipIcon").first.hover()
+    tooltip = page.get_by_role("tooltip")
+    expect(tooltip).to_contain_text("Ghost: a row that the mirror has and the source has not")
+    with page.expect_popup() as opened:
+        tooltip.get_by_role("link", name="Glossary").click()
+    expect(opened.value.get_by_role("heading", name="Glossary")).to_be_visible()
+    healthy(page)
+
+
 def test_a_copied_link_carries_the_filters(simulated: Console, open_page: OpenPage) -> None:
     """It opens the same section, with the same filter."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events")

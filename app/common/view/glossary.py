@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 _ROW = re.compile(r"^\| (?P<words>[^|]+?) \| (?P<meaning>[^|]+?) \|", re.MULTILINE)
 _HEADING = "word"
+_LINK = "[Glossary](glossary)"
+"""The page `screens/glossary.py`, relative to every other page."""
 
 
 def meanings(text: str) -> dict[str, str]:
@@ -22,4 +24,4 @@ def tooltip(known: Mapping[str, str], words: tuple[str, ...], also: str = "") ->
     also: a sentence before them. Raises KeyError if the glossary lacks a word.
     """
     lines = [f"**{word[0].upper()}{word[1:]}**: {known[word]}." for word in words]
-    return "\n\n".join(filter(None, (also, *lines)))
+    return "\n\n".join(filter(None, (also, *lines, _LINK)))

@@ -1,6 +1,6 @@
 """The style of each state on all pages.
 
-The colour shows who must act: red means you, orange means that the runner retries.
+The colour shows who must act: red means you or the source's administrator, orange means that the runner retries.
 """
 
 from dataclasses import dataclass
@@ -97,9 +97,29 @@ HEX = {
 """The same colours for figures, readable on the light and on the dark background."""
 
 
-def who_acts(colour: str) -> str:
-    """Who acts on a state of this colour; empty if nobody must, or if it is not known."""
-    return {"red": "you", "orange": "runner retries"}.get(colour, "")
+_AT_THE_SOURCE = frozenset(
+    {
+        "PrivilegesMissingError",
+        "BinlogOffError",
+        "GtidModeError",
+        "ConnectionLimitError",
+        "privileges",
+        "privileges_missing",
+        "binlog_filter",
+        "source_settings",
+        "read_blocked",
+    }
+)
+"""The errors, causes of outages and kinds of alerts that only someone with the source's rights can end."""
+
+
+def who_acts(colour: str, about: str = "") -> str:
+    """Who acts on a state of this colour; empty if nobody must, or if it is not known.
+
+    about: the class of the error, the cause of the outage or the kind of the alert.
+    """
+    you = "source's administrator" if about in _AT_THE_SOURCE else "you"
+    return {"red": you, "orange": "runner retries"}.get(colour, "")
 
 
 def badge(colour: str, text: str) -> str:

@@ -74,6 +74,8 @@ class FeedLine:
     """The sequence number of its first event."""
     advice: str = ""
     """What an operator must do; empty if nobody must act."""
+    about: str = ""
+    """The class of the error, the cause of the outage or the kind of the alert (`status_style.who_acts`)."""
 
     @property
     def shown(self) -> str:
@@ -83,7 +85,7 @@ class FeedLine:
     @property
     def who(self) -> str:
         """Who acts; empty if nobody must."""
-        return who_acts(self.tone)
+        return who_acts(self.tone, self.about)
 
     @property
     def whole(self) -> str:
@@ -106,8 +108,8 @@ def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
 
 def enders(event: Event) -> list[str]:
     """The names of the events that may end what this one is about; none if nothing does."""
-    matter = _matter(event.event, _body(event))
-    return [name for name, firsts in _ENDS.items() if matter and matter[0] in firsts]
+    firsts = {matter[0] for matter in _matters(event.event, _body(event))}
+    return [name for name, ended in _ENDS.items() if not firsts.isdisjoint(ended)]
 
 
 def command_of(event: Event) -> str | None:
@@ -154,7 +156,7 @@ def _lines_of(events: Sequence[Event]) -> list[tuple[FeedLine, list[tuple[str, i
         key = _group_key(event, body)
         if key is None:
             line = _single(event, body)
-            if line.tone != "gray" and (matter := _matter(event.event, body)):
+            for matter in _matters(event.event, body) if line.tone != "gray" else ():
                 waiting.setdefault(matter, []).append(len(lines))
             lines.append((line, [(event.run, event.seq)]))
         else:
@@ -163,21 +165,28 @@ def _lines_of(events: Sequence[Event]) -> list[tuple[FeedLine, list[tuple[str, i
     return sorted(lines, key=lambda pair: (pair[0].ts, pair[0].seq), reverse=True)
 
 
-def _matter(event: str, body: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """What an event is about that another event ends, so that nobody must act any more; None if no event does."""
+def _matters(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """What an event is about that another event ends, so that nobody must act any more; none if no event does.
+
+    The end of one of them is enough.
+    """
     table = str(body.get("table") or "")
     match event:
         case "alert.raised":
-            return "alert", str(body.get("kind")), table
+            found: list[tuple[str, ...]] = [("alert", str(body.get("kind")), table)]
         case "source.away":
-            return ("source",)
-        case "table.state" | "error" if table:
-            return "table", table
+            found = [("source",)]
+        case "error":
+            found = [("table", table), ("run",)] if table else [("run",)]
+        case "table.state" if table:
+            found = [("table", table)]
         case "table.verified":
-            return "verified", table
-        case "run.ended" | "error":
-            return ("run",)
-    return None
+            found = [("verified", table)]
+        case "run.ended":
+            found = [("run",)]
+        case _:
+            found = []
+    return found
 
 
 _ENDS = {
@@ -188,11 +197,11 @@ _ENDS = {
     "table.state": ("table", "verified"),
     "table.verified": ("verified",),
 }
-"""The first words of the matters that an event ends (`_matter`)."""
+"""The first words of the matters that an event ends (`_matters`)."""
 
 
 def _ends(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What an event ends (`_matter`)."""
+    """What an event ends (`_matters`)."""
     table = str(body.get("table") or "")
     of = {"alert": (str(body.get("kind")), table), "table": (table,), "verified": (table,)}
     over = [(first, *of.get(first, ())) for first in _ENDS.get(event, ())]
@@ -289,7 +298,14 @@ def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
     alert = {"mirror.written": "mirror_written", "mirror.behind": "mirror_behind"}.get(event.event)
     hint = remedy(alert, event.table) if alert else str(body.get("hint") or "")
     advice = for_console(hint) if tone == "red" else ""
-    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice)
+    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice, _about(body))
+
+
+def _about(body: Mapping[str, Any]) -> str:
+    """The class of the error, the kind of the alert or the cause of the outage; empty if there is none."""
+    error = body.get("error")
+    name = error.get("error") if isinstance(error, dict) else error
+    return str(body.get("kind") or body.get("cause") or name or "")
 
 
 def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
@@ -329,4 +345,5 @@ def _tone(event: str, body: Mapping[str, Any]) -> str:
 def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     if body.get("retry_in_s") is not None:
         return describe(event, body), "orange"
-    return sentences(failure(event, body), body.get("detail")), "red"
+    # An error that is not retried and has an empty hint is over: nothing is left to do.
+    return sentences(failure(event, body), body.get("detail")), "gray" if body.get("hint") == "" else "red"

@@ -88,7 +88,8 @@ class Delivery:
             if known is None or known.stopped or known.due:
                 continue
             if isinstance(error, MissingFilesError) and self._resnapshots(tables[name]):
-                self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0))
+                attempt = len(known.resnapshots) + 1
+                self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=0.0, table=name))
                 found[name] = {"due": _due(error)}
             else:
                 found[name] = {"stopped": stop_of(error, name)}
@@ -115,13 +116,14 @@ class Delivery:
         """Whether a table resnapshots itself. How often is limited (`tables.resnapshot_limit`)."""
         return bool(self._may_resnapshot and table.key)
 
-    def has_files(self, folder: Path, files: Sequence[DataFile]) -> bool:
-        """Whether a chunk's files exist as they were written; journals the error if not."""
+    def has_files(self, table: str, folder: Path, files: Sequence[DataFile]) -> bool:
+        """Whether the files of a table's chunk exist as they were written; journals the error if not."""
         try:
             check_files(folder, files)
         except MissingFilesError as error:
             detail = "The chunk was not committed; it is read again."
-            self._journal.write(replace(ErrorReported.of(error, attempt=1, retry_in_s=0.0), detail=detail))
+            event = ErrorReported.of(error, attempt=1, retry_in_s=0.0, table=table)
+            self._journal.write(replace(event, detail=detail))
             return False
         return True
 

@@ -78,7 +78,7 @@ class PendingChunks:
 
     def with_files(self, frozen: Sequence[Finished]) -> list[Finished]:
         """The chunks whose files still exist. The others are read again, because someone deleted their files."""
-        found = [f for f in frozen if self._delivery.has_files(self._captured.chunks(f.table), f.files)]
+        found = [f for f in frozen if self._delivery.has_files(f.table, self._captured.chunks(f.table), f.files)]
         for finished in (f for f in frozen if f not in found):
             self.frozen.remove(finished)
             self._snapshot.lost(finished)

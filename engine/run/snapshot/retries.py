@@ -219,7 +219,8 @@ class ChunkRetries:
     ) -> None:
         copy.on("failed", chunks)
         if copy.redump:
-            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=retry_in_s))
+            name = copy.table.full_name
+            self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=retry_in_s, table=name))
             return
         self._journal.write(
             ChunkFailed(

@@ -156,6 +156,7 @@ def addresses(chance: random.Random) -> Iterator[tuple[str, Address]]:
         "span": (0.2, ("5 min", "24 h")),
         "readers-span": (0.1, ("all",)),
         "windows-table": (0.3, (*tables, "all tables")),
+        "events-table": (0.3, (*tables, "all tables")),
         "windows-shown": (0.2, ("20", "80", "21")),
         "keys": (0.3, ("17", "17\n18", '["de", 5]', "x" * 3000)),
         "compare": (0.4, (*RUNS, "gone/1", "east", "")),
@@ -282,6 +283,8 @@ def check_live(page: AppTest, address: Address, pipeline: str) -> None:
             check_chunk(page, address, pipeline, table)
     elif section == "Watermarks":
         check_filter(page, address, "windows-table", "all tables", TABLES[pipeline])
+    elif section == "Events":
+        check_filter(page, address, "events-table", "all tables", TABLES[pipeline])
 
 
 def check_filter(page: AppTest, address: Address, name: str, everything: str, names: list[str]) -> None:

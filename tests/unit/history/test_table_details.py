@@ -166,13 +166,15 @@ def test_a_state_began_with_its_first_line(run: Simulation) -> None:
 
 
 def test_events_of_a_table_include_errors_that_mention_it(run: Simulation) -> None:
-    """An error of a destination has no table of its own."""
+    """Journals of earlier versions name the table of an error only in its message."""
     later(run, "chunk.failed", table=TABLE, chunks=[1], error="E", message="m")
     later(run, "chunk.failed", table="shop.other", chunks=[1], error="E", message="m")
     later(run, "error", error="DestinationError", message=f"Publishing {TABLE} failed")
     later(run, "error", error="TransientError", message="a timeout")
+    later(run, "error", error="TransientError", message="a part was lost", table=TABLE)
+    later(run, "error", error="E", message=f"copied from {TABLE}", table="shop.other")
     lines = event_queries.events(indexed(run), "shop", ["error", "chunk.failed"], table=TABLE)
-    assert [(one.event, one.table) for one in lines] == [("error", None), ("chunk.failed", TABLE)]
+    assert [(one.event, one.table) for one in lines] == [("error", TABLE), ("error", None), ("chunk.failed", TABLE)]
 
 
 def test_an_event_on_its_own_is_over_like_in_the_list(run: Simulation) -> None:

@@ -232,3 +232,13 @@ def test_a_file_that_says_nothing_is_as_good_as_none(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl", "r")
     assert not Parking(Directory(tmp_path), journal).of("d.t")
     journal.close()
+
+
+def test_an_error_of_a_redump_names_its_table(tmp_path: Path) -> None:
+    """A chunk of a redump has no event of its own that would."""
+    with copies(
+        tmp_path, table_copy("t", 12, coverage=Coverage(pending=PENDING), redump="c"), answer=poisoned(5)
+    ) as run:
+        run.assign()
+        run.settle()
+        assert {(one["table"], one["message"]) for one in run.events("error")} == {("d.t", "no 5")}

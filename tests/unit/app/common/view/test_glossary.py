@@ -55,6 +55,7 @@ def test_a_tooltip_has_a_paragraph_for_each_word() -> None:
     known = glossary.meanings(TEXT)
     assert glossary.tooltip(known, ("epoch", "retention"), "Seconds.") == (
         "Seconds.\n\n**Epoch**: one commit: `(from, to]`.\n\n**Retention**: how long the source keeps its binlog."
+        "\n\n[Glossary](glossary)"
     )
     with pytest.raises(KeyError):
         glossary.tooltip(known, ("eon",))

@@ -187,8 +187,27 @@ def test_nobody_acts_on_what_is_over() -> None:
         elsewhere = json.dumps({"table": "d.other"})
         if one.table:
             assert feed_lines([one, replace(end, ts=ago(-1), body=elsewhere)])[-1].who == who
+    of_a_table = event(1, "error", 9, table="d.t", message="bad", hint="Look.")
+    assert [line.who for line in feed_lines([of_a_table, event(9, "run.started")])] == ["", ""], "by the next run too"
     (refused,) = feed_lines([event(1, "command.refused", id="1", verb="pause", message="not running")])
     assert refused.who == "", "the runner does not retry it"
+
+
+def test_who_acts_may_be_the_administrator_of_the_source_or_nobody() -> None:
+    """Grants and the binlog are the source's; an error that is not retried and has no remedy is over."""
+    administrator = "source's administrator"
+    for one, who in (
+        (event(1, "error", error="PrivilegesMissingError", message="denied", hint="GRANT."), administrator),
+        (event(1, "source.away", refused=True, cause="privileges", message="denied"), administrator),
+        (event(1, "source.away", refused=True, cause="login", message="denied"), "you"),
+        (event(1, "alert.raised", kind="source_settings", message="MIXED"), administrator),
+        (event(1, "run.ended", exit_code=4, error={"error": "BinlogOffError", "message": "off"}), administrator),
+        (event(1, "run.ended", exit_code=4, error="off"), "you"),
+        (event(1, "error", error="PrivilegesMissingError", message="denied", retry_in_s=2.0), "runner retries"),
+        (event(1, "error", error="TornCommit", message="d.t: torn", hint="", table="d.t"), ""),
+    ):
+        (line,) = feed_lines([one])
+        assert (line.who, line.table) == (who, one.table or ""), one
 
 
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)

@@ -21,6 +21,7 @@ from engine.destination.delta.merge import newest_images
 from engine.destination.destination_protocol import KINDS, MaintenanceStep
 from engine.destination.maintenance_schedule import Maintenance, Request
 from engine.destination.table_progress import Target
+from engine.journal.events import ErrorReported
 from engine.spec.sink_settings import Mirror, Sink
 from tests.unit.destination.lake import INT, Lake
 
@@ -243,7 +244,9 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     while maintenance.run_one(targets):
         pass
     assert set(maintenance.answers()["two"].failed) == {"d.t"}
-    assert type(events.written[-1]).__name__ == "ErrorReported"
+    failed = events.written[-1]
+    assert isinstance(failed, ErrorReported)
+    assert failed.table == "d.t"
 
 
 class Noted(Maintenance):
