@@ -3,6 +3,7 @@
 import re
 
 from engine.base import clock
+from engine.base.wording import utc_time
 from engine.journal.events import SourceAway, SpaceMeasured
 from engine.journal.outage_causes import outage
 from engine.spec.alert_settings import Alerts as Settings
@@ -28,7 +29,7 @@ def space_words(event: SpaceMeasured) -> str:
 
 def away_words(event: SourceAway) -> str:
     """What keeps the run from its source, and for how long it waits."""
-    until = f"gives up at {event.gives_up_at[:16]}Z" if event.gives_up_at else "waits without end"
+    until = f"gives up at {utc_time(event.gives_up_at)}" if event.gives_up_at else "waits without end"
     return f"{outage(event.cause)}: {event.message} The run waits for it, and {until}."
 
 

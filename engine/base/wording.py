@@ -1,6 +1,9 @@
 """Numbers and durations as text. An unknown value is `—`, never 0."""
 
+import re
+
 NOTHING = "—"
+_UTC_TEXT = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)T(?P<time>\d\d:\d\d:\d\d)")
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -27,6 +30,12 @@ def duration(value: float | None) -> str:
             rest = whole % unit_s // part_s
             return f"{whole // unit_s} {unit} {rest} {part}" if rest else f"{whole // unit_s} {unit}"
     return f"{whole} s"
+
+
+def utc_time(text: object) -> str:
+    """`2026-11-27 12:30:05 UTC` for a time as `clock.utc_text` writes it; other texts stay as they are."""
+    found = _UTC_TEXT.match(str(text or NOTHING))
+    return f"{found['day']} {found['time']} UTC" if found else str(text or NOTHING)
 
 
 def plural(number: int, noun: str) -> str:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from engine.base.wording import utc_time
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
 from engine.pipeline.command_queue import Waiting, waiting_commands, withdraw
 
@@ -49,4 +50,4 @@ def withdraw_commands(
 def _line(one: Waiting) -> str:
     why = f": {one.reason}" if one.reason else ""
     note = f" ({one.note})" if one.note else ""
-    return f"{one.id}  {one.verb} {one.what}, sent by {one.actor or 'unknown'} at {one.sent[:19]}Z{why}{note}"
+    return f"{one.id}  {one.verb} {one.what}, sent by {one.actor or 'unknown'} at {utc_time(one.sent)}{why}{note}"

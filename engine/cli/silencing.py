@@ -7,6 +7,7 @@ import typer
 
 from engine.alerting.silences import Silence, add_silence, end_silence, silences
 from engine.base.errors import SpecError
+from engine.base.wording import utc_time
 from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
 
 
@@ -49,5 +50,5 @@ def _show(found: list[Silence], verb: str, *, as_json: bool) -> None:
     if as_json:
         print_json({"silences": [asdict(one) for one in found]})
     for one in () if as_json else found:
-        text = f"{verb}: {one.what} until {one.until[:19]}Z, by {one.actor}: {one.reason} (silence {one.id})"
+        text = f"{verb}: {one.what} until {utc_time(one.until)}, by {one.actor}: {one.reason} (silence {one.id})"
         out.print(text, markup=False, soft_wrap=True)

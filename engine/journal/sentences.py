@@ -9,7 +9,7 @@ are shown too.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size
+from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size, utc_time
 from engine.journal.outage_causes import cause_of, outage
 
 Event = Mapping[str, Any]
@@ -107,7 +107,7 @@ def blocked(event: Event, table: str | None = None) -> str:
     of = f" of {table}" if table else ""
     if not event.get("since"):
         return f"No read{of} waits for a lock on the source any more"
-    what = f"Reads{of} have waited for a {event.get('lock')} on the source since {str(event['since'])[11:19]}Z"
+    what = f"Reads{of} have waited for a {event.get('lock')} on the source since {utc_time(event['since'])}"
     parts = [what, str(event.get("unseen") or ""), *map(_holder, event.get("sessions") or ())]
     return ". ".join(part for part in parts if part)
 
@@ -124,7 +124,7 @@ def _holder(session: Mapping[str, Any]) -> str:
         if session.get("statement")
         else ""
     )
-    return f"{who} {does}, {state} since {str(session.get('since'))[11:19]}Z{text}"
+    return f"{who} {does}, {state} since {utc_time(session.get('since'))}{text}"
 
 
 def written(event: Event, table: str | None = None) -> str:
@@ -134,7 +134,7 @@ def written(event: Event, table: str | None = None) -> str:
         again = "resnapshotted" if event.get("cleared_by") == "resnapshot" else "verified"
         return f"All rows of the mirror{of} were {again} after another program's changes"
     one = newest[0] if isinstance(newest, list | tuple) and newest else {}
-    what = f"{one.get('operation')} by {one.get('author')}, {str(one.get('at'))[:19]}Z"
+    what = f"{one.get('operation')} by {one.get('author')}, {utc_time(one.get('at'))}"
     more = f", and {plural(commits - 1, 'earlier commit')}" if commits > 1 else ""
     return f"Another program changed rows of the mirror{of}: version {one.get('version')} ({what}){more}"
 
@@ -178,7 +178,7 @@ def behind(event: Event) -> str:
     """That a mirror lacks committed changes, or none any more."""
     if not event.get("since"):
         return "The mirror has all committed changes again"
-    since = f"since {str(event['since'])[:19]}Z"
+    since = f"since {utc_time(event['since'])}"
     if event.get("epoch") is None:
         return f"A resnapshot is due {since} and has not begun"
     return f"The mirror has lacked committed changes {since}"
@@ -213,8 +213,8 @@ def _committed(event: Event) -> int:
 
 
 def _away(event: Event) -> str:
-    until = f", gives up at {str(event['gives_up_at'])[:16]}Z" if event.get("gives_up_at") else ""
-    since = f" since {str(event['since'])[11:19]}Z" if event.get("since") else ""
+    until = f", gives up at {utc_time(event['gives_up_at'])}" if event.get("gives_up_at") else ""
+    since = f" since {utc_time(event['since'])}" if event.get("since") else ""
     return f"{outage(cause_of(event))}{since}{retry(event)}{until}: {event.get('message') or ''}"
 
 
@@ -258,7 +258,7 @@ _SENTENCES: dict[str, Callable[[Event], str]] = {
     "mirror.written": written,
     "mirror.behind": behind,
     "changelog.kept": lambda e: (
-        f"The change log began again; the one until {str(e.get('until'))[:19]}Z is in {e.get('folder')}"
+        f"The change log began again; the one until {utc_time(e.get('until'))} is in {e.get('folder')}"
     ),
     "source.hidden": hidden,
     "source.blocked": blocked,

@@ -27,7 +27,7 @@ from engine.base import clock
 from engine.base.durable import link, write_atomically
 from engine.base.errors import SpecError
 from engine.base.processes import this_user
-from engine.base.wording import plural
+from engine.base.wording import plural, utc_time
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import make_folder, require_writable
 from engine.spec.folder_names import folder_name
@@ -134,7 +134,7 @@ def claim_for_run(path: Path) -> str:
             return ""
         raise
     why = f": {by['reason']}" if by["reason"] else ""
-    return f"{by['actor']} withdrew it at {by['at'][:19]}Z{why}."
+    return f"{by['actor']} withdrew it at {utc_time(by['at'])}{why}."
 
 
 def _linked(path: Path, claim: Path) -> bool:

@@ -16,6 +16,7 @@ from engine.alerting.silences import silence_of, silences
 from engine.base import clock, processes
 from engine.base.errors import NewerFormatError
 from engine.base.json_records import record_from, records_from
+from engine.base.wording import utc_time
 from engine.decode.images import KINDS
 from engine.destination.unpublished import Lacking
 from engine.explore.table_facts import facts_of, lacking_now
@@ -246,7 +247,7 @@ def _verification(facts: TableFacts, period_s: float, now: datetime) -> TableVer
     summary, verdict = facts.summary, verdict_of(facts, period_s, now.timestamp())
     return TableVerification(
         state=verdict.state,
-        why=f"{verdict.why} since {verdict.since[:19]}Z" if verdict.since else verdict.why,
+        why=f"{verdict.why} since {utc_time(verdict.since)}" if verdict.since else verdict.why,
         at=(summary["at"] or None) if summary else None,
         position=summary["position"] if summary else None,
         version=summary["version"] if summary else None,

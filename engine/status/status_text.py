@@ -6,7 +6,7 @@ from dataclasses import asdict
 from rich.console import Console
 
 from engine.base.text_grid import text_grid
-from engine.base.wording import duration, plural, sentences
+from engine.base.wording import duration, plural, sentences, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
 from engine.pipeline.state_words import STATES, shown_state, table_state
@@ -42,7 +42,7 @@ def print_status(out: Console, now: Status) -> None:
     out.print(grid)
     _print_files(out, now)
     for standby in now.standby:
-        out.print(f"standing by since {standby.since[:19]}Z: {standby.host}, pid {standby.pid}", markup=False)
+        out.print(f"standing by since {utc_time(standby.since)}: {standby.host}, pid {standby.pid}", markup=False)
     _print_waits(out, now)
     if now.queue:
         out.print(
@@ -59,7 +59,7 @@ def print_status(out: Console, now: Status) -> None:
     if now.error:
         out.print(f"last error: {now.error.message}", markup=False)
     if now.watch:
-        at = f"restarts the runner at {(now.watch.due or '')[:19]}Z"
+        at = f"restarts the runner at {utc_time(now.watch.due)}"
         what = f"does not restart the runner: {now.watch.down}" if now.watch.down else at
         out.print(f"The watchdog {what}.", markup=False)
 
@@ -69,7 +69,7 @@ def first_line(now: Status) -> str:
     shown = _shown(now)
     state = STATES.get(shown, shown)
     if away := now.away:
-        state += f" since {away.since[:19]}Z"
+        state += f" since {utc_time(away.since)}"
     elif shown == "lost" and now.heartbeat_age_s is not None:
         state += f", last heartbeat {duration(round(now.heartbeat_age_s))} ago"
     elif shown == "running":  # nobody carries out the phase of any other state
@@ -91,16 +91,16 @@ def _print_alerts(out: Console, now: Status) -> None:
     """Print the active alerts and the silences."""
     for alert in now.alerts:
         owner = alert.acknowledged
-        seen = f"Acknowledged by {owner.actor} at {owner.at[:19]}Z." if owner else ""
+        seen = f"Acknowledged by {owner.actor} at {utc_time(owner.at)}." if owner else ""
         silenced = ""
         if by := alert.silenced:
-            silenced = f"Silenced by {by.actor} until {by.until[:19]}Z: {by.reason}"
+            silenced = f"Silenced by {by.actor} until {utc_time(by.until)}: {by.reason}"
         style = "yellow" if alert.acknowledged else "red"
-        what = f"alert since {alert.since[:19]}Z: {alert.message}"
+        what = f"alert since {utc_time(alert.since)}: {alert.message}"
         out.print(sentences(what, alert.hint, seen, silenced), style=style, markup=False)
     for one in now.silences:
         which = " of ".join(part for part in (one.kind or "all alerts", one.table) if part)
-        text = f"silenced until {one.until[:19]}Z by {one.actor}: {which}: {one.reason} (silence {one.id})"
+        text = f"silenced until {utc_time(one.until)} by {one.actor}: {which}: {one.reason} (silence {one.id})"
         out.print(text, style="yellow", markup=False)
 
 
@@ -110,29 +110,29 @@ def _print_lacks(out: Console, tables: Sequence[TableStatus]) -> None:
         if t.due:
             out.print(f"{t.table} will be resnapshotted: {t.due}", style="yellow", markup=False)
         elif t.lacks_since:
-            text = f"{t.table}: its mirror has lacked committed changes since {t.lacks_since[:19]}Z"
+            text = f"{t.table}: its mirror has lacked committed changes since {utc_time(t.lacks_since)}"
             out.print(text, style="red", markup=False)
 
 
 def _verified(found: TableVerification | None) -> str:
-    """`verified 2026-11-25T09:30Z`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
+    """`verified 2026-11-25 09:30:17 UTC`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
     if found is None:
         return "—"
     label = label_of(found.state, found.differences, readable=found.readable)
     if found.state == "verified":
-        return f"{label.lower()} {(found.at or '')[:16]}Z"
+        return f"{label.lower()} {utc_time(found.at)}"
     return f"{label.lower()}: {found.why}" if found.why else label.lower()
 
 
 def _print_files(out: Console, now: Status) -> None:
     """Print the last audit, the sizes of files, and the disk."""
     if last := now.last_audit:
-        out.print(f"last audit of the change logs, {last.at[:16]}Z: {audited(last.to_json())}", markup=False)
+        out.print(f"last audit of the change logs, {utc_time(last.at)}: {audited(last.to_json())}", markup=False)
     sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in asdict(now.sizes).items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
     for change in now.source.changes if now.source else ():
         what = f"{change.what} {change.name}" if change.what in ("setting", "grant") else change.what
-        text = f"the source's {what} changed, seen {change.seen[:19]}Z: {change.before} became {change.after}"
+        text = f"the source's {what} changed, seen {utc_time(change.seen)}: {change.before} became {change.after}"
         out.print(text, style="yellow", markup=False)
     if disk := now.disk:
         when = "" if disk.full_in_s is None else f", full in {duration(disk.full_in_s)} at the growth of the last day"
@@ -143,9 +143,11 @@ def _print_files(out: Console, now: Status) -> None:
 def _print_waits(out: Console, now: Status) -> None:
     """Print why nothing starts now, and which helpers fail."""
     if away := now.away:
-        until = f"gives up at {away.gives_up_at[:16]}Z" if away.gives_up_at else "no time limit"
+        until = f"gives up at {utc_time(away.gives_up_at)}" if away.gives_up_at else "no time limit"
         what = outage(away.cause)
-        text = f"{what[:1].lower()}{what[1:]} since {away.since[:19]}Z: attempt {away.attempt}, {until}: {away.error}"
+        text = (
+            f"{what[:1].lower()}{what[1:]} since {utc_time(away.since)}: attempt {away.attempt}, {until}: {away.error}"
+        )
         out.print(text, style="yellow", markup=False)
     if now.disk_full:
         text = f"waits: {now.disk_full}; it continues by itself once there is room"
@@ -155,7 +157,7 @@ def _print_waits(out: Console, now: Status) -> None:
     for read in now.blocked:
         out.print(sentences(blocked(read.to_json(), read.table), read.hint), style="red", markup=False)
     for helper in now.helpers:
-        text = f"since {helper.since[:19]}Z ({helper.errors} errors): {helper.message}"
+        text = f"since {utc_time(helper.since)} ({helper.errors} errors): {helper.message}"
         out.print(text, style="red", markup=False)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.base.wording import utc_time
 from engine.journal.events import CommandAccepted, CommandDone
 from engine.pipeline import formats
 from engine.pipeline.command_queue import keep_answered
@@ -37,7 +38,7 @@ class StopRequest:
     @property
     def why(self) -> str:
         """Who wants the pipeline to stay down, and why."""
-        at = f" at {self.sent[:19]}Z" if self.sent else ""
+        at = f" at {utc_time(self.sent)}" if self.sent else ""
         return f"{self.actor or 'somebody'} asked it to stop{at}{f': {self.reason}' if self.reason else ''}"
 
     def answers(self) -> tuple[CommandAccepted, CommandDone]:

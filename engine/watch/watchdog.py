@@ -19,6 +19,7 @@ from typing import Any
 from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError, TidemarkError
 from engine.base.redaction import redact
+from engine.base.wording import utc_time
 from engine.journal.parts import parts_in
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 from engine.pipeline.directory import Directory
@@ -180,7 +181,7 @@ class Watchdog:
         if not case.death.lost:
             return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
         one, at = case.death, case.death.last_seen
-        message = f"The runner has sent no heartbeat since {at[:19]}Z: it was process {one.pid} on {one.host}."
+        message = f"The runner has sent no heartbeat since {utc_time(at)}: it was process {one.pid} on {one.host}."
         return self._alerts.raised(case.about, record, "runner_lost", message, at)
 
     def _act(self, case: _Case, record: Record) -> Record:

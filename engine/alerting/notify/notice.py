@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from engine.base.wording import utc_time
 from engine.journal.alert_texts import alert_title
 from engine.spec.alert_settings import Alerts
 
@@ -61,4 +62,4 @@ def headline(notice: Notice) -> str:
 def footer(notice: Notice) -> str:
     """Severity, times and host."""
     repeat = f", repeated {notice['repeat']}×" if notice.get("repeat") else ""
-    return f"{notice['severity']}{repeat}; since {str(notice.get('since'))[:19]}Z; sent by {notice['host']}"
+    return f"{notice['severity']}{repeat}; since {utc_time(notice.get('since'))}; sent by {notice['host']}"

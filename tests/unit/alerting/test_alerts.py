@@ -188,8 +188,8 @@ def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> N
     assert alerts.hear(found(2, 2.0, holder)) == []
     ((_, alert),) = alerts.hear(found(30, 30.0, holder))
     assert alert.message == (
-        "Reads of d.t have waited for a table metadata lock on the source since 00:00:00Z. Connection 42 "
-        "(app@10.0.0.7) holds it (EXCLUSIVE), idle since 00:00:01Z; last statement: LOCK TABLES t WRITE."
+        "Reads of d.t have waited for a table metadata lock on the source since 2026-01-31 00:00:00 UTC. Connection 42 "
+        "(app@10.0.0.7) holds it (EXCLUSIVE), idle since 2026-01-31 00:00:01 UTC; last statement: LOCK TABLES t WRITE."
     )
     assert alerts.hear(found(31, 31.0, holder)) == []
     assert alerts.hear(found(40, 40.0, {**holder, "connection": 43})) == [], "a route would get a message at each look"
@@ -209,7 +209,7 @@ def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     alerts = Alerts(Settings())
     ((event, alert),) = alerts.hear(found(0, 1, 17))
     assert (event, alert.kind, alert.table, alert.value) == (AlertRaised, "mirror_written", "d.t", 1.0)
-    what = "Another program changed rows of the mirror of d.t: version {} (DELETE by spark, 2026-01-31T00:00:00Z){}."
+    what = "Another program changed rows of the mirror of d.t: version {} (DELETE by spark, 2026-01-31 00:00:00 UTC){}."
     assert alert.message == what.format(17, "") + " Rows may differ from the source."
     assert "tidemark verify SPEC --table d.t --repair" in alert.hint
     for heard, unsaved in ((found(1, 1, 17), False), (found(2, 4, 29), True), (table(3, "copying"), False)):

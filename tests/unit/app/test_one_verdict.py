@@ -97,7 +97,7 @@ def test_all_say_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case:
     assert (row["State"], row["Why"].lower()) == (label, why.lower())
     cell = in_status(where)
     assert cell.startswith(label.lower())
-    assert why.removesuffix(" UTC").replace(" 15:", "T15:") in cell
+    assert why in cell
     for light in (
         data_light.layer_of(where, now, current=False),
         data_light.table_layer(where, "d.t", now, current=False),

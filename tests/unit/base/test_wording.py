@@ -1,6 +1,6 @@
 """Texts as sentences."""
 
-from engine.base.wording import sentences
+from engine.base.wording import sentences, utc_time
 
 
 def test_texts_from_outside_are_ended_like_sentences() -> None:
@@ -9,3 +9,9 @@ def test_texts_from_outside_are_ended_like_sentences() -> None:
     assert sentences("Done.", "", None, "Run: tidemark x") == "Done. Run: tidemark x"
     assert sentences("Really?", "Yes…", "no") == "Really? Yes… no"
     assert sentences("", None) == ""
+
+
+def test_times_are_shown_as_the_console_shows_them() -> None:
+    """To the second; what is no time stays as it is."""
+    assert utc_time("2026-11-27T12:30:05.123456Z") == "2026-11-27 12:30:05 UTC"
+    assert [utc_time(text) for text in ("soon", None, "")] == ["soon", "—", "—"]

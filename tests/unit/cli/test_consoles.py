@@ -26,7 +26,7 @@ def test_a_narrow_terminal_folds_texts_and_keeps_numbers() -> None:
     out = io.StringIO()
     console = plain_console(out)
     console.width = 40
-    cells = ("a_database.a_table_with_a_long_name", "1,234,567", "verified 2026-11-27T03:31Z")
+    cells = ("a_database.a_table_with_a_long_name", "1,234,567", "verified 2026-11-27 03:31:05 UTC")
     grid = text_grid("table", "rows", "why", right=("rows",))
     grid.add_row(*cells)
     console.print(grid)

@@ -114,7 +114,7 @@ def test_a_withdrawal_that_was_killed_holds(tmp_path: Path, monkeypatch: pytest.
     assert control.settings.controls.throttle == {}
     (refused,) = _events(where, "command.refused")
     assert refused["message"].startswith("ada withdrew it at ")
-    assert refused["message"].endswith("Z: why not.")
+    assert refused["message"].endswith(" UTC: why not.")
     assert waiting_commands(where) == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge, occurrence
+from engine.base.wording import utc_time
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import SourceOutage
 from engine.pipeline.saved_lists import list_text
@@ -28,7 +29,7 @@ def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
     assert found.alerts[0].acknowledged == AlertOwner("ada", made.at, "index rebuild")
     out = StringIO()
     print_status(Console(file=out, width=200), found)
-    assert f"behind. Resume it. Acknowledged by ada at {made.at[:19]}Z." in out.getvalue()
+    assert f"behind. Resume it. Acknowledged by ada at {utc_time(made.at)}." in out.getvalue()
 
 
 def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -> None:
@@ -78,10 +79,10 @@ def test_the_first_line_says_what_the_lights_say(tmp_path: Path) -> None:
     )
     stopped = (orders, replace(orders, table="shop.items", state="streaming", error=None))
     assert line(tmp_path) == "shop: running, streaming"
-    assert line(tmp_path, away=away) == "shop: source unreachable since 2026-11-27T03:40:00Z"
+    assert line(tmp_path, away=away) == "shop: source unreachable since 2026-11-27 03:40:00 UTC"
     assert (
         line(tmp_path, away=replace(away, refused=True, cause="login"))
-        == "shop: login refused since 2026-11-27T03:40:00Z"
+        == "shop: login refused since 2026-11-27 03:40:00 UTC"
     )
     assert line(tmp_path, state="paused", disk_full="disk full (log)") == "shop: disk full"
     assert line(tmp_path, state="lost", heartbeat_age_s=50.6) == "shop: runner lost, last heartbeat 51 s ago"

@@ -49,7 +49,7 @@ def test_an_alert_and_its_end_are_one_thread(secure: MailServer, tmp_path: Path)
     assert cleared["Subject"].startswith("[tidemark] shop: cleared: Table stopped")
     assert raised["References"] == cleared["References"]
     assert "What to do: Do it." in raised.get_content()
-    assert "critical; since 2026-01-31T15:30:17Z" in raised.get_content()
+    assert "critical; since 2026-01-31 15:30:17 UTC" in raised.get_content()
 
 
 def test_a_wrong_password_is_permanent_and_a_new_one_is_read(secure: MailServer, tmp_path: Path) -> None:

@@ -283,11 +283,11 @@ def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_b
     at, _, alert = notices[0]
     assert at == "2026-01-31T06:00:31.000000Z"
     assert alert.message.startswith(
-        "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31T12:00Z"
+        "The source is unreachable: Connecting failed. The run waits for it, and gives up at 2026-01-31 12:00:00 UTC"
     )
     assert line(entry_of(waiting.events("source.away")[1])) == (
-        "The source is unreachable since 06:00:00Z – attempt 2, next in 2.0 s, "
-        "gives up at 2026-01-31T12:00Z: Connecting failed."
+        "The source is unreachable since 2026-01-31 06:00:00 UTC – attempt 2, next in 2.0 s, "
+        "gives up at 2026-01-31 12:00:00 UTC: Connecting failed."
     )
     assert str(line(entry_of(waiting.events("source.back")[0]))).startswith("The source is reachable again after ")
 
