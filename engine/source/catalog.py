@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.base.errors import SpecError
+from engine.base.errors import PreflightError, PrivilegesMissingError, SchemaChangedError, SpecError
 from engine.decode.schema import Column, Index, Table
 from engine.source.column_grants import grant_of, missing_columns
-from engine.source.connect import Connection, query
+from engine.source.connect import Connection, query, quote
 from engine.source.engines import merge_parts, unfit_engine
 from engine.spec.globs import select_tables
 
@@ -86,6 +86,19 @@ BY_GLOBS = Membership()
 def list_tables(connection: Connection) -> list[tuple[str, str]]:
     """All base tables visible to the user, as (database, table), without the server's own."""
     return [(row["d"], row["t"]) for row in query(connection, _TABLES) if row["kind"] == _BASE_TABLE]
+
+
+def check_not_hidden(connection: Connection, database: str, table: str) -> None:
+    """Check that a table that is not listed is gone. A revoked SELECT hides it just the same.
+
+    Raises PrivilegesMissingError if the account may not read the table, whether it exists or not.
+    """
+    try:
+        query(connection, f"SELECT 1 FROM {quote(database, table)} LIMIT 0")
+    except PrivilegesMissingError:
+        raise
+    except (SchemaChangedError, PreflightError):  # no such table, no such database
+        return
 
 
 def uncaptured(connection: Connection, globs: Sequence[str]) -> dict[str, str]:

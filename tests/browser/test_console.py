@@ -181,7 +181,7 @@ def test_events_are_filtered_by_table_and_their_words_are_explained(simulated: C
     """The tooltip has the meanings of the field's words, and leads to the glossary."""
     page = open_page(f"{simulated.url}/live?pipeline=shop&section=Events&events-table=shop.orders")
     expect(page.get_by_role("combobox", name=re.compile("Table")).first).to_have_value("shop.orders")
-    page.get_by_test_id("stTooltipIcon").first.hover()
+    page.get_by_role("button", name="Help for Kinds").hover()
     tooltip = page.get_by_role("tooltip")
     expect(tooltip).to_contain_text("Ghost: a row that the mirror has and the source has not")
     with page.expect_popup() as opened:

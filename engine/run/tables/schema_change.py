@@ -15,6 +15,7 @@ own verdict: chunks that were read before it (exact at an earlier position) are 
 rows as they were.
 """
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -29,13 +30,14 @@ from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.tables.bootstrap import streaming_only
 from engine.run.tables.ddl import definition_after, keeps_rows
-from engine.source.catalog import list_tables, read_table
+from engine.source.catalog import check_not_hidden, list_tables, read_table
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current
 from engine.source.preflight import refused
 from engine.spec.settings import Spec
 from engine.sql.alter import Alter
 
+_DROPS = re.compile(r"(?i)\s*DROP\s+(TABLE|DATABASE|SCHEMA)\b")
 REQUESTED = "requested"
 """The reason of a resnapshot whatever happened."""
 Outcome = Literal["evolved", "resnapshotted", "stopped"]
@@ -105,10 +107,13 @@ class Altered:
 
 
 def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
-    """The verdict on a table. statement: None for a resnapshot whatever happened."""
+    """The verdict on a table. statement: None for a resnapshot whatever happened.
+
+    Raises PrivilegesMissingError if the account may not read the table, so that the catalogue hides it.
+    """
     before = altered.table
     try:
-        shown = _current_table(connection, spec, before)
+        shown = _current_table(connection, spec, before, statement)
         evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
         if evolved is not None and not _needs_new_log(spec, altered, evolved):
             after, found = evolved, Verdict("evolved", "every row keeps its values", evolved, altered.plan)
@@ -158,9 +163,11 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
     return altered.at
 
 
-def _current_table(connection: Connection, spec: Spec, before: Table) -> Table:
+def _current_table(connection: Connection, spec: Spec, before: Table, statement: str | None) -> Table:
     """The table in the catalogue. Raises TableStoppedError when it cannot be captured."""
     if (before.database, before.name) not in list_tables(connection):
+        if not _DROPS.match(statement or ""):
+            check_not_hidden(connection, before.database, before.name)
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
             detail="Its published data is its last state and stays.",

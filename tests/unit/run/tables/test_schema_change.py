@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from engine.base.errors import TableGoneError, TableStoppedError
+from engine.base.errors import PrivilegesMissingError, TableGoneError, TableStoppedError
 from engine.decode.schema import Column, Index, Table
 from engine.plan.chunks import Plan
 from engine.run.tables import schema_change
@@ -100,6 +100,21 @@ def test_a_table_that_cannot_go_on_stops_with_the_reason(source: Source) -> None
     gone = judged("DROP TABLE t")
     assert (gone.outcome, type(gone.error)) == ("stopped", TableGoneError)
     assert gone.table == TABLE, "it is as it was before"
+
+
+def test_a_table_that_the_account_may_not_read_is_not_taken_for_dropped(
+    source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog hides it. A DROP TABLE says itself that it is gone."""
+
+    def denied(*_: object) -> None:
+        raise PrivilegesMissingError("SELECT command denied")
+
+    monkeypatch.setattr(schema_change, "check_not_hidden", denied)
+    source.table = None
+    with pytest.raises(PrivilegesMissingError):
+        judged(ADD)
+    assert isinstance(judged("DROP TABLE t").error, TableGoneError)
 
 
 def test_a_pipeline_without_a_snapshot_streams_on_behind_the_statement(source: Source) -> None:
