@@ -14,7 +14,7 @@ TABLE = "screens/table.py"
 VERIFY = "screens/verify.py"
 
 ALERTS = "screens/alerts.py"
-GLOSSARY = "screens/glossary.py"
+GLOSSARY = "screens/glossary_page.py"
 
 _OPERATORS = ("New pipeline", "Redump", "Explore", "Diagnostics")
 """The titles of the pages that only operators have; the first word of each is its path."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 _ROW = re.compile(r"^\| (?P<words>[^|]+?) \| (?P<meaning>[^|]+?) \|", re.MULTILINE)
 _HEADING = "word"
 _LINK = "[Glossary](glossary)"
-"""The page `screens/glossary.py`, relative to every other page."""
+"""The page `screens/glossary_page.py`, relative to every other page."""
 
 
 def meanings(text: str) -> dict[str, str]:
