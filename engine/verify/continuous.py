@@ -2,16 +2,18 @@
 
 It takes the table whose comparison is the oldest, and of it the parts that were compared longest ago, as many as have
 some ten thousand rows. Then it rests: so long that it reads for at most `verify.share` of the time, and that all rows
-together take about `verify.period`. A table whose mirror another program has changed does not wait for its turn. The
-verifier reads under the copy's throttle, and not while the pipeline is paused, copies tables, or waits for its source.
+together take about `verify.period`. A table whose mirror another program has changed, or that could not be read, does
+not wait for its turn. The verifier reads under the copy's throttle, and not while the pipeline is paused, copies
+tables, or waits for its source.
 
 It also writes to the journal what other processes have verified (`verify`, the console), so that alerts and metrics
 know it.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import NamedTuple
 
 from engine.base import clock
@@ -34,6 +36,7 @@ from engine.pipeline.verifications import (
     read_summaries,
     save,
     summaries_changed,
+    unreadable,
     was_compared,
 )
 from engine.plan.chunks import Plan, Range, plan_from_dict
@@ -56,6 +59,8 @@ _TABLE_ROWS = 1_000
 """A comparison costs as much as so many rows, besides its rows."""
 _VERIFIED_AGAIN = ("diverged", "mirror_unreadable")
 """The alerts that a verification clears."""
+_UNREADABLE_S = 10.0
+"""So long after a mirror could not be read, the next look at it is due: its alert clears soon after it can be read."""
 _AHEAD = 1.2
 """How much faster than the period asks for, because of interruptions."""
 
@@ -138,7 +143,9 @@ class ContinuousVerifier:
 
     def _waiting(self) -> list[str]:
         """The tables that do not wait for their turn."""
-        return written(self._committed.state(), self._summaries, self._foreign) if self._foreign else []
+        if not self._foreign and not any("unreadable" in one for one in self._summaries.values()):
+            return []
+        return hurried(self._committed.state(), self._summaries, self._foreign)
 
     def _compare(self, verifier: Verifier) -> Rests:
         """Compare what is due."""
@@ -166,17 +173,21 @@ class ContinuousVerifier:
 
         Every other turn is the oldest's: a program that always writes must not hold up other tables.
         """
-        hurried = [] if self._hurried else written(state, summaries, self._foreign)
-        self._hurried = bool(hurried)
-        return hurried[0] if hurried else oldest(state, summaries)
+        first = [] if self._hurried else hurried(state, summaries, self._foreign)
+        self._hurried = bool(first)
+        return first[0] if first else oldest(state, summaries)
 
     def _ranges(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[NumberedRange, ...]:
-        """The chunks of a table that were compared longest ago; none if it is compared as a whole."""
+        """The chunks of a table that could not be read, or were compared longest ago.
+
+        None if it is compared as a whole.
+        """
         details = read_details(self._directory, name)
         if not details["complete"] or not cover(details["parts"]) or (known is not None and not known["compared"]):
             summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
             save(self._directory, {name: summary}, [details])
-        return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan))
+        broken = unreadable(known, state.tables[name].generation)
+        return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan), broken["chunks"] if broken else ())
 
     def _report(self) -> None:
         """Read what is new, and journal new results."""
@@ -231,16 +242,18 @@ def forget_replaced(directory: Directory, state: State, summaries: dict[str, Sum
         summaries.update(replaced)
 
 
-def due_ranges(parts: Sequence[PartState], plan: Plan) -> tuple[NumberedRange, ...]:
+def due_ranges(parts: Sequence[PartState], plan: Plan, broken: Collection[int] = ()) -> tuple[NumberedRange, ...]:
     """The chunks that were compared longest ago; none if the table is not compared by chunks.
 
+    broken: those that could not be read. They come first, and together: that the mirror can be read needs all of them.
     Their bounds are those saved: the journals keep them for `journal.retention` only.
     """
     chunks = [part for part in parts if part["chunk"] is not None]
     if len(chunks) < 2 or len(chunks) < len(parts):
         return ()
     most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), len(chunks) // _UNITS, 1)
-    due = sorted(chunks, key=lambda part: (part["at"], part["chunk"] or 0))[:most]
+    due = [part for part in chunks if part["chunk"] in broken]
+    due = due or sorted(chunks, key=lambda part: (part["at"], part["chunk"] or 0))[:most]
     return tuple(
         NumberedRange(part["chunk"], Range(bound_from(part["lower"], plan), bound_from(part["upper"], plan)))
         for part in due
@@ -258,6 +271,20 @@ def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
         return one["last"] if one["verdict"] in ("lagging", "unverifiable") else one["at"]
 
     return min((name for name, table in state.tables.items() if _comparable(table)), key=age, default=None)
+
+
+def hurried(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str, ForeignChanges]) -> list[str]:
+    """The tables that do not wait for their turn: mirrors that could not be read, and those that were written to."""
+    before = clock.utc_text(clock.utc_now() - timedelta(seconds=_UNREADABLE_S))
+    broken = [
+        name
+        for name, one in summaries.items()
+        if name in state.tables
+        and _comparable(state.tables[name])
+        and unreadable(one, state.tables[name].generation)
+        and one["last"] < before
+    ]
+    return [*sorted(broken, key=lambda name: summaries[name]["last"]), *written(state, summaries, foreign)]
 
 
 def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str, ForeignChanges]) -> list[str]:

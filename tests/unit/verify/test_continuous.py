@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.base import clock
 from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text
@@ -13,7 +14,7 @@ from engine.pipeline.verifications import Details, ForeignChanges, Summary, read
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
 from engine.spec.verify_settings import Verify
-from engine.verify.continuous import due_ranges, forget_replaced, known_at_start, oldest, rest_s, written
+from engine.verify.continuous import due_ranges, forget_replaced, hurried, known_at_start, oldest, rest_s, written
 from engine.verify.recorded import forgotten, merged, planned
 from engine.verify.table_check import NumberedRange
 from engine.verify.verdicts import Difference, PartResult, TableResult
@@ -64,6 +65,18 @@ def test_written_mirrors_come_first() -> None:
         assert written(tables, {"a": waits}, {"a": changed}) == ["a"], waits  # type: ignore[dict-item]
 
 
+def test_a_mirror_that_could_not_be_read_does_not_wait_for_its_turn() -> None:
+    """The alert clears soon after it can be read again; a look every few seconds is enough."""
+    tables = state(a=COPIED, b=COPIED)
+    broken = TableResult("d.t", "unverifiable", "a file is gone", "Resnapshot it.", at="2026-01-03")
+    summary = merged(verified("2026-01-02"), NONE, broken, 0)[0]
+    assert hurried(tables, {"a": verified("2026-01-01"), "b": summary}, {}) == ["b"]
+    assert hurried(tables, {"b": {**summary, "last": clock.utc_text()}}, {}) == []
+    changed: ForeignChanges = {"commits": 1, "version": 7}
+    before: Summary = {**verified("2026-01-02"), "version": 6}
+    assert hurried(tables, {"a": before, "b": summary}, {"a": changed}) == ["b", "a"]
+
+
 def test_parts_are_planned_before_they_are_compared() -> None:
     """So that a large table is compared part by part, and counts as verified once all were."""
     summary, details = planned(None, NONE, RANGES, 0)
@@ -104,6 +117,8 @@ def test_the_chunks_compared_longest_ago_are_due() -> None:
     assert due_ranges(details["parts"], plan) == (RANGES[0],)
     details["parts"][0]["at"] = "2026-01-01"
     assert due_ranges(details["parts"], plan) == (RANGES[1],)
+    assert due_ranges(details["parts"], plan, [0]) == (RANGES[0],), "that it can be read needs this one"
+    assert due_ranges(details["parts"], plan, [0, 1]) == tuple(RANGES)
     assert due_ranges(details["parts"][:1], plan) == ()
 
 
