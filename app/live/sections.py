@@ -12,6 +12,7 @@ from app.common import columns, home, meaning, messages, places, selection
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.charts import plot
 from app.common.view import factor, words, zone
+from app.common.view.hints import others_continue
 from app.common.view.progress import current_reads, rows_per_s, share
 from app.live import stopped_tables, timeline_section
 from app.live.view import chunk_counts, reader_timeline
@@ -61,12 +62,13 @@ def overview(where: Directory) -> None:
 @autorefresh()
 def _stops(where: Directory, drawn: list[str]) -> None:
     """Why tables stopped. If others are stopped now, the page runs again: its buttons depend on them."""
+    others = others_continue(works=home.runner(where).works)
     for one in home.ask(table_queries.progress, where.root.name):
         if one.state == "stopped":
             first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
             messages.three_parts(
                 f"{one.table} stopped: {first}",
-                f"The other tables continue. {rest}",
+                f"{others} {rest}".strip(),
                 one.hint or remedy("table_stopped", one.table),
             )
     if home.ask(table_queries.stopped, where.root.name) != drawn:

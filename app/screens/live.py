@@ -150,7 +150,8 @@ def page() -> None:
     with buttons:
         controls.controls(where, runner, key="live", spark=True)
     spoken.state(f"{where.root.name}: {runner.style.label}")
-    controls.refusal(where.root.name)
+    with st.container():  # always there: the parts below keep their positions, which their own reruns write to
+        controls.refusal(where.root.name)
     top(where, runner.drawn)
     status(where)
     runner_notice.show(where, runner)

@@ -10,6 +10,8 @@ from engine.history.event_queries import Answer
 
 SHOWN_S = 20.0
 """How long an answer stays on the page, from when it was first shown; a refusal three times as long."""
+_DONE_WHEN = {"redump": "; it is done when the mirror can be read with its rows"}
+"""What an open command waits for, by verb."""
 SILENT_S = 10.0
 """After this long without an answer, the page says so."""
 
@@ -50,7 +52,8 @@ def _sentence(
     if done:
         return ("green", f"{verb} done in {words.duration(done.duration_s)}") if shown_s < SHOWN_S else None
     if "command.accepted" in by_event:
-        return "blue", f"{verb} accepted; running for {words.duration(age_s)}"
+        until = _DONE_WHEN.get(sent.verb, "")
+        return "blue", f"{verb} accepted; running for {words.duration(age_s)}{until}"
     if age_s > SILENT_S:
         return "orange", f"{verb} sent {words.duration(age_s)} ago; the runner has not answered yet"
     return "blue", f"{verb} sent; waiting for the runner"

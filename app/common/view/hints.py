@@ -57,3 +57,8 @@ def for_wizard(hint: str, *, sent: bool = True) -> str:
 def _tables(found: re.Match[str]) -> str:
     names = found[1].split(" --table ")[1:] if found.re.groups else []
     return f" {', '.join(names)}" if names else ""
+
+
+def others_continue(*, works: bool) -> str:
+    """What happens to the tables besides one that stopped; empty while the runner does not work."""
+    return "The other tables continue." if works else ""

@@ -258,4 +258,6 @@ def progress(one: Redumped, expected_rows: int | None) -> tuple[str, str, float 
         lost = f"; {words.plural(one.missing, 'key')} not found" if one.missing else ""
         return colour, f"{what}: redumped in {words.duration(one.duration_s)}: {so_far}{lost}", 1.0
     share = min(one.rows / expected_rows, 0.99) if expected_rows else None
-    return colour, f"{what}: redump running, {so_far} so far", share
+    if not one.parts:
+        return colour, f"{what}: waits until the mirror can be read and the first part is committed", share
+    return colour, f"{what}: redump running, {so_far} so far; done when the mirror can be read with them", share

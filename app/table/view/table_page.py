@@ -10,7 +10,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from app.common.view import words
-from app.common.view.health import MERGE_WAITS_S, Layer, Runner, keeping_up_layer, lag_words, stale_since
+from app.common.view.health import (
+    MERGE_WAITS_S,
+    Layer,
+    Runner,
+    keeping_up_layer,
+    lag_words,
+    stale_since,
+)
+from app.common.view.hints import others_continue
 from app.live.view import chunk_counts
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, StateCount, TableState
@@ -96,7 +104,7 @@ def state_layer(facts: Facts, now: datetime) -> Layer:
         elif facts.runner.state == "paused" or (facts.paused and facts.state.state == "copying"):
             colour = "violet"
             details.insert(0, "the pipeline is paused" if facts.runner.state == "paused" else "its copy is paused")
-    elif facts.state.state == "stopped":
+    elif facts.state.state == "stopped" and facts.runner.works:
         details.append("the other tables continue")
     return Layer("State", headline, colour, tuple(details), tip)
 
@@ -262,7 +270,8 @@ def stopped(facts: Facts) -> tuple[str, str, str] | None:
     if facts.state is None or facts.state.state != "stopped":
         return None
     first, _, rest = (facts.state.reason or "The reason is in the journal of an earlier run.").partition("\n")
-    meaning = f"The other tables continue. Nothing more of this table is published; its mirror stays as it was. {rest}"
+    stays = "Nothing more of this table is published; its mirror stays as it was."
+    meaning = f"{others_continue(works=facts.runner.works)} {stays} {rest}"
     hint = facts.state.hint or "Fix the cause, then redump the table."
     return f"{facts.table} stopped: {first}", meaning.strip(), hint
 

@@ -8,11 +8,11 @@ a later epoch, whose range starts at or before its high watermark.
 Separate Spark jobs read the chunks: the binlog never waits for the snapshot, nor the snapshot for the binlog.
 """
 
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 
 from engine.base import clock
-from engine.base.errors import SourceAwayError, TransientError
+from engine.base.errors import HelperError, SourceAwayError, TransientError
 from engine.capture.captured_tables import CapturedTables
 from engine.destination.publisher import Publisher
 from engine.pipeline.disk import Disk
@@ -76,7 +76,6 @@ class Coordinator:
             self.epochs.begin(now_s)
             self.progress.resumed(self.epochs.state())
             self.progress.show(self.epochs.state())
-            self.intake.poll()  # the goal is not reached while commands wait
             while not self._reached(until, target):
                 self.binlog.require_on()
                 if self.state.stopping:
@@ -91,11 +90,16 @@ class Coordinator:
 
     def _reached(self, until: str | None, target: Position) -> bool:
         """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
-        behind = until == "caught-up" and self.epochs.position.order < target.order
-        if until is None or behind or not self.work.is_copied:
+        if not self._is_done(until, target):
             return False
         self.publisher.settle()
-        return not self.publisher.tables.unpublished()
+        with suppress(HelperError):  # an inbox that cannot be written: all commands wait
+            self.intake.poll()  # the goal is not reached while commands wait
+        return self._is_done(until, target) and not self.publisher.tables.unpublished()
+
+    def _is_done(self, until: str | None, target: Position) -> bool:
+        behind = until == "caught-up" and self.epochs.position.order < target.order
+        return until is not None and not behind and self.work.is_copied
 
     def _pause(self) -> None:
         self.away.back(EPOCHS)  # no epochs run during a pause

@@ -57,4 +57,5 @@ class PendingWork:
         """Whether only parked chunks remain, and no command waits for anything else."""
         busy = self._chunks.frozen or self._chunks.stopped or self.resnapshot_due or not self._snapshot.idle
         tables = self._state().tables
-        return bool(self._parking.pending(tables)) and not busy and self._redumps.blocked(tables)
+        waits = self._membership.waiting or not self._redumps.blocked(tables)
+        return bool(self._parking.pending(tables)) and not busy and not waits

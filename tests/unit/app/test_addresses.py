@@ -16,12 +16,14 @@ import streamlit as st
 from streamlit import config
 from streamlit.runtime.scriptrunner.script_cache import ScriptCache
 from streamlit.testing.v1 import AppTest, app_test
+from streamlit.testing.v1.element_tree import Block
 from streamlit.util import calc_hash
 
 from app.common import engine, home
 from app.common.view import words
 from app.live import destination_section
 from app.wizard import drafts
+from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
 from engine.explore import queries
 from engine.pipeline.directory import Directory
@@ -377,3 +379,25 @@ def test_a_page_opens_what_its_address_names_or_asks(asked: Asked) -> None:
             fault.add_note("\n".join(f"{page} {query}" for page, query in way))
             fault.add_note(f"{[e.value for e in tab.page.exception]} {shown_text(tab.page)[:600]}")
             raise
+
+
+def test_a_refused_start_moves_nothing_on_the_live_page(asked: Asked) -> None:
+    """A part that moved would be on the page twice, until the run of the whole page has ended."""
+    components = list[Any]()
+    tab = Tab(components)
+
+    def place() -> list[int]:
+        """Where the status line is."""
+        blocks = tab.page.main.children.items()
+        return [
+            number
+            for number, block in blocks
+            if isinstance(block, Block) and any("status-line" in one.proto.body for one in block.get("html"))
+        ]
+
+    before = (tab.open("live", {"pipeline": ["east"]}), place())[1]
+    tab.page.session_state["refused east"] = TidemarkError("The password is not set.")
+    tab.page.run()
+    assert "The password is not set" in shown_text(tab.page)
+    assert place() == before
+    assert len(before) == 1

@@ -28,6 +28,13 @@ def test_a_command_is_shown_until_it_is_done() -> None:
     assert shown(90, "command.refused") == []
 
 
+def test_an_open_redump_says_what_it_waits_for() -> None:
+    """Its rows are committed long before the mirror has them."""
+    answer = Answer(NOW, "1", "command.accepted", "redump", None, None)
+    ((_, text),) = sentences([Sent("1", "redump", ago(3))], [answer], {}, NOW)
+    assert text == "Redump accepted; running for 3.0 s; it is done when the mirror can be read with its rows"
+
+
 def test_a_resnapshot_that_has_begun_is_not_called_done() -> None:
     """Its rows can be read when the copy is complete."""
     answer = Answer(NOW, "1", "command.done", "redump", None, 0.4, '["d.t"]')

@@ -73,10 +73,14 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     one = Redumped("c1", NOW, "3 keys of d.t", "me", None, "under way", None, 2, 50, 1, None, None)
     assert redump_form.progress(one, 100) == (
         "blue",
-        "3 keys of d.t: redump running, 2 parts, 50 rows, 1 ghost so far",
+        "3 keys of d.t: redump running, 2 parts, 50 rows, 1 ghost so far; done when the mirror can be read with them",
         0.5,
     )
     assert redump_form.progress(one, None)[2] is None
+    waits = Redumped("c1", NOW, "table d.t", "me", None, "under way", None, 0, 0, 0, None, None)
+    assert redump_form.progress(waits, None)[1] == (
+        "table d.t: waits until the mirror can be read and the first part is committed"
+    )
     assert redump_form.progress(one, 10)[2] == 0.99, "the table has grown meanwhile"
     done = Redumped("c1", NOW, "3 keys of d.t", "me", None, "done", None, 2, 50, 1, 2, 1.5)
     assert redump_form.progress(done, 100)[1].endswith("2 parts, 50 rows, 1 ghost; 2 keys not found")

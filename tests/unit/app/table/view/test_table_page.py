@@ -160,6 +160,8 @@ def test_a_stopped_table_has_its_reason_in_three_parts_whoever_runs() -> None:
         message, meaning, hint = table_page.stopped(found) or ("", "", "")
         assert message == "d.t stopped: d.t was dropped."
         assert meaning.endswith("its mirror stays as it was. It had 3 rows.")
+        assert ("The other tables continue." in meaning) == (by is not LOST), "nothing continues without a runner"
+        assert ("the other tables continue" in state_layer(found, NOW).details) == (by is not LOST)
         assert hint == "Use remove-table."
     unknown = table_page.stopped(facts(state=replace(STOPPED, reason=None, hint=None)))
     assert unknown is not None
