@@ -60,7 +60,7 @@ def test_lost_privileges_are_named_and_waited_for(
 def test_a_table_that_is_altered_while_the_account_may_not_read_it_waits_for_the_grant(
     flavor: str, private_server: ServerFactory, new_pipeline: PipelineFactory
 ) -> None:
-    """The catalog hides it as if it was dropped. The same run goes on with the new column, and no row is lost."""
+    """The catalog hides it as if it was dropped. The same run continues with the new column, and no row is lost."""
     server = private_server(flavor)
     server.execute("CREATE DATABASE d")
     server.execute("CREATE TABLE d.t (id INT PRIMARY KEY, v INT)")
