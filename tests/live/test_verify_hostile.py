@@ -171,3 +171,31 @@ def _paused(pipeline: Pipeline, verb: str) -> bool:
         return True
     pipeline.command(verb, "--reason", "test")  # refused until the runner is there
     return False
+
+
+@on("mariadb")
+def test_the_alert_clears_soon_after_a_mirror_can_be_read_again(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The runner looks again by itself, long before the table's turn comes."""
+    for name in ("gone", "other"):
+        run(server, f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY, v INT)")
+        run(server, f"INSERT INTO {database}.{name} VALUES (1, 1)")
+    pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more="[verify]\nperiod = '30d'\n")
+    runner = pipeline.start_streaming()
+    pipeline.wait_for(lambda: {e["table"] for e in pipeline.events("table.verified")} >= _names(database), runner)
+
+    def alerts(event: str) -> bool:
+        return "mirror_unreadable" in [one["kind"] for one in pipeline.events(event)]
+
+    (file,) = (Path(urlparse(uri).path) for uri in DeltaTable(pipeline.mirror("gone")).file_uris())
+    file.rename(file.with_suffix(".away"))
+    assert verify(pipeline, "--table", f"{database}.gone")["gone"]["verdict"] == "unverifiable"
+    pipeline.wait_for(lambda: alerts("alert.raised"), runner)
+    file.with_suffix(".away").rename(file)
+    pipeline.wait_for(lambda: alerts("alert.cleared"), runner)
+    pipeline.finish(runner)
+
+
+def _names(database: str) -> set[str]:
+    return {f"{database}.{name}" for name in ("gone", "other")}
