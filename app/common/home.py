@@ -28,6 +28,7 @@ from engine.history.series import Lag
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
 from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_record import RunError, RunnerRecord, TableReading
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec import settings
 from engine.spec.alert_settings import Alerts
@@ -114,9 +115,9 @@ def runner(where: Directory) -> Runner:
 def glance(where: Directory) -> Runner:
     """Like `runner`, but without the index wherever `runner.json` alone says whether there is a problem."""
     record, name = record_of(where), where.root.name
-    ended_well = record is not None and record.get("state") == "ended" and not record.get("error")
+    ended_well = record is not None and record.state == "ended" and record.error is None
     unknown = record is None and where.journals.is_dir()
-    return _runner(where, record, _ended(name, str((record or {}).get("run"))) if ended_well or unknown else None)
+    return _runner(where, record, _ended(name, record.run if record else "") if ended_well or unknown else None)
 
 
 @st.cache_resource
@@ -135,7 +136,7 @@ def _ended(name: str, run: str) -> Run | None:
     return found
 
 
-def _runner(where: Directory, record: dict[str, Any] | None, run: Run | None) -> Runner:
+def _runner(where: Directory, record: RunnerRecord | None, run: Run | None) -> Runner:
     name = where.root.name
     if name not in launches():
         return runner_of(record, run)
@@ -148,25 +149,31 @@ def _runner(where: Directory, record: dict[str, Any] | None, run: Run | None) ->
         and (found.last_seen is None or found.last_seen < launches()[name].at)
     ):
         started = clock.utc_text(launches()[name].at)
-        error = f"The runner ended at once with exit code {code}."
-        return runner_of({"state": "ended", "error": error, "started": started}, None)
+        error = RunError(message=f"The runner ended at once with exit code {code}.")
+        return runner_of(RunnerRecord("ended", error=error, started=started), None)
     return found
 
 
-def record_of(where: Directory) -> dict[str, Any] | None:
-    """`runner.json`; None if it is missing or cannot be read."""
+def record_of(where: Directory) -> RunnerRecord | None:
+    """The newest run, by `runner.json`; None if that is missing or cannot be read."""
     try:
         return read_runner(where)
     except TidemarkError as problem:  # of a newer version: show only the error
-        return {"state": "ended", "error": problem.as_dict()}
+        return RunnerRecord("ended", error=RunError(**problem.as_dict()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def reading_of(where: Directory) -> dict[str, dict[str, Any]]:
+def live_record(where: Directory) -> RunnerRecord | None:
+    """What a live runner says of itself; None without one."""
+    record = record_of(where)
+    return record if record is not None and record.alive else None
+
+
+def reading_of(where: Directory) -> Mapping[str, TableReading]:
     """The longest running reads of a live runner, by table."""
-    record = record_of(where) or {}
-    return dict(record.get("reading") or {}) if record.get("alive") else {}
+    record = live_record(where)
+    return record.reading if record is not None else {}
 
 
 def alerts_of(where: Directory) -> list[dict[str, Any]]:
@@ -243,8 +250,8 @@ def know_secrets(where: Directory) -> None:
 
 def in_force(where: Directory) -> Mapping[str, Any] | None:
     """The settings that the live runner follows, redacted; None without one."""
-    record, name = record_of(where) or {}, where.root.name
-    text = ask(spec_of, name, str(record.get("run"))) if record.get("alive") else None
+    record, name = live_record(where), where.root.name
+    text = ask(spec_of, name, record.run) if record is not None else None
     found: Mapping[str, Any] | None = json.loads(text) if text else None
     return found
 

@@ -14,6 +14,7 @@ from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
 from engine.base import clock
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_record import RunError
 from engine.pipeline.saved_lists import read_standbys
 from engine.watch.watch_status import as_status
 
@@ -37,24 +38,26 @@ def away(where: Directory, runner: Runner) -> None:
 
 def problems(where: Directory, runner: Runner) -> None:
     """A panel for each problem that a live runner reports. It comes and goes with its cause."""
-    if runner.alive:
-        for what, meaning, do in troubles(home.record_of(where) or {}):
+    record = home.live_record(where)
+    if runner.alive and record is not None:
+        for what, meaning, do in troubles(record):
             messages.three_parts(what, meaning, do)
     blocked_reads(where)
 
 
 def blocked_reads(where: Directory, table: str | None = None) -> None:
     """A panel for each table whose reads wait for a lock on the source. table: only this one."""
-    for what, meaning, do in blocked.panels(home.record_of(where) or {}, table):
+    for what, meaning, do in blocked.panels(home.live_record(where), table):
         messages.three_parts(what, meaning, do)
 
 
 def alerts_said(where: Directory, runner: Runner) -> set[str]:
     """The kinds of alerts whose news one of the panels has: it is said once."""
     found = set(said_of(runner))
-    if runner.alive and (home.record_of(where) or {}).get("helpers"):
+    record = home.live_record(where)
+    if runner.alive and record is not None and record.helpers:
         found.add("helper_failed")
-    if blocked.panels(home.record_of(where) or {}):
+    if blocked.panels(record):
         found.add(blocked.KIND)
     return found
 
@@ -122,9 +125,9 @@ def notices(where: Directory) -> None:
 
 
 def _failed(where: Directory, runner: Runner) -> None:
-    error = runner.error or {"message": "The run ended with an unknown error.", "detail": "", "hint": ""}
-    detail = error["detail"] or "Committed state is safe. Nothing is being read now."
-    messages.three_parts(error["message"], detail, error["hint"] or "Check the log below, fix the cause, and restart.")
+    error = runner.error or RunError(message="The run ended with an unknown error.")
+    detail = error.detail or "Committed state is safe. Nothing is being read now."
+    messages.three_parts(error.message, detail, error.hint or "Check the log below, fix the cause, and restart.")
     if runner.needs_resnapshot:
         controls.resnapshot_all(where)
 

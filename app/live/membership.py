@@ -24,7 +24,7 @@ def section(where: Directory) -> None:
         _add(where, has)
     with right, st.container(border=True):
         _remove(where, has)
-    if not (home.record_of(where) or {}).get("alive"):
+    if home.live_record(where) is None:
         st.markdown(":orange[:material/schedule: No runner is alive. Commands wait in the inbox until the next start.]")
     st.caption(
         "A command adds or removes all of its tables or none. The other tables keep streaming. "

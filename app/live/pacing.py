@@ -50,9 +50,9 @@ def throttle(where: Directory) -> throttle_settings.Throttle:
 
 def notices(where: Directory) -> None:
     """The notices about limits and pauses of the snapshot."""
-    record = home.record_of(where) or {}
-    waiting = record.get("waiting_for") if record.get("alive") else None
-    copying = bool(record.get("alive")) and (record.get("state"), record.get("phase")) == ("running", "snapshot")
+    record = home.live_record(where)
+    waiting = record.waiting_for if record is not None else None
+    copying = record is not None and (record.state, record.phase) == ("running", "snapshot")
     for line in limits.notices(pace(where), waiting, copying=copying):
         st.markdown(f":violet[:material/hourglass_pause: {words.escape(line)}]")
 
@@ -78,7 +78,8 @@ def limit_now(where: Directory, run: Run | None, rows_s: float | None, reads: Se
     window_s = min(max((now - min(read.started for read in reads)).total_seconds(), 1.0), bottleneck.WINDOW_S)
     spent = cost_queries.reader_seconds(home.fresh(), where.root.name, now - timedelta(seconds=window_s), now)
     readers = bottleneck.readers_of(_slots(run), _usual_readers(where), settings_now)
-    waiting = (home.record_of(where) or {}).get("waiting_for")
+    record = home.record_of(where)
+    waiting = record.waiting_for if record is not None else None
     return bottleneck.bottleneck(spent, readers, settings_now, rows_s, waiting, window_s)
 
 
@@ -123,9 +124,10 @@ def _effect(where: Directory, now: Pace) -> None:
     facts = source_load.of_snapshot(spent, rows_s, binlog, bottleneck.WINDOW_S)
     for column, (label, value) in zip(st.columns(len(facts)), facts, strict=True):
         column.markdown(f":small[:gray[{label}]]  \n**{words.escape(value)}**")
-    record = home.record_of(where) or {}
-    waiting = record.get("waiting_for")
-    if home.runner(where).works and (loads := source_load.polled(record.get("loads") or {}, now.settings)):
+    record = home.record_of(where)
+    waiting = record.waiting_for if record is not None else None
+    polled = record.loads if record is not None else {}
+    if home.runner(where).works and (loads := source_load.polled(polled, now.settings)):
         for column, (label, value, above) in zip(st.columns(max(len(loads), 5)), loads, strict=False):
             shown = f":orange[**{words.escape(value)}**]" if above else f"**{words.escape(value)}**"
             column.markdown(f":small[:gray[{words.escape(label)}]]  \n{shown}")

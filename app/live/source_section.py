@@ -23,7 +23,7 @@ def section(where: Directory) -> None:
         "settings that bear on reading, values and the binlog, the account's grants, the TLS certificate, "
         "and the version.",
     )
-    found = compared(home.record_of(where) or {})
+    found = compared(home.live_record(where))
     if found is None:
         st.markdown(":gray[:material/info: No runner has compared the source yet, or none is alive.]")
         return

@@ -36,8 +36,8 @@ def live(where: Directory, span_s: int) -> None:
         selection.open_event(event)
         st.rerun()
     run, runner = home.ask(runs.latest_run, name), home.record_of(where)
-    alive = str(runner["run"]) if runner and runner.get("alive") else None
-    beats = {str(runner["run"]): clock.parse_utc(runner["heartbeat"])} if runner and runner.get("heartbeat") else {}
+    alive = runner.run if runner and runner.alive else None
+    beats = {runner.run: clock.parse_utc(runner.heartbeat)} if runner and runner.heartbeat else {}
     until = now if alive else curves.end(now, run.last_event if run else None)
     first = runs.first_started(home.fresh(), name)
     since = curves.start(until - timedelta(seconds=span_s), until, [first] if first else [])

@@ -38,7 +38,7 @@ def page() -> None:
         messages.nothing("No runs yet", "Each run of a pipeline appears here, with its totals and its outcome.")
         return
     only = selection.named("Pipeline", "pipeline", "all pipelines", names, width=320)
-    alive = {where.root.name for where in home.directories() if (home.record_of(where) or {}).get("alive")}
+    alive = {where.root.name for where in home.directories() if home.live_record(where)}
     lines = past(runs.runs(cursor, only), runs.run_totals(cursor, only), alive, clock.utc_now())
     rows = [
         {

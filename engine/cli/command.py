@@ -132,7 +132,7 @@ def to_runner(spec_file: Path, verb: str, reason: str, *, as_json: bool) -> None
     """Send a command that only a live runner can execute. Raises SpecError without one."""
     _, directory = opened(spec_file)
     runner = find_runner(directory)
-    if runner is None or not runner["alive"]:
+    if runner is None or not runner.alive:
         raise SpecError(
             f"There is no runner to {verb} this pipeline.",
             detail="Nothing was changed.",
@@ -146,11 +146,11 @@ def send(spec_file: Path, verb: str, arguments: dict[str, Any], reason: str, *, 
     spec, directory = opened(spec_file)
     identity = send_command(directory, verb, reason=reason, arguments=arguments, pipeline=spec.name)
     runner = find_runner(directory)
-    waits = runner is None or not runner["alive"]
+    waits = runner is None or not runner.alive
     if as_json:
         print_json({"id": identity, "verb": verb, "waits_for_a_runner": waits})
     elif waits:
         out.print(f"The next run will do it (command {identity}): tidemark run {spec_file}", markup=False)
     else:
         assert runner is not None
-        out.print(f"{verb} was sent to runner {runner['pid']} on {runner['host']} (command {identity}).", markup=False)
+        out.print(f"{verb} was sent to runner {runner.pid} on {runner.host} (command {identity}).", markup=False)

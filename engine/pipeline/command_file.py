@@ -13,7 +13,7 @@ from engine.base.processes import this_user
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
 from engine.pipeline.inbox_access import make_folder, no_access
-from engine.pipeline.runner_file import runner_record
+from engine.pipeline.runner_file import runner_json
 
 VERBS = ("pause", "resume", "stop", "throttle", "redump", "add-table", "remove-table", "maintain", "merge")
 
@@ -59,7 +59,7 @@ def send_command(
 
 def _run_seen(directory: Directory) -> str | None:
     with suppress(ValueError, KeyError):
-        record = runner_record(directory.runner)
+        record = runner_json(directory.runner)
         return str(record["run"]) if record else None
     return None
 

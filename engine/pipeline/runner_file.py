@@ -1,13 +1,14 @@
 """`runner.json`: whether a runner lives, and what it says of itself."""
 
 import json
-from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from engine.base import clock, processes
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_record import RunnerRecord
 
 HEARTBEAT_S = 1.0
 """How often a runner rewrites `runner.json`."""
@@ -20,8 +21,8 @@ _SEEN: dict[Path, tuple[tuple[Any, Any], float, bool]] = {}
 beat."""
 
 
-def read_runner(directory: Directory) -> dict[str, Any] | None:
-    """The content of `runner.json`, plus `heartbeat_age_s` and `alive`; None if there never was a runner.
+def read_runner(directory: Directory) -> RunnerRecord | None:
+    """The newest run of a pipeline; None if there never was a runner.
 
     On the runner's own machine no wall clock is used. `alive` is whether its process lives (from another container:
     whether the heartbeat is fresh), and the age is by the clock that all processes of the machine share
@@ -29,47 +30,46 @@ def read_runner(directory: Directory) -> dict[str, Any] | None:
     either way. A runner whose clock differs by more is alive if a second look, at least `HEARTBEAT_S` later, finds a
     newer heartbeat (`find_runner` looks twice). A runner that has reported its end is not alive.
     """
-    record = runner_record(directory.runner)
-    if record is None:
+    content = runner_json(directory.runner)
+    if content is None:
         return None
-    formats.check("runner", record, directory.runner)
-    written = record.get("process") or {}
+    formats.check("runner", content, directory.runner)
+    record = RunnerRecord.from_json(content)
     moved = _beats(directory.runner, record)
-    age_s, lives = processes.age_s(written), None
+    age_s, lives = processes.age_s(record.process), None
     if age_s is None:
-        age_s = (clock.utc_now() - clock.parse_utc(record["heartbeat"])).total_seconds()
-    elif isinstance(record.get("pid"), int):
-        lives = processes.lives(record["pid"], written)
+        age_s = (clock.utc_now() - clock.parse_utc(record.heartbeat)).total_seconds()
+    elif record.pid is not None:
+        lives = processes.lives(record.pid, record.process)
     fresh = -HEARTBEAT_STALE_S < age_s < HEARTBEAT_STALE_S or moved
-    record["heartbeat_age_s"] = round(max(age_s, 0.0), 3)
-    record["alive"] = record["state"] != "ended" and (fresh if lives is None else lives)
-    return record
+    alive = record.state != "ended" and (fresh if lives is None else lives)
+    return replace(record, heartbeat_age_s=round(max(age_s, 0.0), 3), alive=alive)
 
 
-def find_runner(directory: Directory) -> dict[str, Any] | None:
+def find_runner(directory: Directory) -> RunnerRecord | None:
     """`read_runner`.
 
     If only the clocks of two machines say that the runner is gone, look again after `_SECOND_LOOK_S`.
     """
     record = read_runner(directory)
-    if record is None or record["alive"] or record["state"] == "ended":
+    if record is None or record.alive or record.state == "ended":
         return record
-    if processes.age_s(record.get("process") or {}) is not None:
+    if processes.age_s(record.process) is not None:
         return record
     clock.sleep(_SECOND_LOOK_S)
     return read_runner(directory)
 
 
-def _beats(path: Path, record: Mapping[str, Any]) -> bool:
+def _beats(path: Path, record: RunnerRecord) -> bool:
     """Whether this process saw the heartbeat advance, and its last look was recent."""
-    now_s, this = clock.monotonic_s(), (record.get("run"), record.get("beat"))
+    now_s, this = clock.monotonic_s(), (record.run, record.beat)
     known = _SEEN.get(path)
     if known is None or known[0] != this:
         _SEEN[path] = known = (this, now_s, known is not None and known[0][0] == this[0])
     return known[2] and now_s - known[1] < HEARTBEAT_STALE_S
 
 
-def runner_record(path: Path) -> dict[str, Any] | None:
+def runner_json(path: Path) -> dict[str, Any] | None:
     """The content of `runner.json`, as it is; None if there is none. Raises ValueError if it stays unreadable."""
     for attempt in range(_LOOKS):
         try:

@@ -1,7 +1,7 @@
 """What `runner.json` says of a runner: the frozen form of the heartbeat that `run.commands.heartbeat` writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from engine.base.json_records import record_from, records_from
@@ -20,6 +20,13 @@ class RunError:
     message: str = ""
     detail: str = ""
     hint: str = ""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self | None:
+        """The error in `runner.json` or `run.ended`, or a sentence, as earlier versions wrote; None without one."""
+        if isinstance(value, Mapping):
+            return cls(**{one.name: str(value.get(one.name) or "") for one in fields(cls)}) if value else None
+        return cls(message=value) if isinstance(value, str) and value else None
 
 
 @dataclass(frozen=True)
@@ -50,11 +57,11 @@ class FailingHelper:
     """A helper that fails (`pipeline.helpers`)."""
 
     helper: str
-    error: str
-    message: str
-    since: str
+    error: str = ""
+    message: str = ""
+    since: str = ""
     """When it began to fail: UTC text."""
-    errors: int
+    errors: int = 1
     """Errors since then."""
 
 
@@ -130,6 +137,8 @@ class RunnerRecord:
     """Whether its process lives, or its heartbeat is recent (`pipeline.runner_file`)."""
     heartbeat: str = ""
     """UTC text."""
+    beat: int | None = None
+    """The number of the heartbeat."""
     heartbeat_age_s: float | None = None
     process: Mapping[str, Any] = field(default_factory=dict)
     """What `base.processes` knows of its process."""
@@ -176,7 +185,7 @@ class RunnerRecord:
             "helpers": records_from(FailingHelper, record.get("helpers")),
             "controls": record_from(Controls, record.get("controls")),
             "commands": records_from(OpenCommand, record.get("commands")),
-            "error": record_from(RunError, record.get("error")),
+            "error": RunError.from_json(record.get("error")),
         }
         found = record_from(cls, {**record, **nested})
         if found is None:

@@ -72,8 +72,7 @@ def status(
     """
     ledger = Ledger(directory.ledger)
     state = ledger.state
-    record = find_runner(directory)
-    runner = None if record is None else RunnerRecord.from_json(record)
+    runner = find_runner(directory)
     alive = runner if runner is not None and runner.alive else None
     now = _now(runner)
     lacks = lacking_now(ledger, sink, now)
@@ -106,7 +105,7 @@ def status(
         silences=tuple(silences(directory)),
         disk=_disk(directory),
         queue=() if alive else tuple(waiting_commands(directory)),
-        watch=as_status(directory, record),
+        watch=as_status(directory, runner),
         term=state.term if state else None,
         standby=tuple(read_standbys(directory)),
         log=_log(directory, state, current, now),

@@ -5,14 +5,14 @@ the mirror is right as of its own position, not that it will ever get what it la
 live runner proves nothing either. Only a mirror that has reached the compared position is `verified`.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from engine.base import clock
 from engine.capture.landing import MirrorReader
 from engine.ledger.state import TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
+from engine.pipeline.runner_record import RunnerRecord
 from engine.source.positions import Position
 from engine.spec.settings import Spec
 from engine.verify.mirror_at import Committed
@@ -65,12 +65,8 @@ def _why_never(known: TableState | None) -> str:
     return "" if known.copied else "it is being resnapshotted"
 
 
-def _why_not_now(runner: Mapping[str, Any] | None) -> str:
+def _why_not_now(runner: RunnerRecord | None) -> str:
     """Why nobody brings it the changes."""
-    if runner is None or not runner["alive"]:
+    if runner is None or not runner.alive:
         return "no runner is alive, and the mirror lacks the last changes"
-    return (
-        ""
-        if runner["state"] == "running"
-        else f"the runner is {runner['state']}, and the mirror lacks the last changes"
-    )
+    return "" if runner.state == "running" else f"the runner is {runner.state}, and the mirror lacks the last changes"

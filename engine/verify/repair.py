@@ -72,7 +72,7 @@ class Repair:
 
     def _alive(self) -> bool:
         runner = find_runner(self._directory)
-        return runner is not None and bool(runner["alive"])
+        return runner is not None and runner.alive
 
     def _wait(self, table: str, identity: str) -> None:
         """Wait until a command is done. Raises TidemarkError when it is refused, or no runner is left to execute it."""
@@ -112,7 +112,7 @@ class Repair:
         Nothing is redumped until that is resumed.
         """
         runner = find_runner(self._directory)
-        paused = runner is not None and runner["alive"] and runner["state"] == "paused"
+        paused = runner is not None and runner.alive and runner.state == "paused"
         if paused or load_controls(self._directory).pausing(table):
             raise TidemarkError(
                 f"The repair of {table} waits, because {'the pipeline' if paused else 'its copy'} is paused.",

@@ -272,7 +272,7 @@ class Verifier:
 
     def _running(self) -> bool:
         runner = find_runner(self._directory)
-        return runner is not None and bool(runner["alive"])
+        return runner is not None and runner.alive
 
     def _rate(self) -> float:
         """Rows per second: the throttle's, as operators have set it."""

@@ -137,8 +137,8 @@ def _over(where: Directory, run: str) -> bool:
     """Whether a later run has cleared the alerts about a run that was lost."""
     with suppress(Exception):
         later = read_runner(where)
-        if later is not None and later["run"] != run:
-            return later["state"] == "ended" or bool(later["alive"] and later["state"] != "starting")
+        if later is not None and later.run != run:
+            return later.state == "ended" or bool(later.alive and later.state != "starting")
     return False
 
 

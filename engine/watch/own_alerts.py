@@ -20,6 +20,7 @@ from engine.journal.alert_texts import remedy
 from engine.journal.events import AlertCleared, AlertRaised, Event
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S
+from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import list_text, read_runners_alerts
 from engine.spec.settings import Spec
 from engine.watch.announcing import Announcer
@@ -36,7 +37,7 @@ class Subject:
 
     where: Directory
     spec: Spec
-    runner: Mapping[str, Any]
+    runner: RunnerRecord
     """`engine.pipeline.runner_file.read_runner`."""
 
     @property
@@ -45,7 +46,7 @@ class Subject:
 
     @property
     def run(self) -> str:
-        return str(self.runner.get("run"))
+        return self.runner.run
 
 
 class OwnAlerts:
@@ -142,13 +143,12 @@ def journalled(about: Subject, event: Event) -> str:
     return clock.utc_text()
 
 
-def gone(runner: Mapping[str, Any]) -> bool:
+def gone(runner: RunnerRecord) -> bool:
     """Whether the process of a run has surely ended, so that nobody else writes its journal."""
-    written = runner.get("process") or {}
-    if runner["state"] == "ended" or processes.lives(int(runner.get("pid") or 0), written) is False:
+    if runner.state == "ended" or processes.lives(runner.pid or 0, runner.process) is False:
         return True
-    rebooted = written.get("boot") not in (None, processes.here()["boot"])
-    return rebooted and runner.get("host") == socket.gethostname() and runner["heartbeat_age_s"] > HEARTBEAT_STALE_S
+    rebooted = runner.process.get("boot") not in (None, processes.here()["boot"])
+    return rebooted and runner.host == socket.gethostname() and (runner.heartbeat_age_s or 0.0) > HEARTBEAT_STALE_S
 
 
 def _must_send(standing: Mapping[str, Any], repeat_s: float) -> bool:

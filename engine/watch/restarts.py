@@ -12,13 +12,12 @@ Nothing here keeps a second runner out. The pipeline's lock and term do that: a 
 exit code 5.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from engine.base.errors import ERRORS, TidemarkError
 from engine.base.exit_codes import NEEDS_OPERATOR
 from engine.base.wording import plural
+from engine.pipeline.runner_record import RunError, RunnerRecord
 from engine.spec.watch_settings import Watch
 
 HOUR_S = 3600.0
@@ -47,30 +46,30 @@ class Death:
         return "the runner was lost" if self.lost else f"the run failed: {self.message}"
 
 
-def death_of(runner: Mapping[str, Any] | None) -> Death | None:
+def death_of(runner: RunnerRecord | None) -> Death | None:
     """What became of a run; None while it lives, and if it ended as asked.
 
     runner: `engine.pipeline.runner_file.read_runner`.
     """
-    if runner is None or runner["alive"]:
+    if runner is None or runner.alive:
         return None
-    lost, error = runner["state"] != "ended", runner.get("error") or {}
-    if not lost and (not error or asked_to_stop(runner)):
+    lost, error = runner.state != "ended", runner.error or RunError()
+    if not lost and (runner.error is None or asked_to_stop(runner)):
         return None
     return Death(
-        str(runner.get("run")),
-        str(runner.get("host")),
-        int(runner.get("pid") or 0),
+        runner.run,
+        runner.host or "",
+        runner.pid or 0,
         lost,
-        str(runner.get("heartbeat")),
-        "" if lost else str(error.get("error")),
-        "" if lost else str(error.get("message")),
+        runner.heartbeat,
+        "" if lost else error.error,
+        "" if lost else error.message,
     )
 
 
-def asked_to_stop(runner: Mapping[str, Any]) -> bool:
+def asked_to_stop(runner: RunnerRecord) -> bool:
     """Whether an operator or a signal had asked the run to stop."""
-    return bool(runner.get("stop")) or runner.get("state") == "stopping"
+    return runner.stop or runner.state == "stopping"
 
 
 def not_mendable(death: Death) -> str:

@@ -8,17 +8,17 @@ started.
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from engine.base.wording import utc_time
 from engine.journal.events import CommandAccepted, CommandDone
 from engine.pipeline import formats
 from engine.pipeline.command_queue import keep_answered
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
 from engine.watch.record import Record, read_record
 from engine.watch.restarts import HOUR_S, asked_to_stop, death_of, not_mendable
@@ -69,7 +69,7 @@ def runs_restarted_by(directory: Directory) -> Collection[str]:
     return frozenset()
 
 
-def restart_pending(directory: Directory, settings: Watch, runner: Mapping[str, Any] | None) -> bool:
+def restart_pending(directory: Directory, settings: Watch, runner: RunnerRecord | None) -> bool:
     """Whether a watchdog restarts the runner, now or when one looks.
 
     runner: `engine.pipeline.runner_file.find_runner`.

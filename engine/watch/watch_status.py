@@ -1,11 +1,10 @@
 """What the watchdog will do about a runner that is gone, for `status` and the console."""
 
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from engine.pipeline.directory import Directory
+from engine.pipeline.runner_record import RunnerRecord
 from engine.watch.record import read_record
 from engine.watch.restarts import HOUR_S, death_of
 from engine.watch.stop_requests import waiting_stop
@@ -22,7 +21,7 @@ class WatchStatus:
     restarts_within_hour: int
 
 
-def as_status(directory: Directory, runner: Mapping[str, Any] | None) -> WatchStatus | None:
+def as_status(directory: Directory, runner: RunnerRecord | None) -> WatchStatus | None:
     """What the watchdog will do about the newest run; None if nothing.
 
     A stop counts from the moment at which it is sent, also if no watchdog looks. runner:

@@ -8,13 +8,12 @@ the pipeline's lock, and ends with exit code 5.
 import json
 import socket
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from engine.base import clock, processes
 from engine.base.errors import PipelineHeldError, TidemarkError
@@ -25,6 +24,7 @@ from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch
 from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import read_standbys
 from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
@@ -116,7 +116,7 @@ class Watchdog:
                 self._not_lost(where, runner)
             return
         since_s = self._seen.setdefault((where.root, death.run), clock.monotonic_s())
-        elsewhere = processes.age_s(runner.get("process") or {}) is None
+        elsewhere = processes.age_s(runner.process) is None
         if _ending(runner) and clock.monotonic_s() - since_s < _ENDING_S:
             return
         if death.lost and elsewhere and clock.monotonic_s() - since_s < _SURE_S:
@@ -145,23 +145,23 @@ class Watchdog:
         self._announcer.post(where, spec)
         self._records.save_again(where)
 
-    def _not_lost(self, where: Directory, runner: Mapping[str, Any]) -> None:
+    def _not_lost(self, where: Directory, runner: RunnerRecord) -> None:
         """Clear what stands about a run that is alive after all, or has ended as asked: its heartbeat was only late.
 
         Messages that a route has not taken yet are posted, whichever run is alive.
         """
         known = self._records.read(where)
-        stands = known.run == runner["run"] and bool(known.alerts or known.due or known.down)
-        left = not runner["alive"] and unsent(where)
+        stands = known.run == runner.run and bool(known.alerts or known.due or known.down)
+        left = not runner.alive and unsent(where)
         if _ending(runner) or not (stands or known.unposted or left):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
-        message = _BACK if runner["alive"] else _ENDED
+        message = _BACK if runner.alive else _ENDED
         with alone(where) as decides:
             known = self._records.read(where)
-            if decides and runner["run"] == read_runner_id(where):
+            if decides and runner.run == read_runner_id(where):
                 record = known
-                if known.run == runner["run"]:
+                if known.run == runner.run:
                     record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
                 if left:
                     record = self._alerts.released(about, record)
@@ -275,16 +275,15 @@ def _spec_of(file: Path, _changed_ns: int) -> Spec:
     return load(file)
 
 
-def _ending(runner: Mapping[str, Any]) -> bool:
+def _ending(runner: RunnerRecord) -> bool:
     """Whether a run has reported its end, and its process still writes the last lines of its journal."""
-    written = runner.get("process") or {}
-    return runner["state"] == "ended" and processes.lives(int(runner.get("pid") or 0), written) is True
+    return runner.state == "ended" and processes.lives(runner.pid or 0, runner.process) is True
 
 
 def read_runner_id(where: Directory) -> str:
     """The newest run; empty if there is none."""
     found = read_runner(where)
-    return str(found.get("run")) if found else ""
+    return found.run if found else ""
 
 
 def _until(case: _Case) -> str | None:

@@ -102,7 +102,7 @@ class Night:
         """The runner's process."""
         record = read_runner(self.where)
         assert record is not None
-        return psutil.Process(int(record["pid"]))
+        return psutil.Process(record.pid)
 
     def events(self, *kinds: str) -> list[dict[str, Any]]:
         """The journal's lines of some kinds, oldest first."""
@@ -116,7 +116,7 @@ class Night:
         source, record = self.server.process, read_runner(self.where)
         return Truth(
             _runs(source.pid if source else None),
-            _runs(int(record["pid"]) if record else None),
+            _runs(record.pid if record else None),
             self.disk.free_bytes > 0,
             stopped,
             self.rows_logged,

@@ -62,7 +62,7 @@ def runner(story: Story) -> int:
     """The runner's process."""
     record = read_runner(story.where)
     assert record is not None
-    return int(record["pid"])
+    return record.pid or 0
 
 
 def chunks_read(story: Story) -> int:
@@ -292,7 +292,7 @@ def stop(story: Story) -> None:
     expect(page.get_by_role("button", name="Restart")).to_be_visible()
     record = read_runner(story.where)
     assert record is not None
-    assert (record["state"], record["error"]) == ("ended", None)
+    assert (record.state, record.error) == ("ended", None)
     open_from_navigation(page, "History", story.hand.press)
     runs = len(events(story, "run.started"))
     expect(page.get_by_text(re.compile(f"{runs} runs?"))).to_be_visible()

@@ -86,8 +86,8 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     yield shell
     record = read_runner(Directory(shell.folder / "shop"))
     with suppress(psutil.NoSuchProcess):
-        if record and record["alive"]:
-            runner = psutil.Process(record["pid"])
+        if record and record.alive:
+            runner = psutil.Process(record.pid)
             for process in (*runner.children(recursive=True), runner):
                 process.kill()
 
@@ -154,7 +154,7 @@ def test_the_quick_start_works_as_written(
         assert (mirror.num_rows, log.num_rows) == (10, 2)
         assert_equal(source_table(server, "shop", "orders"), _rows(shell))
         shell.run("tidemark stop shop.toml")
-        wait_for(lambda: not (read_runner(pipeline) or {"alive": False})["alive"])
+        wait_for(lambda: not ((found := read_runner(pipeline)) and found.alive))
 
 
 def _answers(address: str) -> bool:
@@ -165,7 +165,7 @@ def _answers(address: str) -> bool:
 
 def _streaming(pipeline: Directory) -> bool:
     record = read_runner(pipeline)
-    return record is not None and record["phase"] == "streaming"
+    return record is not None and record.phase == "streaming"
 
 
 def _status_of(shell: Shell, number: int) -> str:

@@ -75,8 +75,8 @@ def amid_the_copy(pipeline: Pipeline, runner: Runner) -> None:
         Screen("live", pipeline="shop", section="Pace"), ROWS_PER_S, "Tables are read no faster than 800 rows/s"
     )
     assert pipeline.command("pause").returncode == 0
-    pipeline.wait_for(lambda: read_runner(Directory(pipeline.home))["state"] == "paused", runner)  # type: ignore[index]
-    pipeline.wait_for(lambda: not read_runner(Directory(pipeline.home))["reading"], runner)  # type: ignore[index]
+    pipeline.wait_for(lambda: (now := read_runner(Directory(pipeline.home))) and now.state == "paused", runner)
+    pipeline.wait_for(lambda: (now := read_runner(Directory(pipeline.home))) and not now.reading, runner)
     time.sleep(2.0)  # the console reads journals once per second
     check_copying(partial(Screen, "live", pipeline="shop"), pipeline)
     assert pipeline.command("throttle", "max_rows_per_s=0").returncode == 0

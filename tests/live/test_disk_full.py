@@ -6,12 +6,12 @@ Nothing is lost, no chunk is parked.
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from subprocess import CalledProcessError
-from typing import Any
 
 from engine.history import History
 from engine.history.runs import journalled
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_record import RunnerRecord
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
 from tests.live.support.pipeline import Pipeline, Runner
@@ -78,22 +78,22 @@ def test_a_destination_that_takes_nothing_is_named_and_waited_for(
             pipeline.wait_for(lambda: _streams(pipeline), runner)
             lake.fill()
             server.execute(f"INSERT INTO {database}.t VALUES (2, 0)")
-            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+            pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
             shown = _shown(pipeline)
-            assert f"; {lake.folder} has 0 B of " in shown["disk_full"]
-            assert ".py" not in shown["disk_full"], "no file of ours is what did not fit"
-            assert str(lake.folder) in shown["disk_full_hint"]
+            assert f"; {lake.folder} has 0 B of " in (shown.disk_full or "")
+            assert ".py" not in (shown.disk_full or ""), "no file of ours is what did not fit"
+            assert str(lake.folder) in (shown.disk_full_hint or "")
             lake.free()
-            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"] is None, runner)
+            pipeline.wait_for(lambda: _shown(pipeline).disk_full is None, runner)
 
             pipeline.wait_for(lambda: _made_read_only(lake), runner)
             server.execute(f"INSERT INTO {database}.t VALUES (3, 0)")
-            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+            pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
             shown = _shown(pipeline)
-            assert shown["disk_full"].startswith("file system read-only (")
-            assert str(lake.folder) in shown["disk_full_hint"]
+            assert (shown.disk_full or "").startswith("file system read-only (")
+            assert str(lake.folder) in (shown.disk_full_hint or "")
             lake.make_writable()
-            pipeline.wait_for(lambda: _shown(pipeline)["disk_full"] is None, runner)
+            pipeline.wait_for(lambda: _shown(pipeline).disk_full is None, runner)
             pipeline.finish(runner)
             assert not [one for one in pipeline.events("error") if "Traceback" in one["message"]]
             assert_equal(source_table(server, database, "t"), pipeline.mirror("t"))
@@ -116,7 +116,7 @@ def _streams(pipeline: Pipeline) -> bool:
 def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     """Status, terminal and an alert report the pause and its reason; when the ballast is removed, the pause ends."""
     freed = len(pipeline.events("disk.freed"))
-    pipeline.wait_for(lambda: _shown(pipeline)["disk_full"], runner)
+    pipeline.wait_for(lambda: _shown(pipeline).disk_full, runner)
     status = pipeline.status()
     assert status["state"] == "paused"
     assert status["waiting_for"].startswith("disk full (")
@@ -128,12 +128,12 @@ def _seen_and_over(pipeline: Pipeline, runner: Runner, disk: Small) -> None:
     pipeline.wait_for(lambda: "paused – disk full (" in pipeline.output, runner)
     disk.free()
     pipeline.wait_for(lambda: len(pipeline.events("disk.freed")) > freed, runner)
-    pipeline.wait_for(lambda: _shown(pipeline)["state"] == "running", runner)
-    assert _shown(pipeline)["disk_full"] is None
+    pipeline.wait_for(lambda: _shown(pipeline).state == "running", runner)
+    assert _shown(pipeline).disk_full is None
 
 
-def _shown(pipeline: Pipeline) -> dict[str, Any]:
-    return read_runner(Directory(pipeline.home)) or {"disk_full": None, "state": ""}
+def _shown(pipeline: Pipeline) -> RunnerRecord:
+    return read_runner(Directory(pipeline.home)) or RunnerRecord("")
 
 
 def _check_journal(pipeline: Pipeline) -> None:

@@ -106,7 +106,7 @@ def _steps(pipeline: Pipeline) -> list[str]:
     """The steps that the last run began."""
     found = read_runner(Directory(pipeline.home))
     assert found is not None
-    return [step["step"] for step in found["startup"]]
+    return [step.step for step in found.startup]
 
 
 def test_settings_that_would_lose_rows_are_refused(

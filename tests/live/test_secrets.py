@@ -108,7 +108,7 @@ def test_no_canary_comes_out(
         found = read_runner(Directory(pipeline.home))
         assert found
         _check("processes", "\n".join(_commands(runner.pid)))
-        _check_spark(found["spark_ui"])
+        _check_spark(found.spark_ui or "")
         for verb in ("status", "check", "plan"):
             result = pipeline.command(verb, "--json")
             _check(verb, result.stdout + result.stderr)

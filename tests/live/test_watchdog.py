@@ -78,7 +78,7 @@ def test_a_killed_runner_is_announced_and_started_again_by_one_of_two_watchdogs(
         assert restarted["restart"] == 1
         record = read_runner(where)
         assert record is not None
-        assert (record["pid"], record["alive"]) == (restarted["pid"], True)
+        assert (record.pid, record.alive) == (restarted["pid"], True)
         assert pipeline.status()["alerts"] == []
         pipeline.wait_for(lambda: any(e["changes"] for e in pipeline.events("epoch.committed")), one)
         try:
@@ -121,7 +121,7 @@ def _runs(pipeline: Pipeline) -> int:
 
 def _state(where: Directory) -> str:
     record = read_runner(where)
-    return str(record["state"]) if record else ""
+    return record.state if record else ""
 
 
 def _kill(pid: int) -> None:

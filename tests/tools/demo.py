@@ -160,7 +160,7 @@ def stop_runner(spec: Path) -> None:
     """Stop the runner of a pipeline; kill it if it does not stop."""
     directory = Directory(spec.parent)
     record = read_runner(directory)
-    runner = _runner_process(record["pid"], spec) if record else None
+    runner = _runner_process(record.pid, spec) if record and record.pid else None
     if runner is None:
         return
     send_command(directory, "stop", reason="the demo ends")

@@ -18,6 +18,7 @@ from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.journal.alert_texts import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
+from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 
 Standing = Mapping[str, Any]
@@ -88,14 +89,14 @@ def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing
     if not runner.problem or raised_already:
         return list(raised)
     seen = words.date_time(runner.last_seen)
-    error = (runner.error or {}).get("message") or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
+    error = (runner.error or RunError()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own: Standing = {
         "kind": "runner_lost" if lost else "run_failed",
         "table": None,
         "value": None,
         "threshold": None,
         "message": f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
-        "hint": "" if lost else (runner.error or {}).get("hint", ""),
+        "hint": "" if lost or runner.error is None else runner.error.hint,
         "since": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
     }
     return [own, *raised]

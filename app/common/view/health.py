@@ -7,10 +7,10 @@ numbers stay, in grey, with the time of the reading.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from app.common.view import words
 from app.common.view.hints import names_full_resnapshot
@@ -18,7 +18,8 @@ from app.common.view.status_style import PIPELINE, Style
 from engine.base import exit_codes
 from engine.history.runs import Run
 from engine.history.series import Lag
-from engine.journal.outage_causes import Cause, cause_of
+from engine.journal.outage_causes import Cause
+from engine.pipeline.runner_record import RunError, RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
 LAG_FINE_S = 10.0
@@ -91,8 +92,8 @@ class Runner:
     started: datetime | None
     last_seen: datetime | None
     """The last heartbeat, or else the last event of the journal."""
-    error: dict[str, str] | None
-    """The message, detail and hint of the error that ended the run."""
+    error: RunError | None
+    """The error that ended the run."""
     exit_code: int | None
     away: Away | None = None
     """An outage of the source; None if the source is reachable."""
@@ -137,7 +138,7 @@ class Runner:
 
         Without that, a restart may fail again.
         """
-        return self.state == "failed" and names_full_resnapshot((self.error or {}).get("hint", ""))
+        return self.state == "failed" and self.error is not None and names_full_resnapshot(self.error.hint)
 
     @property
     def works(self) -> bool:
@@ -160,43 +161,43 @@ class Layer:
     """The tooltip."""
 
 
-def runner_of(record: Mapping[str, Any] | None, run: Run | None, launched_at: datetime | None = None) -> Runner:
+def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetime | None = None) -> Runner:
     """The runner, from `runner.json`, the newest run of the journal, and this console's launch.
 
     The launch is the time at which this console launched a runner, if it did.
     """
-    record = record or {}
-    alive = bool(record.get("alive"))
+    record = record or RunnerRecord("")
+    alive = record.alive
     ended = run is not None and run.ended is not None
-    error = error_of(record.get("error")) or (error_of(run.error) if run is not None and ended else None)
-    heartbeat = _time(record.get("heartbeat"))
-    state = str(record.get("state") or ("ended" if ended else "lost" if run else "new"))
+    error = record.error or (error_of(run.error) if run is not None and ended else None)
+    heartbeat = _time(record.heartbeat)
+    state = record.state or ("ended" if ended else "lost" if run else "new")
     exit_code = run.exit_code if run is not None and ended else None
     if launched_at is not None and not alive and (heartbeat is None or heartbeat < launched_at):
         state, error, exit_code = "starting", None, None
     elif state == "ended":
-        as_asked = ended and run is not None and run.outcome == "stopped" and not record.get("error")
+        as_asked = ended and run is not None and run.outcome == "stopped" and record.error is None
         state = "ended" if as_asked or not (error or exit_code) else "failed"
     elif not alive and state != "new":
         state = "lost"
     return Runner(
         state=state if state in PIPELINE else "running",
-        phase=record.get("phase"),
-        heartbeat_age_s=record.get("heartbeat_age_s"),
+        phase=record.phase,
+        heartbeat_age_s=record.heartbeat_age_s,
         alive=alive,
-        host=record.get("host") or (run.host if run else None),
-        pid=record.get("pid") or (run.pid if run else None),
-        spark_ui=record.get("spark_ui") if alive else None,
-        started=_time(record.get("started")) or (run.started if run else None),
+        host=record.host or (run.host if run else None),
+        pid=record.pid or (run.pid if run else None),
+        spark_ui=record.spark_ui if alive else None,
+        started=_time(record.started) or (run.started if run else None),
         last_seen=heartbeat or (run.last_event if run else None),
         error=error,
         exit_code=exit_code,
-        away=away_of(record.get("away")) if alive else None,
-        startup=_startup_of(record.get("startup")),
-        disk_full=str(record.get("disk_full") or "") if alive else "",
-        disk_full_since=_time(record.get("disk_full_since")),
-        continued=_time(record.get("continued")),
-        reason=str(record.get("reason") or "") if alive else "",
+        away=away_of(record.away) if alive and record.away else None,
+        startup=_startup_of(record.startup),
+        disk_full=(record.disk_full or "") if alive else "",
+        disk_full_since=_time(record.disk_full_since),
+        continued=_time(record.continued),
+        reason=record.reason if alive else "",
     )
 
 
@@ -206,14 +207,12 @@ def stands_still(runner: Runner) -> str:
         return "The disk is full: mirrors get no changes until there is room. Then the runner continues by itself."
     if runner.alive or runner.state == "starting":
         return ""
-    return f"No runner is alive ({runner.style.label}). {(runner.error or {}).get('message', '')}".strip()
+    return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
 
 
-def _startup_of(value: object) -> tuple[Step, ...]:
-    found = (
-        [(one, _time(one.get("since"))) for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-    )
-    return tuple(Step(str(one.get("step")), since, one.get("seconds")) for one, since in found if since is not None)
+def _startup_of(steps: Sequence[StartupStep]) -> tuple[Step, ...]:
+    found = [(one, _time(one.since)) for one in steps]
+    return tuple(Step(one.step, since, one.seconds) for one, since in found if since is not None)
 
 
 def startup_line(runner: Runner, now: datetime) -> str:
@@ -229,16 +228,13 @@ def startup_line(runner: Runner, now: datetime) -> str:
     return " → ".join([*done, " · ".join(open_)] if open_ else [*done, "connected"])
 
 
-def away_of(value: object) -> Away | None:
-    """The outage in `runner.json`; None if there is none, or if this version cannot read it."""
-    if not isinstance(value, Mapping):
-        return None
-    since, next_try = _time(value.get("since")), _time(value.get("next_try"))
+def away_of(outage: SourceOutage) -> Away | None:
+    """An outage with its times; None if this version cannot read them."""
+    since, next_try = _time(outage.since), _time(outage.next_try)
     if since is None or next_try is None:
         return None
-    attempt, error = int(value.get("attempt") or 0), str(value.get("error") or "")
-    gives_up, hint = _time(value.get("gives_up_at")), str(value.get("hint") or "")
-    return Away(since, attempt, next_try, error, gives_up, cause_of(value), hint)
+    gives_up = _time(outage.gives_up_at)
+    return Away(since, outage.attempt, next_try, outage.error, gives_up, outage.cause, outage.hint)
 
 
 def away_line(away: Away, now: datetime) -> str:
@@ -257,18 +253,12 @@ def tries(away: Away, now: datetime) -> tuple[str, str, str]:
     return f"attempt {away.attempt}", f"next try in {words.duration(round(left))}" if left >= 1 else "trying now", until
 
 
-def error_of(value: object) -> dict[str, str] | None:
-    """The three parts of an error, from a dictionary, its JSON or a plain sentence."""
+def error_of(value: object) -> RunError | None:
+    """An error, from an object, its JSON or a plain sentence."""
     if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            return {"message": str(value), "detail": "", "hint": ""}
-    if isinstance(value, str) and value:
-        return {"message": value, "detail": "", "hint": ""}
-    if isinstance(value, dict) and value:
-        return {part: str(value.get(part) or "") for part in ("message", "detail", "hint")}
-    return None
+        with suppress(ValueError):
+            return RunError.from_json(json.loads(value))
+    return RunError.from_json(value)
 
 
 def layers(
@@ -338,7 +328,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
     return Layer("Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), tip)
 
 
-def exit_words(code: int | None, error: Mapping[str, str] | None) -> str:
+def exit_words(code: int | None, error: RunError | None) -> str:
     """The exit code and what it means. Code 1 has many causes: only one without an error is called unexpected."""
     if code is None:
         return "it ended with an error"
@@ -457,25 +447,24 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     return Layer(title, "Safe", "green", (left,), tip)
 
 
-def troubles(record: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def troubles(record: RunnerRecord) -> list[tuple[str, str, str]]:
     """What troubles a live runner, such as a full disk or a failing helper thread: (what, meaning, what to do)."""
     found = []
-    if record.get("disk_full"):
+    if record.disk_full:
         meaning = "The pipeline waits. Nothing is lost; the lag grows."
         found.append(
             (
-                str(record["disk_full"]),
+                record.disk_full,
                 meaning,
-                f"{record.get('disk_full_hint') or 'Free space on the disk.'} The pipeline then continues by itself.",
+                f"{record.disk_full_hint or 'Free space on the disk.'} The pipeline then continues by itself.",
             )
         )
-    helpers = record.get("helpers")
-    for helper in helpers if isinstance(helpers, list) else []:
-        since = words.date_time(_time(helper.get("since")))
-        meaning = f"The pipeline continues. {words.plural(helper.get('errors') or 1, 'error')} since {since}."
+    for helper in record.helpers:
+        since = words.date_time(_time(helper.since))
+        meaning = f"The pipeline continues. {words.plural(helper.errors or 1, 'error')} since {since}."
         found.append(
             (
-                str(helper.get("message")),
+                helper.message,
                 meaning,
                 "Nothing: it retries on its own, and the events show when it has recovered.",
             )

@@ -4,12 +4,12 @@ import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
 
 from app.common.view import words, zone
 from engine.history.chunk_queries import Read
 from engine.history.series import EpochTotals, Lag, Rows
 from engine.history.table_queries import Progress
+from engine.pipeline.runner_record import TableReading
 from engine.plan.speed import owed_s
 from engine.spec.throttle_settings import Throttle
 
@@ -130,7 +130,7 @@ def copying(tables: Sequence[Progress], *, live: bool) -> bool:
     return live and not all(one.copied for one in tables)
 
 
-def current_reads(reading: Mapping[str, Mapping[str, Any]], tables: Sequence[Progress], now: datetime) -> list[Read]:
+def current_reads(reading: Mapping[str, TableReading], tables: Sequence[Progress], now: datetime) -> list[Read]:
     """What is read so far of the chunks that are being read, one entry per table that is not copied yet.
 
     reading: that of a live runner's heartbeat.
@@ -142,16 +142,16 @@ def current_reads(reading: Mapping[str, Mapping[str, Any]], tables: Sequence[Pro
             None,
             None,
             table,
-            one["chunks"][0],
-            datetime.fromisoformat(one["since"]),
+            one.chunks[0],
+            datetime.fromisoformat(one.since),
             now,
-            one["rows"],
+            one.rows,
             None,
             None,
             0,
         )
         for table, one in reading.items()
-        if one.get("rows") and table not in copied
+        if one.rows and table not in copied
     ]
 
 

@@ -76,8 +76,8 @@ def reason(run: Run, *, running: bool) -> str:
     """Why the run ended: the error, or the person who stopped it."""
     if run.ended is None and not running:
         return "the heartbeat stopped"
-    if message := (error_of(run.error) or {}).get("message"):
-        return message
+    if (error := error_of(run.error)) is not None and error.message:
+        return error.message
     if run.exit_code:
         return EXIT_CODES.get(run.exit_code, f"exit code {run.exit_code}")
     if not run.reason:

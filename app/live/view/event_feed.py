@@ -329,7 +329,7 @@ def _run_ended(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
     A run that was stopped did not fail, whatever tables had stopped.
     """
     code, error = body.get("exit_code") or 0, error_of(body.get("error"))
-    why = f": {error['message']}" if error else f", {EXIT_CODES.get(code)}" if code else ""
+    why = f": {error.message}" if error else f", {EXIT_CODES.get(code)}" if code else ""
     return describe(event, body) + why, "red" if code and body.get("outcome") != "stopped" else "gray"
 
 

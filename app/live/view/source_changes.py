@@ -1,9 +1,9 @@
 """What has changed on the source since the run began, as the runner reports it."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+
+from engine.pipeline.runner_record import RunnerRecord, SourceChange
 
 _WHAT = {"setting": "Setting", "grant": "Grants on", "certificate": "TLS certificate", "version": "Version"}
 _HELPER = "hidden changes"
@@ -17,7 +17,7 @@ class Compared:
 
     at: datetime
     facts: int
-    changes: tuple[Mapping[str, Any], ...]
+    changes: tuple[SourceChange, ...]
     failing: str
 
     def is_old(self, now: datetime) -> bool:
@@ -25,31 +25,28 @@ class Compared:
         return (now - self.at).total_seconds() > _OLD_S
 
 
-def compared(record: Mapping[str, Any]) -> Compared | None:
+def compared(record: RunnerRecord | None) -> Compared | None:
     """The last comparison of a live runner, from `runner.json`; None without one."""
-    found = record.get("source")
-    if not record.get("alive") or not isinstance(found, Mapping):
+    if record is None or record.source is None:
         return None
     try:
-        at = datetime.fromisoformat(str(found.get("compared")))
+        at = datetime.fromisoformat(record.source.compared)
     except ValueError:
         return None
-    helpers = record.get("helpers")
-    failing = [one for one in helpers if one.get("helper") == _HELPER] if isinstance(helpers, list) else []
-    changes = tuple(one for one in found.get("changes") or () if isinstance(one, Mapping))
-    return Compared(at, int(found.get("facts") or 0), changes, str(failing[0].get("message")) if failing else "")
+    failing = next((one.message for one in record.helpers if one.helper == _HELPER), "")
+    return Compared(at, record.source.facts, record.source.changes, failing)
 
 
 def rows(found: Compared) -> list[dict[str, object]]:
     """The table of changes, the newest first."""
-    newest = sorted(found.changes, key=lambda one: str(one.get("seen")), reverse=True)
+    newest = sorted(found.changes, key=lambda one: one.seen, reverse=True)
     return [
         {
-            "Noticed": datetime.fromisoformat(str(one.get("seen"))),
-            "What": _WHAT.get(str(one.get("what")), str(one.get("what"))),
-            "Name": "" if one.get("what") in ("certificate", "version") else str(one.get("name")),
-            "Before": str(one.get("before")),
-            "Now": str(one.get("after")),
+            "Noticed": datetime.fromisoformat(one.seen),
+            "What": _WHAT.get(one.what, one.what),
+            "Name": "" if one.what in ("certificate", "version") else one.name,
+            "Before": one.before,
+            "Now": one.after,
         }
         for one in newest
     ]

@@ -241,7 +241,7 @@ def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers:
     if runner.away is not None:
         return f"{away_line(runner.away, now)}: {runner.away.error}"
     if runner.state == "failed" and runner.error:
-        return runner.error["message"]
+        return runner.error.message
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
     if runner.disk_full:

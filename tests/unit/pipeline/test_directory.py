@@ -19,6 +19,7 @@ from engine.journal.events import ErrorReported, RunState, fields_of
 from engine.pipeline.command_file import VERBS, send_command
 from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S, find_runner, read_runner
+from engine.pipeline.runner_record import RunnerRecord
 
 ROOT = Path(__file__).parents[3]
 HERE = (
@@ -70,6 +71,11 @@ def test_a_command_is_one_whole_file(tmp_path: Path) -> None:
         assert command["actor"]
 
 
+def is_alive(record: RunnerRecord | None) -> bool:
+    """Whether there is a runner, and it is alive."""
+    return record is not None and record.alive
+
+
 @pytest.mark.parametrize(
     ("state", "age_s", "alive"),
     [("running", 0, True), ("running", 30, False), ("ended", 0, False), ("paused", 5, True)],
@@ -82,8 +88,8 @@ def test_a_runner_is_alive_while_its_heart_beats(tmp_path: Path, state: str, age
     write_atomically(directory.runner, json.dumps({"state": state, "heartbeat": beat}))
     record = read_runner(directory)
     assert record is not None
-    assert record["alive"] is alive
-    assert abs(record["heartbeat_age_s"] - age_s) < 2
+    assert record.alive is alive
+    assert abs((record.heartbeat_age_s or 0) - age_s) < 2
 
 
 def test_an_event_has_all_its_fields_and_no_other(tmp_path: Path) -> None:
@@ -141,15 +147,15 @@ def test_a_process_of_this_machine_is_alive_by_itself(tmp_path: Path, hours: int
     _written(directory, pid=child.pid, process=process, heartbeat=heartbeat)
     found = read_runner(directory)
     assert found is not None
-    assert found["alive"]
-    assert found["heartbeat_age_s"] < 5
+    assert found.alive
+    assert (found.heartbeat_age_s or 0) < 5
     child.kill()
     deadline = time.monotonic() + 5
     while processes.lives(child.pid, process) and time.monotonic() < deadline:
         time.sleep(0.01)  # it is a zombie from here on
     found = read_runner(directory)
     assert found is not None
-    assert not found["alive"]
+    assert not found.alive
     child.communicate()
     assert processes.lives(os.getpid(), process) is False, "a pid that was given again is another process"
 
@@ -159,12 +165,12 @@ def test_a_runner_elsewhere_is_alive_while_its_heart_beats(tmp_path: Path, monke
     directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
     heartbeat = clock.utc_text(clock.utc_now() + timedelta(hours=3))
     _written(directory, process=elsewhere, heartbeat=heartbeat)
-    assert (read_runner(directory) or {})["alive"] is False
+    assert is_alive(read_runner(directory)) is False
     monkeypatch.setattr(clock, "sleep", lambda _: _written(directory, process=elsewhere, heartbeat=heartbeat, beat=3))
-    assert (find_runner(directory) or {})["alive"] is True
-    assert (read_runner(directory) or {})["alive"] is True
+    assert is_alive(find_runner(directory)) is True
+    assert is_alive(read_runner(directory)) is True
     monkeypatch.setattr(clock, "monotonic_s", lambda: time.monotonic() + HEARTBEAT_STALE_S)
-    assert (read_runner(directory) or {})["alive"] is False, "it beat no more"
+    assert is_alive(read_runner(directory)) is False, "it beat no more"
 
 
 def test_a_runner_elsewhere_that_is_gone_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +178,7 @@ def test_a_runner_elsewhere_that_is_gone_is_gone(tmp_path: Path, monkeypatch: py
     directory, elsewhere = Directory(tmp_path), {**processes.here(), "boot": "another"}
     _written(directory, process=elsewhere, heartbeat=clock.utc_text(clock.utc_now() - timedelta(minutes=5)))
     monkeypatch.setattr(clock, "sleep", lambda _: None)
-    assert (find_runner(directory) or {})["alive"] is False
+    assert is_alive(find_runner(directory)) is False
 
 
 def test_runs_sort_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert {alert["kind"] for alert in read_alerts(parents)} == {"chunk_parked", "run_failed"}
     runner = read_runner(parents)
     assert runner is not None
-    assert (runner["state"], runner["alive"]) == ("starting", False)
+    assert (runner.state, runner.alive) == ("starting", False)
     journal = Journal(parents.journal("99999999T000000-000000"), "99999999T000000-000000")
     assert [p.chunk for p in Parking(parents, journal)._chunks.values()] == [3]
     control = control_of(parents, journal, ControlOptions("shop", parsers=parsers(parents.journals)))

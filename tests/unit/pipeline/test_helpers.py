@@ -179,10 +179,10 @@ def test_the_control_thread_survives_what_it_did_not_foresee(
         poll()
 
     monkeypatch.setattr(control.intake, "poll", failing)
-    _wait(lambda: (read_runner(Directory(tmp_path)) or {}).get("helpers"))
+    _wait(lambda: (runner := read_runner(Directory(tmp_path))) and runner.helpers)
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
-    assert [(h["helper"], h["error"]) for h in runner["helpers"]] == [("inbox", "RecursionError")]
+    assert [(h.helper, h.error) for h in runner.helpers] == [("inbox", "RecursionError")]
     broken[0] = False
     send_command(Directory(tmp_path), "pause")
     _wait(lambda: control.state.paused)

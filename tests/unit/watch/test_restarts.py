@@ -1,32 +1,27 @@
 """When a runner is started again, and when it is not."""
 
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from engine.base.errors import ERRORS
+from engine.pipeline.runner_record import RunError, RunnerRecord
 from engine.spec.watch_settings import Watch
 from engine.watch.restarts import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
 
-ALIVE = {
-    "run": "r1",
-    "host": "h",
-    "pid": 7,
-    "alive": True,
-    "state": "running",
-    "heartbeat": "2026-01-31T09:30:00.000000Z",
-}
+ALIVE = RunnerRecord("running", "r1", 7, "h", alive=True, heartbeat="2026-01-31T09:30:00.000000Z")
+LOST = replace(ALIVE, alive=False)
 
 
-def _ended(error: str, **more: Any) -> dict[str, Any]:
-    return {**ALIVE, "alive": False, "state": "ended", "error": {"error": error, "message": "It broke."}, **more}
+def _ended(error: str, *, stop: bool = False) -> RunnerRecord:
+    return replace(LOST, state="ended", error=RunError(error, "It broke."), stop=stop)
 
 
 def test_only_an_end_that_nobody_asked_for_is_a_death() -> None:
     """A run that lives, has never been, ended well, or was stopped, is none."""
-    well = {**ALIVE, "alive": False, "state": "ended", "error": None}
+    well = replace(LOST, state="ended")
     assert [death_of(one) for one in (None, ALIVE, well, _ended("TidemarkError", stop=True))] == [None] * 4
-    lost, failed = death_of({**ALIVE, "alive": False}), death_of(_ended("SparkLostError"))
+    lost, failed = death_of(LOST), death_of(_ended("SparkLostError"))
     assert lost is not None
     assert failed is not None
     assert (lost.lost, lost.why) == (True, "the runner was lost")
@@ -35,10 +30,10 @@ def test_only_an_end_that_nobody_asked_for_is_a_death() -> None:
 
 def test_a_runner_that_was_killed_while_it_stopped_was_asked_to_stop() -> None:
     """It is lost, and stays down."""
-    killed = {**ALIVE, "alive": False, "state": "stopping"}
+    killed = replace(LOST, state="stopping")
     assert death_of(killed) is not None
     assert asked_to_stop(killed)
-    assert not asked_to_stop({**ALIVE, "alive": False})
+    assert not asked_to_stop(LOST)
 
 
 @pytest.mark.parametrize("error", ERRORS)

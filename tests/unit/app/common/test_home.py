@@ -85,7 +85,7 @@ def test_a_launch_that_fails_at_once_is_an_error_of_its_own(pipelines: dict[str,
         home.launches()[name].process.wait()
         found = home.runner(where)
         assert found.error is not None
-        assert (found.state, found.error["message"]) == ("failed", "The runner ended at once with exit code 2.")
+        assert (found.state, found.error.message) == ("failed", "The runner ended at once with exit code 2.")
         assert "Correct that line." in home.log_tail(where)
 
 

@@ -25,6 +25,7 @@ from engine.pipeline.command_file import send_command
 from engine.pipeline.controls import Controls, load_controls, save_controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_record import RunnerRecord
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.commands.resumption import Resumption
@@ -35,6 +36,11 @@ from engine.source.catalog import BY_GLOBS, Membership
 from engine.spec.settings import parse
 from engine.spec.throttle_settings import Throttle
 from engine.spec.throttle_settings import end_of_throttle as end_of
+
+
+def shown(folder: Path) -> RunnerRecord:
+    """What `runner.json` says of the runner."""
+    return read_runner(Directory(folder)) or RunnerRecord("")
 
 
 @pytest.fixture
@@ -105,11 +111,11 @@ def test_a_command_for_an_earlier_run_is_refused(control: Control, tmp_path: Pat
     assert _events(tmp_path, "command.refused")[0]["message"] == message
     assert control.state.name == "running"
     send_command(Directory(tmp_path), "pause", reason="now")
-    _wait(lambda: (read_runner(Directory(tmp_path)) or {})["state"] == "paused")
+    _wait(lambda: shown(tmp_path).state == "paused")
     runner = read_runner(Directory(tmp_path))
     assert runner is not None
-    assert runner["alive"]
-    assert runner["reason"].endswith(": now"), "whoever looks shall know who paused it, and why"
+    assert runner.alive
+    assert runner.reason.endswith(": now"), "whoever looks shall know who paused it, and why"
     assert control.state.paused
 
 
@@ -131,7 +137,7 @@ def test_a_second_signal_ends_the_process_and_says_so(
         _wait(lambda: control.state.stopping or codes)
     _wait(lambda: codes)
     assert codes[0] == 128 + signal.SIGINT
-    assert (read_runner(Directory(tmp_path)) or {})["state"] == "ended"
+    assert shown(tmp_path).state == "ended"
     (ended,) = _events(tmp_path, "run.ended")
     assert (ended["outcome"], ended["exit_code"]) == ("stopped", 130)
     _wait(lambda: len(codes) == 2)  # the limit for what takes too long
@@ -341,8 +347,8 @@ def test_a_clock_that_is_set_decides_nothing(
     directory = Directory(tmp_path)
     found = read_runner(directory)
     assert found is not None
-    assert found["alive"]
-    assert 0 <= found["heartbeat_age_s"] < 5
+    assert found.alive
+    assert 0 <= (found.heartbeat_age_s or 0) < 5
     send_command(directory, verb)
     _wait(lambda: control.state.paused or control.state.stopping)
     assert len(_events(tmp_path, "command.refused")) == 2
@@ -413,14 +419,14 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
     _wait(lambda: _answers(tmp_path, refused))
     assert _answers(tmp_path, refused)[0]["event"] == "command.refused"
     tracker.failed("epochs", SourceAwayError("Connecting failed."))
-    _wait(lambda: (read_runner(Directory(tmp_path)) or {})["away"])
+    _wait(lambda: shown(tmp_path).away)
     sent = send_command(Directory(tmp_path), "resume")
     _wait(lambda: _answers(tmp_path, sent))
     assert [e["event"] for e in _answers(tmp_path, sent)] == ["command.done"]
     assert tries == [True]
     assert control.state.name == "running"
     tracker.back("epochs")
-    _wait(lambda: not (read_runner(Directory(tmp_path)) or {})["away"])
+    _wait(lambda: not shown(tmp_path).away)
 
 
 def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:

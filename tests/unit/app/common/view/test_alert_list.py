@@ -11,6 +11,7 @@ from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.history.alert_queries import Cleared
 from engine.journal.alert_texts import ALERTS
+from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, lag, runner
@@ -28,7 +29,7 @@ LAG: Standing = {
 STOPPED: Standing = {"kind": "table_stopped", "table": "d.t", "message": "d.t stopped", "hint": "Do it.", "since": AT}
 ADA = Acknowledgement("ada", "2026-01-31T15:31:00Z", "index rebuild", "lag", None, AT, 75.2)
 LOST = runner("lost", alive=False)
-FAILED = runner("failed", alive=False, error={"message": "It is purged.", "detail": "", "hint": "Copy."}, exit_code=4)
+FAILED = runner("failed", alive=False, error=RunError(message="It is purged.", hint="Copy."), exit_code=4)
 
 
 def nobody(_: Standing) -> None:

@@ -22,6 +22,7 @@ from app.common.view.health import (
 from app.common.view.status_style import HEX, PIPELINE
 from engine.base.clock import utc_text
 from engine.history.runs import Run
+from engine.pipeline.runner_record import RunError, RunnerRecord
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
@@ -38,24 +39,18 @@ def run(
 
 def test_a_lost_position_needs_a_resnapshot() -> None:
     """Only if the run ended with an error that advises it."""
-    error = {"message": "It was purged.", "detail": "", "hint": f"{RESNAPSHOT_ALL}. Raise the retention."}
+    error = RunError("X", "It was purged.", hint=f"{RESNAPSHOT_ALL}. Raise the retention.")
     assert runner("failed", alive=False, error=error).needs_resnapshot
     assert not runner("running", error=error).needs_resnapshot
-    assert not runner("failed", alive=False, error={**error, "hint": "Check the network."}).needs_resnapshot
+    assert not runner("failed", alive=False, error=replace(error, hint="Check the network.")).needs_resnapshot
     assert not runner("failed", alive=False).needs_resnapshot
 
 
-def record(state: str, age: float, *, alive: bool, error: object = None) -> dict[str, object]:
-    """A result of `read_runner`."""
+def record(state: str, age: float, *, alive: bool, **more: object) -> RunnerRecord:
+    """A result of `read_runner`. more: keys of `runner.json`."""
     beat = {"heartbeat": utc_text(ago(age)), "heartbeat_age_s": age, "alive": alive}
-    return {
-        "state": state,
-        "phase": "snapshot",
-        "pid": 7,
-        "host": "h",
-        "spark_ui": "http://h:4040",
-        "error": error,
-    } | beat
+    usual = {"state": state, "phase": "snapshot", "pid": 7, "host": "h", "spark_ui": "http://h:4040", "error": None}
+    return RunnerRecord.from_json({**usual, **beat, **more})
 
 
 @pytest.mark.parametrize(
@@ -78,7 +73,7 @@ def record(state: str, age: float, *, alive: bool, error: object = None) -> dict
     ],
 )
 def test_the_state_follows_from_file_journal_and_launch(
-    record_: dict[str, object] | None, run_: Run | None, launched: object, state: str
+    record_: RunnerRecord | None, run_: Run | None, launched: object, state: str
 ) -> None:
     """`runner.json`, the newest run and a launch by this console together give one state."""
     assert runner_of(record_, run_, launched).state == state  # type: ignore[arg-type]
@@ -94,11 +89,11 @@ def test_every_state_has_a_style_and_every_colour_a_hex() -> None:
 
 def test_errors_have_three_parts_in_any_format() -> None:
     """The journal has JSON text, `runner.json` an object, and older files a sentence."""
-    parts = {"message": "m", "detail": "d", "hint": ""}
-    assert error_of({"error": "X", "message": "m", "detail": "d"}) == parts
+    parts = RunError(message="m", detail="d")
+    assert error_of({"error": "X", "message": "m", "detail": "d"}) == replace(parts, error="X")
     assert error_of('{"message": "m", "detail": "d"}') == parts
-    assert error_of("m") == {"message": "m", "detail": "", "hint": ""}
-    assert error_of("{torn") == {"message": "{torn", "detail": "", "hint": ""}
+    assert error_of("m") == RunError(message="m")
+    assert error_of("{torn") == RunError(message="{torn")
     assert error_of(None) is None
     assert error_of("") is None
 
@@ -131,8 +126,8 @@ def test_a_run_that_has_just_continued_is_not_falling_behind() -> None:
         assert layer.headline == headline, seconds
     shrinks = keeping_up_layer(replace(runner(), continued=ago(10)), lag(90.0), earlier, NOW)
     assert shrinks.details[1] == "the lag shrinks; nothing to do"
-    record = {"alive": True, "state": "running", "continued": utc_text(ago(5))}
-    assert runner_of(record, None).continued == ago(5)
+    continued = record("running", 1, alive=True, continued=utc_text(ago(5)))
+    assert runner_of(continued, None).continued == ago(5)
 
 
 def test_the_cards_of_a_healthy_pipeline_have_two_lines() -> None:
@@ -206,7 +201,7 @@ def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
     assert layer.details[0] == "exit code 4: the source can no longer be streamed"
-    known = runner("failed", alive=False, exit_code=1, error={"message": "1 of 3 tables stopped"})
+    known = runner("failed", alive=False, exit_code=1, error=RunError(message="1 of 3 tables stopped"))
     assert engine_layer(known, NOW).details[0] == "exit code 1: the error is below"
     assert engine_layer(replace(known, error=None), NOW).details[0] == "exit code 1: an unexpected error"
 
@@ -220,17 +215,17 @@ def test_an_outage_is_shown_with_the_next_attempt_and_the_limit() -> None:
         "error": "Connecting failed.",
         "gives_up_at": "2026-11-22T06:10:00.000000Z",
     }
-    away = runner_of(record("running", 1, alive=True) | {"away": outage}, None).away
+    away = runner_of(record("running", 1, alive=True, away=outage), None).away
     assert away is not None
     text = "Source unreachable for 48 s · attempt 5 · next try in 30 s"
     assert away_line(away, NOW) == f"{text} · gives up at 2026-11-22 06:10:00 UTC"
-    forever = runner_of(record("running", 1, alive=True) | {"away": outage | {"gives_up_at": None}}, None).away
+    forever = runner_of(record("running", 1, alive=True, away=outage | {"gives_up_at": None}), None).away
     assert forever is not None
     assert away_line(forever, NOW) == f"{text} · no time limit"
     assert "trying now" in away_line(forever, ago(-31))
     for broken in (None, "", 5, {}, {"since": 7}):
-        assert runner_of(record("running", 1, alive=True) | {"away": broken}, None).away is None
-    assert runner_of(record("running", 99, alive=False) | {"away": outage}, None).away is None
+        assert runner_of(record("running", 1, alive=True, away=broken), None).away is None
+    assert runner_of(record("running", 99, alive=False, away=outage), None).away is None
 
 
 def unreachable(attempt: int = 5) -> Runner:
@@ -257,12 +252,14 @@ def test_nothing_is_green_while_the_source_is_away() -> None:
 def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
     """In three parts; nothing for a runner of an earlier version."""
     failing = {"helper": "monitor", "message": "It broke.", "since": utc_text(ago(60)), "errors": 3}
-    (disk, helper) = troubles({"disk_full": "disk full (ledger: No space)", "helpers": [failing]})
+    (disk, helper) = troubles(
+        record("paused", 1, alive=True, disk_full="disk full (ledger: No space)", helpers=[failing])
+    )
     assert disk[0] == "disk full (ledger: No space)"
     assert "Nothing is lost" in disk[1]
     assert helper[0] == "It broke."
     assert "3 errors since" in helper[1]
-    assert troubles({}) == []
+    assert troubles(record("running", 1, alive=True)) == []
 
 
 def test_a_start_shows_its_steps() -> None:
@@ -272,13 +269,13 @@ def test_a_start_shows_its_steps() -> None:
         {"step": "preflight", "since": utc_text(ago(9)), "seconds": 1.25},
         {"step": "plan", "since": utc_text(ago(3)), "seconds": None},
     ]
-    found = runner_of(record("starting", 1, alive=True) | {"startup": steps}, None)
+    found = runner_of(record("starting", 1, alive=True, startup=steps), None)
     assert startup_line(found, NOW) == "preflight ✓ 1.2 s → Spark … 9.0 s · plan … 3.0 s"
-    done = runner_of(record("starting", 1, alive=True) | {"startup": steps[1:2]}, None)
+    done = runner_of(record("starting", 1, alive=True, startup=steps[1:2]), None)
     assert startup_line(done, NOW) == "preflight ✓ 1.2 s → connected"
-    assert startup_line(runner_of(record("running", 1, alive=True) | {"startup": steps}, None), NOW) == ""
+    assert startup_line(runner_of(record("running", 1, alive=True, startup=steps), None), NOW) == ""
     for broken in (None, "x", [None], [{"step": "plan"}]):
-        assert runner_of(record("starting", 1, alive=True) | {"startup": broken}, None).startup == ()
+        assert runner_of(record("starting", 1, alive=True, startup=broken), None).startup == ()
 
 
 def test_a_stopped_table_does_not_keep_up() -> None:
@@ -293,7 +290,7 @@ def test_a_stopped_table_does_not_keep_up() -> None:
 
 def test_a_full_disk_is_a_state_of_its_own() -> None:
     """It is no pause that an operator could end, and not a failed runner."""
-    found = {**record("paused", 0.5, alive=True), "disk_full": "disk full (log)", "disk_full_since": AT}
+    found = record("paused", 0.5, alive=True, disk_full="disk full (log)", disk_full_since=AT)
     waits = runner_of(found, None)
     assert (waits.shown, waits.style.colour, waits.problem, waits.works) == ("full", "red", False, False)
     assert waits.disk_full_since == NOW
@@ -301,6 +298,6 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
     assert (engine.colour, keeping_up.colour) == ("red", "red")
     assert stands_still(waits).startswith("The disk is full: mirrors get no changes")
-    lost = runner_of({**found, "alive": False}, None)
+    lost = runner_of(replace(found, alive=False), None)
     assert (lost.shown, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
     assert stands_still(runner()) == ""

@@ -21,6 +21,7 @@ from app.common.view.progress import (
 )
 from engine.base import clock
 from engine.history.series import EpochTotals
+from engine.pipeline.runner_record import TableReading
 from engine.spec.throttle_settings import Throttle
 from tests.unit.app.support import NOW, ago, growing, lag, read, table
 
@@ -56,9 +57,8 @@ def test_rows_of_a_chunk_that_is_being_read_count() -> None:
     """A table that is one large chunk shows rows and a rate; a redump of a copied table does not."""
     one, copied = table(1, 0, 0), table(3, 3, 30, name="d.copied")
     since = clock.utc_text(ago(20))
-    reading = {name: {"chunks": [0], "since": since, "rows": 60_000} for name in (one.table, copied.table)} | {
-        "d.waiting": {"chunks": [1], "since": since, "rows": 0},
-        "d.old": {"chunks": [1], "since": since},
+    reading = {name: TableReading([0], since, 60_000) for name in (one.table, copied.table)} | {
+        "d.waiting": TableReading([1], since),
     }
     current = current_reads(reading, [one, copied], NOW)
     assert [(read.table, read.rows) for read in current] == [(one.table, 60_000)]

@@ -8,6 +8,7 @@ from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.history.runs import Run
 from engine.history.table_queries import Progress
+from engine.pipeline.runner_record import RunError
 from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
 
 
@@ -21,7 +22,7 @@ def card(
 ) -> dict[str, tuple[str, str]]:
     """The facts of a pipeline's card; by default half of its table is copied."""
     copied = copied or table(10, 5)
-    who = runner(state, alive=alive, error={"message": message, "detail": "", "hint": ""} if message else None)
+    who = runner(state, alive=alive, error=RunError(message=message) if message else None)
     who = replace(who, started=ago(lived_s))
     reading = lag(0.4)
     shown = layers(who, reading, [], NOW)
@@ -65,7 +66,7 @@ def test_problems_are_shown_and_sorted_first() -> None:
     cards = [card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
     assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
     assert [one.who for one in cards] == ["", "", "", "", "you"]
-    failed = runner("failed", alive=False, error={"message": "purged", "detail": "", "hint": ""})
+    failed = runner("failed", alive=False, error=RunError(message="purged"))
     assert card_of("f", failed, layers(failed, None, [], NOW), None, [], [], [], NOW).who == "you"
 
 
