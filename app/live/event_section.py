@@ -70,7 +70,7 @@ def _event(name: str, chosen: str) -> datetime | None:
     return None if found is None else found.ts + timedelta(minutes=1)
 
 
-def _others(name: str, found: event_queries.Event) -> list[event_queries.Event]:
+def _others(name: str, found: event_queries.JournalLine) -> list[event_queries.JournalLine]:
     """The other events that say how it went on."""
     cursor = home.fresh()
     if command := event_feed.command_of(found):
@@ -82,7 +82,7 @@ def _others(name: str, found: event_queries.Event) -> list[event_queries.Event]:
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)
 def _older(
     name: str, names: tuple[str, ...], table: str | None, text: str, until: datetime | None
-) -> list[event_queries.Event]:
+) -> list[event_queries.JournalLine]:
     """The events whose data contain a text.
 
     Kept, because a scan of a long history is slow; the newest events are asked too.

@@ -289,7 +289,7 @@ class Alerts:
     def _parked(self, event: ChunkParked) -> Iterator[Notice]:
         name = ("chunk_parked", event.table)
         if name not in self.standing:
-            message = f"{parked(event.to_json(), event.table)} Everything else continues."
+            message = f"{parked(event, event.table)} Everything else continues."
             hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
@@ -322,14 +322,14 @@ class Alerts:
                 yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
 
     def _hidden(self, event: HiddenChanges) -> Iterator[Notice]:
-        name, message = (event.kind, event.table), f"{hidden(event.to_json(), event.table)}."
+        name, message = (event.kind, event.table), f"{hidden(event, event.table)}."
         if not event.names:
             yield from self._clear(name, message, None)
         elif name not in self.standing or self.standing[name].message != message:
             yield self._raise(Alert(*name, None, None, message, event.hint or remedy(*name), self._at, self._at))
 
     def _blocked(self, event: ReadsBlocked) -> Iterator[Notice]:
-        name, message = ("read_blocked", event.table), f"{blocked(event.to_json(), event.table)}."
+        name, message = ("read_blocked", event.table), f"{blocked(event, event.table)}."
         if event.since is None:
             yield from self._clear(name, message, None)
         elif (known := self.standing.get(name)) is not None:  # another session holds the lock, which is no other alert
@@ -339,7 +339,7 @@ class Alerts:
             yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
     def _written(self, event: MirrorWritten) -> Iterator[Notice]:
-        name, message = ("mirror_written", event.table), f"{written(event.to_json(), event.table)}."
+        name, message = ("mirror_written", event.table), f"{written(event, event.table)}."
         if not event.commits:
             yield from self._clear(name, message, 0.0)
             return
@@ -351,7 +351,7 @@ class Alerts:
             self.standing[name], self.unsaved = replace(known, value=count, message=message), True
 
     def _behind(self, event: MirrorBehind) -> Iterator[Notice]:
-        name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event.to_json())}."
+        name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event)}."
         if event.since is None:
             yield from self._clear(name, message, 0.0)
         elif name not in self.standing:

@@ -2,25 +2,40 @@
 
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
+from typing import Any
 
 from engine.history.fetch import Cursor, fetch, fetch_one, naive
+from engine.journal.event_lines import event_from
+from engine.journal.events import Event
 
 
 @dataclass(frozen=True)
-class Event:
-    """One journal line; `body` is its JSON text."""
+class JournalLine:
+    """One line of a journal."""
 
     ts: datetime
     run: str
     seq: int
     event: str
+    """The event's name."""
     table: str | None
     body: str
+    """The JSON text of the line."""
     resolved: bool = False
     """Whether a failure is over. For failed or parked chunks: all were read since, or their table was planned again.
     For other errors: the time of the retry has passed, so a newer line says how it went."""
+
+    @cached_property
+    def content(self) -> Event | None:
+        """The event; fields that the line lacks are null. None if this version does not know it."""
+        body: Any = {}
+        with suppress(ValueError):
+            body = json.loads(self.body)
+        return event_from(self.event, body if isinstance(body, dict) else {})
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,7 @@ def events(
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int = 500,
-) -> list[Event]:
+) -> list[JournalLine]:
     """Events of these names whose line contains `text`, newest first.
 
     table: only those of it, and errors that mention it. since: only those then or later. until: only those before.
@@ -117,12 +132,12 @@ def events(
         "until": until and naive(until),
         "limit": limit,
     }
-    return fetch(cursor, Event, _EVENTS, parameters)
+    return fetch(cursor, JournalLine, _EVENTS, parameters)
 
 
-def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> Event | None:
+def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> JournalLine | None:
     """One event; None if the index does not have it."""
-    return fetch_one(cursor, Event, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
+    return fetch_one(cursor, JournalLine, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
 
 
 def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:

@@ -1,6 +1,7 @@
 """Fields of journal events that are objects of their own."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypedDict
 
 
@@ -41,6 +42,32 @@ class ForeignCommit(TypedDict):
     author: str
     """The user, if the commit names one; else the program."""
     at: str
+
+
+@dataclass(frozen=True)
+class MirrorCommit:
+    """A `ForeignCommit` that was read back; null where a journal of another version lacks a field."""
+
+    version: int | None = None
+    operation: str | None = None
+    author: str | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True)
+class LockSession:
+    """A session that holds a lock, or may, of `source.blocked`; null where a journal lacks a field."""
+
+    connection: int | None = None
+    user: str | None = None
+    host: str | None = None
+    role: str | None = None
+    """holds, waits or may hold."""
+    lock: str | None = None
+    since: str | None = None
+    """Since when it has executed its statement, or been idle: UTC text."""
+    idle: bool | None = None
+    statement: str | None = None
 
 
 def without_redumps(kinds: Mapping[str, Sequence[int]], redumped: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:

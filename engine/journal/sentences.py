@@ -2,53 +2,118 @@
 
 The texts of alerts are in `journal.alert_texts`.
 
-A sentence does not name its table, which is shown beside it. Fields may be missing, because journals of other versions
-are shown too.
+A sentence does not name its table, which is shown beside it. Any field may be null, because journals of other versions
+are shown too (`journal.event_lines`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from engine.base.json_records import records_from
 from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size, utc_time
+from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked
+from engine.journal.destination_events import SinkApplied, TableMaintained
+from engine.journal.event_fields import LockSession, MirrorCommit
+from engine.journal.events import (
+    AlertCleared,
+    ChunkAssigned,
+    ChunkFailed,
+    ChunkFinished,
+    ChunkParked,
+    ChunkRedumped,
+    ChunkUnparked,
+    CommandRefused,
+    DiskFreed,
+    EpochCommitted,
+    ErrorReported,
+    Event,
+    FailedOver,
+    HelperRecovered,
+    RunConnected,
+    RunControls,
+    RunEnded,
+    RunStarted,
+    RunState,
+    SourceAway,
+    SourceBack,
+    TableChanged,
+    TableNulled,
+    TablePlanned,
+    TableResumed,
+    TableStateChanged,
+)
 from engine.journal.outage_causes import cause_of, outage
+from engine.journal.verification_events import (
+    ChangeLogKept,
+    ChangeLogsAudited,
+    HiddenChanges,
+    MirrorBehind,
+    MirrorWritten,
+    TableVerified,
+)
+from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 
-Event = Mapping[str, Any]
-
-
+E = TypeVar("E", bound=Event)
+Failure = ErrorReported | ChunkFailed | ChunkParked
 _MOST_NAMES = 10
 """Of the tables that a sentence names."""
 
 
-def describe(kind: str, event: Event) -> str:
-    """One sentence without its full stop; `kind` itself if there is no sentence for it.
+class Parked(Protocol):
+    """A parked chunk."""
 
-    kind: the event's name in the journal.
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+
+
+class Audit(Protocol):
+    """The result of an audit."""
+
+    @property
+    def tables(self) -> int: ...
+    @property
+    def images(self) -> int: ...
+    @property
+    def differences(self) -> int: ...
+
+
+def describe(event: Event, run: str = "") -> str:
+    """One sentence without its full stop; the event's name if there is no sentence for it.
+
+    run: the id of the run that wrote it.
     """
-    worded = _SENTENCES.get(kind)
-    return worded(event) if worded else kind
+    if isinstance(event, RunStarted):
+        return f"Run {run} started on {event.host}, pid {event.pid}"
+    worded = _SENTENCES.get(type(event))
+    return worded(event) if worded else event.NAME
 
 
-def failure(kind: str, event: Event) -> str:
-    """The subject of the failure and the error's message, for `error`, `chunk.failed` and `chunk.parked`."""
-    message = event.get("message") or event.get("error") or "failed"
-    if kind == "chunk.parked":
+def failure(event: Failure) -> str:
+    """The subject of the failure and the error's message."""
+    if isinstance(event, ChunkParked):
         return parked(event)
-    return f"{named_chunks(numbers_of(event))}: {message}" if kind == "chunk.failed" else str(message)
+    message = event.message or event.error or "failed"
+    return f"{named_chunks(numbers_of(event))}: {message}" if isinstance(event, ChunkFailed) else message
 
 
-def retry(event: Event) -> str:
+def retry(event: ErrorReported | ChunkFailed | SourceAway) -> str:
     """` – attempt 2, next in 4 s`; empty if nothing is retried."""
-    if event.get("retry_in_s") is None:
+    seconds: float | None = event.retry_in_s
+    if seconds is None:
         return ""
-    attempt = f"attempt {event['attempt']}, " if event.get("attempt") else ""
-    return f" – {attempt}next in {duration(event['retry_in_s'])}"
+    attempt = f"attempt {event.attempt}, " if event.attempt else ""
+    return f" – {attempt}next in {duration(seconds)}"
 
 
-def parked(event: Event, table: str = "") -> str:
+def parked(chunk: Parked, table: str = "") -> str:
     """The sentence for a parked chunk. table: if given, it is named too."""
     of = f" of {table}" if table else ""
-    tries = plural(event.get("attempts") or 0, "attempt")
-    return f"Chunk {event.get('chunk')}{of} was parked after {tries}: {event.get('message')}"
+    tries = plural(chunk.attempts or 0, "attempt")
+    return f"Chunk {chunk.chunk}{of} was parked after {tries}: {chunk.message}"
 
 
 def named_chunks(numbers: Sequence[int]) -> str:
@@ -63,22 +128,24 @@ def named_chunks(numbers: Sequence[int]) -> str:
     return f"Chunk{'s' if len(numbers) > 1 else ''} {ranges}"
 
 
-def numbers_of(event: Event) -> list[int]:
+def numbers_of(event: ChunkAssigned | ChunkFailed | ChunkFinished) -> list[int]:
     """The numbers of the chunks that an event is about."""
-    chunks = event.get("chunks")
-    return [n for n in chunks if isinstance(n, int)] if isinstance(chunks, list) else [int(event.get("chunk") or 0)]
+    if isinstance(event, ChunkFinished):
+        return [event.chunk or 0]
+    return list(event.chunks or [0])
 
 
-def hidden(event: Event, table: str | None = None) -> str:
+def hidden(event: HiddenChanges, table: str | None = None) -> str:
     """The sentence for changes that the binlog lacks. table: if given, it is named too."""
-    names, of = ", ".join(map(str, event.get("names") or ())), f" of {table}" if table else ""
-    if event.get("kind") == "new_tables":
-        return _left_out([str(name) for name in event.get("names") or ()])
-    if event.get("kind") == "source_changed":
-        return _changed([str(name) for name in event.get("names") or ()])
-    if event.get("kind") == "source_settings":
+    listed = list(event.names or ())
+    names, of = ", ".join(listed), f" of {table}" if table else ""
+    if event.kind == "new_tables":
+        return _left_out(listed)
+    if event.kind == "source_changed":
+        return _changed(listed)
+    if event.kind == "source_settings":
         return f"The source's settings changed: {names}" if names else "The source has all required settings again"
-    if event.get("kind") == "binlog_filter":
+    if event.kind == "binlog_filter":
         return f"The source leaves out of its binlog: {names}" if names else "The binlog has all captured databases"
     if names:
         return f"Foreign keys change rows{of} without an event in the binlog: {names}"
@@ -102,183 +169,191 @@ def _left_out(names: list[str]) -> str:
     )
 
 
-def blocked(event: Event, table: str | None = None) -> str:
+def blocked(event: ReadsBlocked, table: str | None = None) -> str:
     """The sentence for reads that wait for a lock, and who holds it. table: if given, it is named too."""
     of = f" of {table}" if table else ""
-    if not event.get("since"):
+    if not event.since:
         return f"No read{of} waits for a lock on the source any more"
-    what = f"Reads{of} have waited for a {event.get('lock')} on the source since {utc_time(event['since'])}"
-    parts = [what, str(event.get("unseen") or ""), *map(_holder, event.get("sessions") or ())]
+    what = f"Reads{of} have waited for a {event.lock} on the source since {utc_time(event.since)}"
+    parts = [what, event.unseen or "", *map(_holder, records_from(LockSession, event.sessions))]
     return ". ".join(part for part in parts if part)
 
 
-def _holder(session: Mapping[str, Any]) -> str:
-    who = f"Connection {session.get('connection')} ({session.get('user')}@{session.get('host')})"
-    lock = f" ({session['lock']})" if session.get("lock") else ""
+def _holder(session: LockSession) -> str:
+    who = f"Connection {session.connection} ({session.user}@{session.host})"
+    lock = f" ({session.lock})" if session.lock else ""
     does = {"holds": f"holds it{lock}", "waits": f"waits for it too{lock}, before them"}.get(
-        str(session.get("role")), "may hold it"
+        str(session.role), "may hold it"
     )
-    state = "idle" if session.get("idle") else "busy"
-    text = (
-        f"; {'last' if session.get('idle') else 'its'} statement: {session['statement']}"
-        if session.get("statement")
-        else ""
-    )
-    return f"{who} {does}, {state} since {utc_time(session.get('since'))}{text}"
+    state = "idle" if session.idle else "busy"
+    text = f"; {'last' if session.idle else 'its'} statement: {session.statement}" if session.statement else ""
+    return f"{who} {does}, {state} since {utc_time(session.since)}{text}"
 
 
-def written(event: Event, table: str | None = None) -> str:
+def written(event: MirrorWritten, table: str | None = None) -> str:
     """The sentence for a mirror that another program changed. table: if given, it is named too."""
-    of, commits, newest = f" of {table}" if table else "", event.get("commits") or 0, event.get("newest")
-    if not commits:
-        again = "resnapshotted" if event.get("cleared_by") == "resnapshot" else "verified"
+    of = f" of {table}" if table else ""
+    if not event.commits:
+        again = "resnapshotted" if event.cleared_by == "resnapshot" else "verified"
         return f"All rows of the mirror{of} were {again} after another program's changes"
-    one = newest[0] if isinstance(newest, list | tuple) and newest else {}
-    what = f"{one.get('operation')} by {one.get('author')}, {utc_time(one.get('at'))}"
-    more = f", and {plural(commits - 1, 'earlier commit')}" if commits > 1 else ""
-    return f"Another program changed rows of the mirror{of}: version {one.get('version')} ({what}){more}"
+    one = next(iter(records_from(MirrorCommit, event.newest)), MirrorCommit())
+    what = f"{one.operation} by {one.author}, {utc_time(one.at)}"
+    more = f", and {plural(event.commits - 1, 'earlier commit')}" if event.commits > 1 else ""
+    return f"Another program changed rows of the mirror{of}: version {one.version} ({what}){more}"
 
 
-def audited(event: Event) -> str:
+def audited(audit: Audit) -> str:
     """`1,204 images of 3 tables, no difference`."""
-    images = f"{plural(event.get('images') or 0, 'image')} of {plural(event.get('tables') or 0, 'table')}"
-    return f"{images}, {plural(event['differences'], 'difference') if event.get('differences') else 'no difference'}"
+    images = f"{plural(audit.images or 0, 'image')} of {plural(audit.tables or 0, 'table')}"
+    return f"{images}, {plural(audit.differences, 'difference') if audit.differences else 'no difference'}"
 
 
-def _reason(event: Event) -> str:
-    return f" – {event['reason']}" if event.get("reason") else ""
+def _because(reason: str | None) -> str:
+    return f" – {reason}" if reason else ""
 
 
-def _connected(event: Event) -> str:
-    source, spark = event.get("source"), event.get("spark")
+def _connected(event: RunConnected) -> str:
+    source: Mapping[str, Any] | None = event.source
+    spark: Mapping[str, Any] | None = event.spark
     server, cluster = "the source", ""
-    if isinstance(source, dict):
+    if source:
         server = f"{source.get('flavor')} {source.get('version')}, low watermarks: {source.get('watermark_class')}"
-    if isinstance(spark, dict):
+    if spark:
         cluster = f"; Spark {spark.get('version')} on {spark.get('master')}, {spark.get('slots')} slots"
     return f"Connected to {server}{cluster}"
 
 
-def _controls(event: Event) -> str:
-    tables, limits = event.get("tables"), event.get("throttle")
-    parts = ["the snapshot is paused"] if event.get("snapshot") else []
-    parts += [f"paused tables: {', '.join(map(str, tables))}"] if isinstance(tables, list) and tables else []
-    parts += [f"{name} {value}" for name, value in limits.items()] if isinstance(limits, dict) else []
-    parts += [f"until {event['until']}"] if event.get("until") else []
+def _controls(event: RunControls) -> str:
+    parts = ["the snapshot is paused"] if event.snapshot else []
+    parts += [f"paused tables: {', '.join(event.tables)}"] if event.tables else []
+    parts += [f"{name} {value}" for name, value in (event.throttle or {}).items()]
+    parts += [f"until {event.until}"] if event.until else []
     return "; ".join(parts) or "no pauses or limits beyond the spec"
 
 
-def _nulled(event: Event) -> str:
-    columns = event.get("columns")
-    known = columns if isinstance(columns, dict) else {}
-    return ", ".join(f"{plural(times, 'value')} of {column}" for column, times in known.items())
+def _nulled(event: TableNulled) -> str:
+    return ", ".join(f"{plural(times, 'value')} of {column}" for column, times in (event.columns or {}).items())
 
 
-def behind(event: Event) -> str:
+def behind(event: MirrorBehind) -> str:
     """That a mirror lacks committed changes, or none any more."""
-    if not event.get("since"):
+    if not event.since:
         return "The mirror has all committed changes again"
-    since = f"since {utc_time(event['since'])}"
-    if event.get("epoch") is None:
+    since = f"since {utc_time(event.since)}"
+    if event.epoch is None:
         return f"A resnapshot is due {since} and has not begun"
     return f"The mirror has lacked committed changes {since}"
 
 
-def _planned(event: Event) -> str:
+def _planned(event: TablePlanned) -> str:
     """The number of chunks. An empty list means that the table is split during its snapshot."""
-    if event.get("chunks"):
-        return plural(len(event["chunks"]), "chunk")
-    about = event.get("estimated_chunks")
-    return f"about {plural(about, 'chunk')}" if isinstance(about, int) else "chunks while the table is read"
+    if event.chunks:
+        return plural(len(event.chunks), "chunk")
+    about = event.estimated_chunks
+    return "chunks while the table is read" if about is None else f"about {plural(about, 'chunk')}"
 
 
 def _less(saved_bytes: int) -> str:
     return f"{size(abs(saved_bytes))} {'less' if saved_bytes >= 0 else 'more'}"
 
 
-def redumped(event: Event) -> int:
+def redumped(event: EpochCommitted) -> int:
     """The entries of an epoch that come from redumps."""
-    return sum(sum(kinds) for kinds in (event.get("redumped") or {}).values())
+    return sum(sum(kinds) for kinds in (event.redumped or {}).values())
 
 
-def _verdict(summary: Mapping[str, Any]) -> str:
-    """The verdict, and why a table could not be verified."""
+def _epoch(event: EpochCommitted) -> str:
+    own, again = (event.changes or 0) - redumped(event), redumped(event)
+    more = f" and {plural(again, 'redumped change')}" if again else ""
+    return f"Epoch {event.epoch}: {plural(own, 'change')}{more} to {event.to_position}"
+
+
+def _maintained(event: TableMaintained) -> str:
+    saved_bytes = (event.removed_bytes or 0) - (event.added_bytes or 0)
+    files = f"{plural(event.removed_files or 0, 'file')} became {count(event.added_files)}"
+    return f"Maintenance ({event.step}): {files}, {_less(saved_bytes)}"
+
+
+def _verified(event: TableVerified) -> str:
+    """The rows that differ; else the verdict, and why a table could not be verified."""
+    if event.differences:
+        return rows_differ(event.differences)
+    summary = event.summary or {}
     why = f": {summary['why']}" if summary.get("why") and summary.get("verdict") != "verified" else ""
     return f"{summary.get('verdict')}{why}"
 
 
-def _committed(event: Event) -> int:
-    ranges = event.get("chunks")
-    return sum(last - first + 1 for first, last in ranges) if isinstance(ranges, list) else 0
+def _resumed(event: TableResumed) -> int:
+    return sum(last - first + 1 for first, last in event.chunks or ())
 
 
-def _away(event: Event) -> str:
-    until = f", gives up at {utc_time(event['gives_up_at'])}" if event.get("gives_up_at") else ""
-    since = f" since {utc_time(event['since'])}" if event.get("since") else ""
-    return f"{outage(cause_of(event))}{since}{retry(event)}{until}: {event.get('message') or ''}"
+def _changed_table(event: TableChanged) -> str:
+    statement = f": {event.statement}" if event.statement else ""
+    return f"{(event.kind or 'event').capitalize()} at {event.position}{statement}"
 
 
-_SENTENCES: dict[str, Callable[[Event], str]] = {
-    "run.started": lambda e: f"Run {e.get('run')} started on {e.get('host')}, pid {e.get('pid')}",
-    "run.connected": _connected,
-    "run.state": lambda e: f"Run is {e.get('state')}{_reason(e)}",
-    "run.controls": lambda e: f"Set: {_controls(e)}",
-    "run.ended": lambda e: f"Run ended: {e.get('outcome') or NOTHING}",
-    "watch.restarted": lambda e: (
-        f"The watchdog restarted the runner ({e.get('restart')} of {e.get('most')} within an hour): {e.get('why')}"
+def _away(event: SourceAway) -> str:
+    until = f", gives up at {utc_time(event.gives_up_at)}" if event.gives_up_at else ""
+    since = f" since {utc_time(event.since)}" if event.since else ""
+    return f"{outage(cause_of(event.to_json()))}{since}{retry(event)}{until}: {event.message or ''}"
+
+
+def _of(kind: type[E], sentence: Callable[[E], str]) -> dict[type[Event], Callable[[Any], str]]:
+    """The sentence of a kind of event."""
+    return {kind: sentence}
+
+
+_SENTENCES: dict[type[Event], Callable[[Any], str]] = {
+    **_of(RunConnected, _connected),
+    **_of(RunState, lambda e: f"Run is {e.state}{_because(e.reason)}"),
+    **_of(RunControls, lambda e: f"Set: {_controls(e)}"),
+    **_of(RunEnded, lambda e: f"Run ended: {e.outcome or NOTHING}"),
+    **_of(
+        RunnerRestarted,
+        lambda e: f"The watchdog restarted the runner ({e.restart} of {e.most} within an hour): {e.why}",
     ),
-    "watch.stays_down": lambda e: f"The watchdog does not restart the runner: {e.get('why')}",
-    "error": lambda e: failure("error", e) + retry(e),
-    "table.resumed": lambda e: f"Found {plural(_committed(e), 'committed chunk')}",
-    "table.planned": lambda e: f"Planned {_planned(e)}: {str(e.get('reason')).removeprefix('one chunk: ')}",
-    "table.nulled": lambda e: f"Invalid dates became NULL: {_nulled(e)}",
-    "table.state": lambda e: f"Table is {e.get('state')}{_reason(e)}",
-    "chunk.failed": lambda e: failure("chunk.failed", e) + retry(e),
-    "chunk.parked": parked,
-    "chunk.unparked": lambda e: f"Chunk {e.get('chunk')} is no longer parked{_reason(e)}",
-    "redump.chunk": lambda e: f"Redumped {count(e.get('rows'))} rows",
-    "epoch.committed": lambda e: (
-        f"Epoch {e.get('epoch')}: {plural((e.get('changes') or 0) - redumped(e), 'change')}"
-        + (f" and {plural(redumped(e), 'redumped change')}" if redumped(e) else "")
-        + f" to {e.get('to_position')}"
+    **_of(RunnerStaysDown, lambda e: f"The watchdog does not restart the runner: {e.why}"),
+    **_of(ErrorReported, lambda e: failure(e) + retry(e)),
+    **_of(TableResumed, lambda e: f"Found {plural(_resumed(e), 'committed chunk')}"),
+    **_of(TablePlanned, lambda e: f"Planned {_planned(e)}: {str(e.reason).removeprefix('one chunk: ')}"),
+    **_of(TableNulled, lambda e: f"Invalid dates became NULL: {_nulled(e)}"),
+    **_of(TableStateChanged, lambda e: f"Table is {e.state}{_because(e.reason)}"),
+    **_of(ChunkFailed, lambda e: failure(e) + retry(e)),
+    **_of(ChunkParked, parked),
+    **_of(ChunkUnparked, lambda e: f"Chunk {e.chunk} is no longer parked{_because(e.reason)}"),
+    **_of(ChunkRedumped, lambda e: f"Redumped {count(e.rows)} rows"),
+    **_of(EpochCommitted, _epoch),
+    **_of(
+        SinkApplied,
+        lambda e: f"{(e.sink or 'Sink').capitalize()} {e.kind} through epoch {e.through_epoch}: {count(e.rows)} rows",
     ),
-    "sink.applied": lambda e: (
-        f"{str(e.get('sink') or 'Sink').capitalize()} {e.get('kind')} through epoch {e.get('through_epoch')}: "
-        f"{count(e.get('rows'))} rows"
+    **_of(TableMaintained, _maintained),
+    **_of(TableVerified, lambda e: f"Verification: {_verified(e)}"),
+    **_of(MirrorWritten, written),
+    **_of(MirrorBehind, behind),
+    **_of(
+        ChangeLogKept,
+        lambda e: f"The change log began again; the one until {utc_time(e.until)} is in {e.folder}",
     ),
-    "sink.maintained": lambda e: (
-        f"Maintenance ({e.get('step')}): {plural(e.get('removed_files') or 0, 'file')} became "
-        f"{count(e.get('added_files'))}, {_less((e.get('removed_bytes') or 0) - (e.get('added_bytes') or 0))}"
+    **_of(HiddenChanges, hidden),
+    **_of(ReadsBlocked, blocked),
+    **_of(ChangeLogsAudited, lambda e: f"Audit: {audited(e)}"),
+    **_of(DiskFreed, lambda e: f"The disk has space again, after {plural(e.attempts or 0, 'failure')}"),
+    **_of(HelperRecovered, lambda e: f"{e.helper} works again, after {plural(e.errors or 0, 'error')}"),
+    **_of(AlertCleared, lambda e: f"Alert cleared: {e.message}"),
+    **_of(CommandRefused, lambda e: f"Refused {e.verb}: {e.message}"),
+    **_of(TableChanged, _changed_table),
+    **_of(SourceAway, _away),
+    **_of(
+        ConnectionsLimited,
+        lambda e: (
+            f"The source allows few connections: the run has {e.allowed} at most, and "
+            f"{plural(e.readers or 1, 'reader')} at once"
+        ),
     ),
-    "table.verified": lambda e: (
-        f"Verification: {rows_differ(e['differences'])}"
-        if e.get("differences")
-        else f"Verification: {_verdict(e.get('summary') or {})}"
-    ),
-    "mirror.written": written,
-    "mirror.behind": behind,
-    "changelog.kept": lambda e: (
-        f"The change log began again; the one until {utc_time(e.get('until'))} is in {e.get('folder')}"
-    ),
-    "source.hidden": hidden,
-    "source.blocked": blocked,
-    "audit.done": lambda e: f"Audit: {audited(e)}",
-    "disk.freed": lambda e: f"The disk has space again, after {plural(e.get('attempts') or 0, 'failure')}",
-    "helper.recovered": lambda e: f"{e.get('helper')} works again, after {plural(e.get('errors') or 0, 'error')}",
-    "alert.cleared": lambda e: f"Alert cleared: {e.get('message')}",
-    "command.refused": lambda e: f"Refused {e.get('verb')}: {e.get('message')}",
-    "source.event": lambda e: (
-        f"{str(e.get('kind') or 'event').capitalize()} at {e.get('position')}"
-        + (f": {e['statement']}" if e.get("statement") else "")
-    ),
-    "source.away": _away,
-    "source.connections": lambda e: (
-        f"The source allows few connections: the run has {e.get('allowed')} at most, and "
-        f"{plural(e.get('readers') or 1, 'reader')} at once"
-    ),
-    "source.back": lambda e: f"The source is reachable again after {duration(e.get('seconds'))}",
-    "source.failover": lambda e: (
-        f"Failover by GTID from {e.get('from_identity')} at {e.get('from_position')} to {e.get('to_identity')} at "
-        f"{e.get('to_position')}"
+    **_of(SourceBack, lambda e: f"The source is reachable again after {duration(e.seconds)}"),
+    **_of(
+        FailedOver,
+        lambda e: f"Failover by GTID from {e.from_identity} at {e.from_position} to {e.to_identity} at {e.to_position}",
     ),
 }

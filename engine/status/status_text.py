@@ -127,7 +127,7 @@ def _verified(found: TableVerification | None) -> str:
 def _print_files(out: Console, now: Status) -> None:
     """Print the last audit, the sizes of files, and the disk."""
     if last := now.last_audit:
-        out.print(f"last audit of the change logs, {utc_time(last.at)}: {audited(last.to_json())}", markup=False)
+        out.print(f"last audit of the change logs, {utc_time(last.at)}: {audited(last)}", markup=False)
     sizes = ", ".join(f"{name.replace('_', ' ')} {size / 1e6:,.1f} MB" for name, size in asdict(now.sizes).items())
     out.print(f"the pipeline's files: {sizes}", markup=False)
     for change in now.source.changes if now.source else ():
@@ -155,7 +155,7 @@ def _print_waits(out: Console, now: Status) -> None:
     elif now.waiting_for:
         out.print(f"chunk reads wait: {now.waiting_for}", markup=False)
     for read in now.blocked:
-        out.print(sentences(blocked(read.to_json(), read.table), read.hint), style="red", markup=False)
+        out.print(sentences(blocked(read, read.table), read.hint), style="red", markup=False)
     for helper in now.helpers:
         text = f"since {utc_time(helper.since)} ({helper.errors} errors): {helper.message}"
         out.print(text, style="red", markup=False)
@@ -171,4 +171,4 @@ def _print_chunks(out: Console, tables: Sequence[TableStatus]) -> None:
             out.print(text, markup=False)
         for p in t.parked:
             place = f"[{p.lower or '…'}, {p.upper or '…'})"
-            out.print(sentences(parked(asdict(p), t.table), p.hint, f"Its range: {place}"), style="red", markup=False)
+            out.print(sentences(parked(p, t.table), p.hint, f"Its range: {place}"), style="red", markup=False)

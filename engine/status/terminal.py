@@ -80,7 +80,7 @@ def _alert(e: AlertRaised) -> str | None:
 
 
 def _sentence(e: Event) -> str:
-    return describe(e.NAME, e.to_json())
+    return describe(e)
 
 
 def _of_table(e: ChunkFailed | ChunkParked | ChunkUnparked) -> str:

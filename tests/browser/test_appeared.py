@@ -3,16 +3,18 @@
 import re
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from engine.journal.sentences import hidden
+from engine.journal.verification_events import HiddenChanges
 from tests.browser.conftest import OpenPage, healthy
 from tests.support.simulation import SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
 
-FOUND = {"kind": "new_tables", "names": ["shop.invoices", "shop.refunds"]}
+FOUND: Any = {"kind": "new_tables", "names": ["shop.invoices", "shop.refunds"]}
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tables = [SimulatedTable("shop.orders", 30_000, 3)]
     shop = Simulation(home / "shop", tables, start=real_now() - timedelta(seconds=60)).advance(55)
     shop.write("source.hidden", table=None, **FOUND)
-    shop.raise_alert("new_tables", message=f"{hidden(FOUND)}.")
+    shop.raise_alert("new_tables", message=f"{hidden(HiddenChanges(**FOUND))}.")
     with shop.play(), console(home) as address:
         yield address
 

@@ -3,11 +3,13 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
 from engine.base import clock
+from engine.journal.connection_events import ReadsBlocked
 from engine.journal.sentences import blocked
 from tests.browser.conftest import OpenPage, healthy
 from tests.browser.test_wizard import fill
@@ -25,12 +27,19 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shop = Simulation(home / "shop", tables, start=real_now() - timedelta(seconds=60)).advance(55)
     since = clock.utc_text(real_now() - timedelta(seconds=50))
     holder = {**HOLDER, "since": since, "idle": True, "statement": "LOCK TABLES orders WRITE"}
-    read = {"table": "shop.orders", "since": since, "lock": "table metadata lock", "reads": 1, "sessions": [holder]}
+    read: Any = {
+        "table": "shop.orders",
+        "since": since,
+        "lock": "table metadata lock",
+        "reads": 1,
+        "sessions": [holder],
+    }
     shop.blocked = [{**read, "seconds": 50.0, "unseen": "", "hint": "End it on the source: KILL 42;"}]
     change = {"what": "setting", "name": "sync_binlog", "before": "1", "after": "0", "seen": since}
     certificate = {"what": "certificate", "name": "certificate", "before": "CN=old", "after": "CN=new", "seen": since}
     shop.source = {"compared": since, "facts": 61, "changes": [change, certificate]}
-    shop.raise_alert("read_blocked", "shop.orders", message=f"{blocked(read, 'shop.orders')}.", since=since)
+    made = ReadsBlocked(**read)
+    shop.raise_alert("read_blocked", "shop.orders", message=f"{blocked(made, 'shop.orders')}.", since=since)
     with shop.play(), console(home) as address:
         yield address
 

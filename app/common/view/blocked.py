@@ -14,7 +14,7 @@ _MEANING = "Nothing is lost. These reads continue when the lock is released; unt
 def panels(record: RunnerRecord | None, table: str | None = None) -> list[tuple[str, str, str]]:
     """The three parts for each blocked table of a live runner. record: None without one. table: only this one."""
     return [
-        (f"{blocked(read.to_json(), read.table)}.", _MEANING, read.hint or remedy(KIND))
+        (f"{blocked(read, read.table)}.", _MEANING, read.hint or remedy(KIND))
         for read in (record.blocked if record is not None else ())
         if table is None or read.table == table
     ]

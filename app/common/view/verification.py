@@ -263,8 +263,7 @@ def audits(verify: Verify, last: LastAudit | None, now: datetime) -> str:
         rule = f"The runner audits a random part of the change logs about every {words.duration(verify.audit_s)}."
     if last is None:
         return rule
-    age_s = _age_s(datetime.fromisoformat(last.at), now)
-    return f"{rule} Last audit {words.duration(age_s)} ago: {audited(last.to_json())}."
+    return f"{rule} Last audit {words.duration(_age_s(datetime.fromisoformat(last.at), now))} ago: {audited(last)}."
 
 
 def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:

@@ -1,19 +1,48 @@
 """The event feed: events that belong together become one line with a duration."""
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import TypeVar
 
 from app.common.view import words
 from app.common.view.health import EXIT_CODES, error_of
 from app.common.view.hints import for_console
 from app.common.view.status_style import who_acts
 from engine.base.wording import sentences
-from engine.history.event_queries import Event
+from engine.history.event_queries import JournalLine
 from engine.journal.alert_texts import remedy
+from engine.journal.connection_events import ReadsBlocked
+from engine.journal.destination_events import SinkApplied, TableMaintained
+from engine.journal.events import (
+    AlertCleared,
+    AlertRaised,
+    ChunkAssigned,
+    ChunkFailed,
+    ChunkFinished,
+    ChunkParked,
+    ChunkPlanned,
+    ChunkRedumped,
+    CommandAccepted,
+    CommandDone,
+    CommandRefused,
+    DiskFreed,
+    ErrorReported,
+    Event,
+    HelperRecovered,
+    RunEnded,
+    SourceAway,
+    TableChanged,
+    TableStateChanged,
+)
 from engine.journal.sentences import describe, failure, named_chunks, numbers_of
+from engine.journal.verification_events import (
+    ChangeLogsAudited,
+    HiddenChanges,
+    MirrorBehind,
+    MirrorWritten,
+    TableVerified,
+)
 
 KINDS: dict[str, tuple[str, ...]] = {
     "Run": (
@@ -52,6 +81,10 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
+_Command = CommandAccepted | CommandRefused | CommandDone
+_Failure = ErrorReported | ChunkFailed | ChunkParked
+_Timed = ChangeLogsAudited | DiskFreed | HelperRecovered | SinkApplied | TableMaintained
+E = TypeVar("E", bound=Event)
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
 
 
@@ -98,94 +131,92 @@ def names(kinds: Iterable[str]) -> list[str]:
     return [event for kind in kinds for event in KINDS.get(kind, ())]
 
 
-def feed_lines(events: Sequence[Event]) -> list[FeedLine]:
+def feed_lines(lines: Sequence[JournalLine]) -> list[FeedLine]:
     """Newest first.
 
     One line per command, per group of chunks, per table that a run splits, and per table of a redump.
     """
-    return [line for line, _ in _lines_of(events)]
+    return [line for line, _ in _lines_of(lines)]
 
 
-def enders(event: Event) -> list[str]:
+def enders(line: JournalLine) -> list[str]:
     """The names of the events that may end what this one is about; none if nothing does."""
-    firsts = {matter[0] for matter in _matters(event.event, _body(event))}
+    firsts = {matter[0] for matter in _matters(line)}
     return [name for name, ended in _ENDS.items() if not firsts.isdisjoint(ended)]
 
 
-def command_of(event: Event) -> str | None:
+def command_of(line: JournalLine) -> str | None:
     """The id of the command that an event is about."""
-    return str(_body(event).get("id") or "") or None if event.event in KINDS["Commands"] else None
+    return (line.content.id or None) if isinstance(line.content, _Command) else None
 
 
-def line_of(event: Event, others: Sequence[Event]) -> FeedLine:
+def line_of(one: JournalLine, others: Sequence[JournalLine]) -> FeedLine:
     """The line of one event as it is now.
 
     others: later events that may end what it is about, or those of the same command.
     """
-    own = (event.run, event.seq)
-    others = [one for one in others if (one.run, one.seq) != own]
-    return next(line for line, events in _lines_of([event, *others]) if own in events)
+    own = (one.run, one.seq)
+    others = [other for other in others if (other.run, other.seq) != own]
+    return next(line for line, events in _lines_of([one, *others]) if own in events)
 
 
-def search(newest: Sequence[Event], matching: Sequence[Event], text: str) -> list[FeedLine]:
+def search(newest: Sequence[JournalLine], matching: Sequence[JournalLine], text: str) -> list[FeedLine]:
     """The lines that show `text`, or that have an event whose data contain it, newest first.
 
     newest: the newest events, whose lines are searched. matching: older events whose data contain the text. No text
     finds all.
     """
     wanted = text.casefold()
-    known = {(event.run, event.seq) for event in newest}
-    hits = {(event.run, event.seq) for event in matching}
-    hits |= {(event.run, event.seq) for event in newest if wanted in event.body.casefold()}
-    every = [*newest, *(event for event in matching if (event.run, event.seq) not in known)]
+    known = {(line.run, line.seq) for line in newest}
+    hits = {(line.run, line.seq) for line in matching}
+    hits |= {(line.run, line.seq) for line in newest if wanted in line.body.casefold()}
+    every = [*newest, *(line for line in matching if (line.run, line.seq) not in known)]
     return [line for line, own in _lines_of(every) if wanted in line.shown.casefold() or not hits.isdisjoint(own)]
 
 
-def _lines_of(events: Sequence[Event]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
+def _lines_of(journal: Sequence[JournalLine]) -> list[tuple[FeedLine, list[tuple[str, int]]]]:
     """The lines, newest first, each with the runs and numbers of its events."""
     lines: list[tuple[FeedLine, list[tuple[str, int]]]] = []
-    groups: dict[tuple[str, str], list[tuple[Event, dict[str, Any]]]] = {}
+    groups: dict[tuple[str, str], list[JournalLine]] = {}
     waiting: dict[tuple[str, ...], list[int]] = {}
-    for event in sorted(events, key=lambda event: (event.ts, event.seq)):
-        body = _body(event)
-        for ended in _ends(event.event, body):
+    for one in sorted(journal, key=lambda one: (one.ts, one.seq)):
+        for ended in _ends(one):
             for number in waiting.pop(ended, ()):
                 line, own = lines[number]
-                over = " – cleared" if event.event == "alert.cleared" else ""
+                over = " – cleared" if isinstance(one.content, AlertCleared) else ""
                 lines[number] = replace(line, tone="gray", advice="", text=f"{line.text}{over}"), own
-        key = _group_key(event, body)
+        key = _group_key(one)
         if key is None:
-            line = _single(event, body)
-            for matter in _matters(event.event, body) if line.tone != "gray" else ():
+            line = _single(one)
+            for matter in _matters(one) if line.tone != "gray" else ():
                 waiting.setdefault(matter, []).append(len(lines))
-            lines.append((line, [(event.run, event.seq)]))
+            lines.append((line, [(one.run, one.seq)]))
         else:
-            groups.setdefault(key, []).append((event, body))
-    lines += [(_GROUPS[kind](group), [(one.run, one.seq) for one, _ in group]) for (kind, _), group in groups.items()]
+            groups.setdefault(key, []).append(one)
+    lines += [(_GROUPS[kind](group), [(one.run, one.seq) for one in group]) for (kind, _), group in groups.items()]
     return sorted(lines, key=lambda pair: (pair[0].ts, pair[0].seq), reverse=True)
 
 
-def _matters(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _matters(line: JournalLine) -> list[tuple[str, ...]]:
     """What an event is about that another event ends, so that nobody must act any more; none if no event does.
 
     The end of one of them is enough.
     """
-    table = str(body.get("table") or "")
-    match event:
-        case "alert.raised":
-            found: list[tuple[str, ...]] = [("alert", str(body.get("kind")), table)]
-        case "source.away":
+    table = line.table or ""
+    found: list[tuple[str, ...]] = []
+    match line.content:
+        case AlertRaised(kind=kind) if line.event == AlertRaised.NAME:
+            found = [("alert", kind, table)]
+        case SourceAway():
             found = [("source",)]
-        case "error":
+        case ErrorReported():
             found = [("table", table), ("run",)] if table else [("run",)]
-        case "table.state" if table:
+        case TableStateChanged() if table:
             found = [("table", table)]
-        case "table.verified":
+        case TableVerified():
             found = [("verified", table)]
-        case "run.ended":
+        case RunEnded():
             found = [("run",)]
-        case _:
-            found = []
     return found
 
 
@@ -200,150 +231,174 @@ _ENDS = {
 """The first words of the matters that an event ends (`_matters`)."""
 
 
-def _ends(event: str, body: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _ends(line: JournalLine) -> list[tuple[str, ...]]:
     """What an event ends (`_matters`)."""
-    table = str(body.get("table") or "")
-    of = {"alert": (str(body.get("kind")), table), "table": (table,), "verified": (table,)}
-    over = [(first, *of.get(first, ())) for first in _ENDS.get(event, ())]
+    table, event = line.table or "", line.content
+    kind = event.kind if isinstance(event, AlertRaised) else ""
+    of = {"alert": (kind, table), "table": (table,), "verified": (table,)}
+    over = [(first, *of.get(first, ())) for first in _ENDS.get(line.event, ())]
     # Only a removed table needs no verification any more.
-    return over if event != "table.state" or body.get("state") == "removed" else over[:1]
+    return over[:1] if isinstance(event, TableStateChanged) and event.state != "removed" else over
 
 
-def _body(event: Event) -> dict[str, Any]:
-    try:
-        body = json.loads(event.body)
-    except ValueError:
-        return {}
-    return body if isinstance(body, dict) else {}
-
-
-def _group_key(event: Event, body: Mapping[str, Any]) -> tuple[str, str] | None:
-    if event.event.startswith("command.") and body.get("id"):
-        return "command", str(body["id"])
-    if event.event in ("chunk.assigned", "chunk.finished") and body.get("group"):
-        return "group", f"{event.run} {body['group']}"
-    if event.event == "chunk.planned":
-        return "split", f"{event.run} {event.table}"
-    if event.event == "redump.chunk" and body.get("id"):
-        return "redump", f"{event.run} {body['id']} {event.table}"
+def _group_key(line: JournalLine) -> tuple[str, str] | None:
+    match line.content:
+        case CommandAccepted(id=id_) | CommandRefused(id=id_) | CommandDone(id=id_) if id_:
+            return "command", id_
+        case ChunkAssigned(group=group) | ChunkFinished(group=group) if group:
+            return "group", f"{line.run} {group}"
+        case ChunkPlanned():
+            return "split", f"{line.run} {line.table}"
+        case ChunkRedumped(id=id_) if id_:
+            return "redump", f"{line.run} {id_} {line.table}"
     return None
 
 
-def _command(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
-    first, body = group[0]
-    names_seen = {event.event: fields for event, fields in group}
-    done, refused = names_seen.get("command.done"), names_seen.get("command.refused")
-    who = f" by {body['actor']}" if body.get("actor") else ""
-    why = f": {body['reason']}" if body.get("reason") else ""
+def _contents(group: Sequence[JournalLine], kind: type[E]) -> list[E]:
+    """The events of a kind in a group."""
+    return [line.content for line in group if isinstance(line.content, kind)]
+
+
+def _command(group: Sequence[JournalLine]) -> FeedLine:
+    first, command = group[0], group[0].content
+    done = next(iter(_contents(group, CommandDone)), None)
+    refused = next(iter(_contents(group, CommandRefused)), None)
+    who = why = what = ""
+    if isinstance(command, CommandAccepted | CommandRefused):
+        who = f" by {command.actor}" if command.actor else ""
+        why = f": {command.reason}" if command.reason else ""
+    if isinstance(command, CommandAccepted):
+        what = f" {command.what}" if command.what else ""
     outcome = "refused" if refused else "done" if done else "accepted"
-    message = f" ({refused.get('message')})" if refused else ""
-    what = f" {body['what']}" if body.get("what") else ""
-    verb = str(body.get("verb") or "command").replace("-", " ").capitalize()
+    message = f" ({refused.message})" if refused else ""
+    verb = ((command.verb if isinstance(command, _Command) else None) or "command").replace("-", " ").capitalize()
     text = f"{verb}{what}{who}{why} – {outcome}{message}"
-    seconds = done.get("duration_s") if done else None
+    seconds = done.duration_s if done else None
     return FeedLine(first.ts, "Commands", "", text, seconds, "gray", first.run, first.seq)
 
 
-def _chunks(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
-    first, body = group[0]
-    finished = [fields for event, fields in group if event.event == "chunk.finished"]
-    numbers = sorted({n for _, fields in group for n in numbers_of(fields)})
-    rows = sum(fields.get("rows") or 0 for fields in finished)
+def _chunk_line(group: Sequence[JournalLine], text: str, *, timed: bool) -> FeedLine:
+    """The line of a group of events of chunks. timed: whether its time is the duration of something."""
+    first = group[0]
+    seconds = (group[-1].ts - first.ts).total_seconds() if timed and len(group) > 1 else None
+    return FeedLine(first.ts, "Chunks", first.table or "", text, seconds, "gray", first.run, first.seq)
+
+
+def _chunks(group: Sequence[JournalLine]) -> FeedLine:
+    finished = _contents(group, ChunkFinished)
+    known = [line.content for line in group if isinstance(line.content, ChunkAssigned | ChunkFinished)]
+    numbers = sorted({n for event in known for n in numbers_of(event)})
+    rows = sum(event.rows or 0 for event in finished)
     text = f"{named_chunks(numbers)} "
     text += f"read: {words.count(rows)} rows" if finished else "given to a reader"
     missing = len(numbers) - len(finished)
     if finished and missing:
         text += f", {words.plural(missing, 'chunk')} to go"
-    seconds = (group[-1][0].ts - first.ts).total_seconds() if finished and len(group) > 1 else None
-    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+    return _chunk_line(group, text, timed=bool(finished))
 
 
-def _split(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
-    first, body = group[0]
-    named = [number for _, fields in group for number in _split_numbers(fields)]
+def _split(group: Sequence[JournalLine]) -> FeedLine:
+    planned = _contents(group, ChunkPlanned)
+    named = [chunk[0] for event in planned for chunk in event.chunks or () if chunk and isinstance(chunk[0], int)]
     numbers = sorted(set(named))
     text = f"Planned {named_chunks(numbers).lower()}" if numbers else "Planned no chunk"
     if splits := len(named) - len(numbers):
         text += f"; split {words.plural(splits, 'chunk')} larger than planned"
-    text += "; all chunks are planned" if any(fields.get("complete") is True for _, fields in group) else ""
-    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
-    return FeedLine(first.ts, "Chunks", str(body.get("table") or ""), text, seconds, "gray", first.run, first.seq)
+    text += "; all chunks are planned" if any(event.complete for event in planned) else ""
+    return _chunk_line(group, text, timed=True)
 
 
-def _split_numbers(body: Mapping[str, Any]) -> list[int]:
-    chunks = body.get("chunks")
-    items = chunks if isinstance(chunks, list) else []
-    return [item[0] for item in items if isinstance(item, list) and item and isinstance(item[0], int)]
-
-
-def _redump(group: Sequence[tuple[Event, dict[str, Any]]]) -> FeedLine:
-    first, body = group[0]
-    rows, ghosts = (sum(fields.get(name) or 0 for _, fields in group) for name in ("rows", "ghosts"))
-    parts = f"{words.plural(len(group), 'part')}: {words.count(rows)} rows, {words.plural(ghosts, 'ghost')}"
-    seconds = (group[-1][0].ts - first.ts).total_seconds() if len(group) > 1 else None
-    table = str(body.get("table") or "")
-    return FeedLine(first.ts, "Chunks", table, f"Redumped {parts}", seconds, "gray", first.run, first.seq)
+def _redump(group: Sequence[JournalLine]) -> FeedLine:
+    parts = _contents(group, ChunkRedumped)
+    rows, ghosts = sum(part.rows or 0 for part in parts), sum(part.ghosts or 0 for part in parts)
+    text = f"{words.plural(len(group), 'part')}: {words.count(rows)} rows, {words.plural(ghosts, 'ghost')}"
+    return _chunk_line(group, f"Redumped {text}", timed=True)
 
 
 _GROUPS = {"command": _command, "group": _chunks, "split": _split, "redump": _redump}
 
 
-def _single(event: Event, body: Mapping[str, Any]) -> FeedLine:
-    kind = _KIND_OF.get(event.event, "Run")
-    text, tone = _sentence(event.event, body)
-    if event.resolved:
-        since = "retried since" if event.event == "error" else "read since, or planned again"
-        text, tone = f"{failure(event.event, body)} – {since}", "gray"
-    seconds = body.get("duration_s")
-    alert = {"mirror.written": "mirror_written", "mirror.behind": "mirror_behind"}.get(event.event)
-    hint = remedy(alert, event.table) if alert else str(body.get("hint") or "")
-    advice = for_console(hint) if tone == "red" else ""
-    return FeedLine(event.ts, kind, event.table or "", text, seconds, tone, event.run, event.seq, advice, _about(body))
+def _single(line: JournalLine) -> FeedLine:
+    kind, event = _KIND_OF.get(line.event, "Run"), line.content
+    text, tone = (line.event, "gray") if event is None else _sentence(event, line.run)
+    if line.resolved and isinstance(event, _Failure):
+        since = "retried since" if isinstance(event, ErrorReported) else "read since, or planned again"
+        text, tone = f"{failure(event)} – {since}", "gray"
+    seconds = event.duration_s if isinstance(event, _Timed) else None
+    advice = for_console(_hint(line)) if tone == "red" else ""
+    about = "" if event is None else _about(event)
+    return FeedLine(line.ts, kind, line.table or "", text, seconds, tone, line.run, line.seq, advice, about)
 
 
-def _about(body: Mapping[str, Any]) -> str:
+def _about(event: Event) -> str:
     """The class of the error, the kind of the alert or the cause of the outage; empty if there is none."""
-    error = body.get("error")
-    name = error.get("error") if isinstance(error, dict) else error
-    return str(body.get("kind") or body.get("cause") or name or "")
+    match event:
+        case AlertRaised(kind=name) | SourceAway(cause=name) | HiddenChanges(kind=name) | TableChanged(kind=name):
+            return name or ""
+        case ErrorReported(error=name) | ChunkFailed(error=name) | ChunkParked(error=name):
+            return name or ""
+        case RunEnded() if error := error_of(event.error):
+            return error.error
+    return ""
 
 
-def _sentence(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
-    if event in ("error", "chunk.failed"):
-        return _failure(event, body)
-    if event == "alert.raised":
-        repeats = f" (repeated {words.plural(body['repeat'], 'time')})" if body.get("repeat") else ""
-        return f"Alert: {body.get('message')}{repeats}", "red"
-    if event == "chunk.parked":
-        return failure(event, body), "red"
-    if (event == "mirror.written" and body.get("commits")) or (event == "mirror.behind" and body.get("since")):
-        return f"{describe(event, body)}.", "red"
-    if event == "run.ended":
-        return _run_ended(event, body)
-    return describe(event, body), _tone(event, body)
+def _hint(line: JournalLine) -> str:
+    match line.content:
+        case MirrorWritten():
+            return remedy("mirror_written", line.table)
+        case MirrorBehind():
+            return remedy("mirror_behind", line.table)
+        case ErrorReported(hint=hint) | ChunkParked(hint=hint) | TableStateChanged(hint=hint):
+            return hint or ""
+        case AlertRaised(hint=hint) | HiddenChanges(hint=hint) | ReadsBlocked(hint=hint) | SourceAway(hint=hint):
+            return hint or ""
+    return ""
 
 
-def _run_ended(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
+def _sentence(event: Event, run: str) -> tuple[str, str]:
+    """An event in words, and the tone. run: whose event it is."""
+    said = describe(event, run), _tone(event)
+    match event:
+        case ErrorReported() | ChunkFailed():
+            said = _failure(event)
+        case AlertRaised() if event.NAME == AlertRaised.NAME:
+            repeats = f" (repeated {words.plural(event.repeat, 'time')})" if event.repeat else ""
+            said = f"Alert: {event.message}{repeats}", "red"
+        case ChunkParked():
+            said = failure(event), "red"
+        case MirrorWritten(commits=bad) | MirrorBehind(since=bad) if bad:
+            said = f"{describe(event)}.", "red"
+        case RunEnded():
+            said = _run_ended(event)
+    return said
+
+
+def _run_ended(event: RunEnded) -> tuple[str, str]:
     """How a run ended, and the error if there was one.
 
     A run that was stopped did not fail, whatever tables had stopped.
     """
-    code, error = body.get("exit_code") or 0, error_of(body.get("error"))
+    code, error = event.exit_code or 0, error_of(event.error)
     why = f": {error.message}" if error else f", {EXIT_CODES.get(code)}" if code else ""
-    return describe(event, body) + why, "red" if code and body.get("outcome") != "stopped" else "gray"
+    return describe(event) + why, "red" if code and event.outcome != "stopped" else "gray"
 
 
-def _tone(event: str, body: Mapping[str, Any]) -> str:
-    stopped = event == "table.state" and body.get("state") == "stopped"
-    if stopped or (event == "table.verified" and body.get("differences")):
-        return "red"
-    if event == "source.away":
-        return "red" if body.get("refused") else "orange"
+def _tone(event: Event) -> str:
+    match event:
+        case TableStateChanged(state="stopped"):
+            return "red"
+        case TableVerified() if event.differences:
+            return "red"
+        case SourceAway():
+            return "red" if event.refused else "orange"
     return "gray"
 
 
-def _failure(event: str, body: Mapping[str, Any]) -> tuple[str, str]:
-    if body.get("retry_in_s") is not None:
-        return describe(event, body), "orange"
+def _failure(event: ErrorReported | ChunkFailed) -> tuple[str, str]:
+    retry_in_s: float | None = event.retry_in_s
+    if retry_in_s is not None:
+        return describe(event), "orange"
+    if isinstance(event, ChunkFailed):
+        return failure(event), "red"
     # An error that is not retried and has an empty hint is over: nothing is left to do.
-    return sentences(failure(event, body), body.get("detail")), "gray" if body.get("hint") == "" else "red"
+    return sentences(failure(event), event.detail), "gray" if event.hint == "" else "red"

@@ -220,4 +220,4 @@ def test_redumped_rows_are_no_changes_of_the_source() -> None:
     event = committed(record, 0, parts, 0.5, 0.75, redumps)
     assert event.redumped == {"d.t": [18, 0, 0, 2], "d.u": [18, 0, 0, 2]}
     assert without_redumps(event.table_kinds, event.redumped) == {"d.t": [1, 2, 2, 0], "d.u": [0, 0, 0, 0]}
-    assert describe("epoch.committed", event.to_json()) == "Epoch 4: 5 changes and 40 redumped changes to b.000002:4"
+    assert describe(event) == "Epoch 4: 5 changes and 40 redumped changes to b.000002:4"

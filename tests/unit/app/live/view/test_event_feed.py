@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.live.view.event_feed import KINDS, USUAL, command_of, enders, feed_lines, line_of, names, search
-from engine.history.event_queries import Event
+from engine.history.event_queries import JournalLine
 from engine.journal.events import EVENTS, fields_of
 from tests.unit.app.support import ago
 
 
-def event(seq: int, name: str, age: float = 0.0, **fields: object) -> Event:
+def event(seq: int, name: str, age: float = 0.0, **fields: object) -> JournalLine:
     """A journal line."""
     table = fields.get("table")
-    return Event(ago(age), "r", seq, name, str(table) if table else None, json.dumps(fields))
+    return JournalLine(ago(age), "r", seq, name, str(table) if table else None, json.dumps(fields))
 
 
 def test_every_event_but_regular_measurements_has_a_kind() -> None:
@@ -56,7 +56,7 @@ def test_a_search_finds_what_is_shown_and_what_the_journal_has() -> None:
     rows = event(4, "chunk.finished", 6, table="d.u", chunk=3, rows=1000, group="g")
     newest = [rows, failed, done, pause]
 
-    def texts(text: str, *older: Event) -> list[str]:
+    def texts(text: str, *older: JournalLine) -> list[str]:
         return [line.text for line in search(newest, older, text)]
 
     assert texts("BY dba – done") == texts("duration_s") == ["Pause by dba – done"]
@@ -184,9 +184,9 @@ def test_nobody_acts_on_what_is_over() -> None:
         assert end.event in enders(one)
         opened = line_of(one, [one, replace(end, ts=ago(-1))])
         assert (opened.seq, opened.who, opened.advice) == (one.seq, "", "")
-        elsewhere = json.dumps({"table": "d.other"})
         if one.table:
-            assert feed_lines([one, replace(end, ts=ago(-1), body=elsewhere)])[-1].who == who
+            elsewhere = replace(end, ts=ago(-1), table="d.other", body=json.dumps({"table": "d.other"}))
+            assert feed_lines([one, elsewhere])[-1].who == who
     of_a_table = event(1, "error", 9, table="d.t", message="bad", hint="Look.")
     assert [line.who for line in feed_lines([of_a_table, event(9, "run.started")])] == ["", ""], "by the next run too"
     (refused,) = feed_lines([event(1, "command.refused", id="1", verb="pause", message="not running")])
@@ -217,9 +217,9 @@ ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.
 def test_no_line_breaks_the_feed(name: str, data: st.DataObject) -> None:
     """Fields may be missing or null."""
     body = dict.fromkeys(fields_of(name))
-    assert len(feed_lines([Event(ago(0), "r", 1, name, None, json.dumps(body))])) == 1
-    assert len(feed_lines([Event(ago(0), "r", 1, name, None, json.dumps({}))])) == 1
-    assert len(feed_lines([Event(ago(0), "r", 1, name, None, "torn")])) == 1
+    assert len(feed_lines([JournalLine(ago(0), "r", 1, name, None, json.dumps(body))])) == 1
+    assert len(feed_lines([JournalLine(ago(0), "r", 1, name, None, json.dumps({}))])) == 1
+    assert len(feed_lines([JournalLine(ago(0), "r", 1, name, None, "torn")])) == 1
 
 
 def test_the_parts_of_a_redump_are_one_line_per_table() -> None:

@@ -3,13 +3,13 @@
 import json
 
 from app.table.view.table_events import error_rows, schema_rows
-from engine.history.event_queries import Event
+from engine.history.event_queries import JournalLine
 from tests.unit.app.support import ago
 
 
-def line(age: float, event: str, table: str | None = "d.t", *, resolved: bool = False, **fields: object) -> Event:
+def line(age: float, event: str, table: str | None = "d.t", *, resolved: bool = False, **fields: object) -> JournalLine:
     """An event of the journal."""
-    return Event(ago(age), "r", 100 - int(age), event, table, json.dumps({"table": table, **fields}), resolved)
+    return JournalLine(ago(age), "r", 100 - int(age), event, table, json.dumps({"table": table, **fields}), resolved)
 
 
 def test_errors_say_who_acts_newest_first() -> None:
@@ -79,9 +79,9 @@ def test_the_schema_history_leaves_repeated_states_out() -> None:
 
 def test_lines_that_cannot_be_read_are_no_error() -> None:
     """Other versions may write other fields."""
-    broken = Event(ago(1), "r", 1, "source.event", "d.t", "[]")
+    broken = JournalLine(ago(1), "r", 1, "source.event", "d.t", "[]")
     assert schema_rows([broken])[0]["What"] == "Changed"
-    assert schema_rows([Event(ago(1), "r", 1, "table.planned", "d.t", "{")])[0]["What"] == "Planned"
+    assert schema_rows([JournalLine(ago(1), "r", 1, "table.planned", "d.t", "{")])[0]["What"] == "Planned"
 
 
 def test_that_a_table_stopped_is_among_its_errors() -> None:
