@@ -149,6 +149,19 @@ INNER: dict[str, dict[str, set[str]]] = {
 
 
 KINDS = ("engine.destination.delta", "engine.destination.parquet")
+
+
+LOOK_UPS = {
+    "engine/status": 36,
+    "engine/journal": 24,
+    "engine/watch": 29,
+    "engine/history": 67,
+    "app": 356,
+}
+"""How often a room may look up a name in a dictionary. Lower a number when its room needs fewer; what passes between
+rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""
+
+
 BEYOND_THE_SEAM = {"audit", "explore"}
 """What reads Delta tables without a protocol: change logs in order, and with DuckDB. All others ask
 `destination_protocol`."""
@@ -396,6 +409,29 @@ def test_the_names_of_the_added_columns_have_one_owner() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"_tm_\w+", node.value)
     }
     assert {path for path in written if not path.startswith("engine/destination/")} == {"engine/decode/schema.py"}
+
+
+def look_ups(path: Path) -> int:
+    """How often a file reads `found["name"]` or `found.get("name")`."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    keys = [node.slice for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    keys += [call.args[0] for call in calls if ast.unparse(call.func).endswith(".get") and call.args]
+    return sum(isinstance(key, ast.Constant) and isinstance(key.value, str) for key in keys)
+
+
+@pytest.mark.parametrize("room", LOOK_UPS)
+def test_fields_are_not_looked_up_by_name(room: str) -> None:
+    """A misspelt name in a dictionary is found by a user, one of an attribute by mypy."""
+    found = {str(path.relative_to(ROOT)): number for path in files(room) if (number := look_ups(path))}
+    assert sum(found.values()) <= LOOK_UPS[room], found
+
+
+def test_look_ups_are_counted(tmp_path: Path) -> None:
+    """Those of names, and not those of numbers or of what is assigned."""
+    code = tmp_path / "code.py"
+    code.write_text("a['x']['y']; a.get('z', 1); a[0]; a['x'] = 1; a.get(key); a.get(); a[name]")
+    assert look_ups(code) == 3
 
 
 def test_every_module_says_what_it_is_for() -> None:
