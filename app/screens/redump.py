@@ -22,7 +22,7 @@ from app.common import (
 )
 from app.common.autorefresh import autorefresh
 from app.common.view import redump_form, words
-from app.common.view.redump_form import Request
+from app.common.view.redump_form import DryRun, Request
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.history import chunk_queries, redumps, table_queries
@@ -99,13 +99,13 @@ def _text(draw: Callable[..., str | None], label: str, field: str, **options: An
     owned.keep(field, draw(label, owned.value(field), key=owned.key(field), **options) or "")
 
 
-def counted(where: Directory, request: Request) -> dict[str, Any] | None:
+def counted(where: Directory, request: Request) -> DryRun | None:
     """The dry run of this request, if it was made."""
-    known: tuple[Request, dict[str, Any]] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
+    known: tuple[Request, DryRun] | None = st.session_state.get(_key(_DRY_RUN, where.root.name))
     return known[1] if known is not None and known[0] == request else None
 
 
-def count(where: Directory, request: Request, plan: table_queries.Plan | None) -> dict[str, Any] | None:
+def count(where: Directory, request: Request, plan: table_queries.Plan | None) -> DryRun | None:
     """Make the dry run; None, with the reason shown, if the request is incomplete or it fails. plan: of its table."""
     numeric = plan is not None and plan.distribution_factor is not None
     if fault := redump_form.missing(request, numeric=numeric):
@@ -115,24 +115,25 @@ def count(where: Directory, request: Request, plan: table_queries.Plan | None) -
         with st.spinner("Counting the affected rows"):
             document = json.dumps(redump_form.document(request))
             answer = engine.ask("redump", where.spec, ["--request", "-", "--dry-run"], stdin=document)
+            found = DryRun.from_json(answer)
     except TidemarkError as problem:
         messages.error(problem)
         return None
-    st.session_state[_key(_DRY_RUN, where.root.name)] = request, answer
-    return answer
+    st.session_state[_key(_DRY_RUN, where.root.name)] = request, found
+    return found
 
 
-def affected(where: Directory, found: dict[str, Any], key: str) -> None:
+def affected(where: Directory, found: DryRun, key: str) -> None:
     """The affected tables, rows and ranges."""
     reads = home.ask(chunk_queries.reads, where.root.name, limit=2000)
-    seconds = redump_form.expected_s(found["tables"], reads)
+    seconds = redump_form.expected_s(found.tables, reads)
     left, right = st.columns([6, 1], vertical_alignment="center")
-    left.markdown(f"**Affected** {words.escape(redump_form.sentence(found['tables'], seconds))}")
+    left.markdown(f"**Affected** {words.escape(redump_form.sentence(found.tables, seconds))}")
     if right.button("Count again", icon=":material/refresh:", type="tertiary", key="count"):
         st.session_state.pop(_key(_DRY_RUN, where.root.name))
         st.rerun()
     st.dataframe(
-        pd.DataFrame(redump_form.affected_rows(found["tables"])),
+        pd.DataFrame(redump_form.affected_rows(found.tables)),
         hide_index=True,
         key="affected",
         column_config={
@@ -142,15 +143,15 @@ def affected(where: Directory, found: dict[str, Any], key: str) -> None:
         placeholder=words.NOTHING,
         alt="Affected rows per table",
     )
-    if ranges := redump_form.ranges(found["tables"], key):
+    if ranges := redump_form.ranges(found.tables, key):
         more = f"\n… and {len(ranges) - 5:,} more" if len(ranges) > 5 else ""
         st.code("\n".join(ranges[:5]) + more, language=None)
 
 
-def send_form(where: Directory, request: Request, found: dict[str, Any]) -> None:
+def send_form(where: Directory, request: Request, found: DryRun) -> None:
     """The reason and the button. A redump of everything must be confirmed with the pipeline's name."""
     name = where.root.name
-    able = any(one["way"] not in redump_form.NOT_READ for one in found["tables"])
+    able = any(one.way not in redump_form.NOT_READ for one in found.tables)
     sure = True
     with st.container(border=True):
         st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
@@ -170,13 +171,13 @@ def send_form(where: Directory, request: Request, found: dict[str, Any]) -> None
         )
 
 
-def _send(where: Directory, click: int, request: Request, found: dict[str, Any]) -> None:
+def _send(where: Directory, click: int, request: Request, found: DryRun) -> None:
     """Send the request that was counted. If it was changed with the click, it is counted first."""
     name, now = where.root.name, st.session_state
     if entered() != request or not controls.first_time(name, click):
         return
-    identity = controls.post(where, "redump", now.get("why"), found["arguments"])
-    rows = [one["rows"] for one in found["tables"]]
+    identity = controls.post(where, "redump", now.get("why"), found.arguments)
+    rows = [one.rows for one in found.tables]
     st.session_state[_key(_EXPECTED, identity)] = None if None in rows else sum(rows)
 
 

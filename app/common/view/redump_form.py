@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Self
 
 from app.common.view import words
 from app.common.view.commands import resnapshot_begun
@@ -103,6 +103,38 @@ def keys(text: str) -> list[str | list[str]]:
     return found
 
 
+@dataclass(frozen=True)
+class CountedTable:
+    """A table of a dry run."""
+
+    table: str
+    way: str
+    """redumped, resnapshotted, or one of `NOT_READ`."""
+    why: str
+    of_rows: int
+    """Rows in its mirror."""
+    of_bytes: int
+    rows: int | None
+    """Rows to be read again; None if they cannot be counted."""
+    ranges: list[tuple[str | None, str | None]]
+    keys: int
+    """The number of keys that were asked for."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a redump would do."""
+
+    arguments: Mapping[str, Any]
+    """Of the command."""
+    tables: tuple[CountedTable, ...]
+
+    @classmethod
+    def from_json(cls, answer: Mapping[str, Any]) -> Self:
+        """The answer of `redump --dry-run --json`."""
+        return cls(answer["arguments"], tuple(CountedTable(**one) for one in answer["tables"]))
+
+
 def document(request: Request) -> dict[str, Any]:
     """The request as `redump --request` takes it."""
     if request.part == "Everything":
@@ -126,58 +158,58 @@ def pace(reads: Sequence[Read], table: str) -> float | None:
     return sum(read.rows for read in own) / seconds * len({read.reader for read in own})
 
 
-def expected_s(affected: Sequence[Mapping[str, Any]], reads: Sequence[Read]) -> float | None:
+def expected_s(affected: Sequence[CountedTable], reads: Sequence[Read]) -> float | None:
     """The expected seconds, by the speed of the last copy; None if that is unknown for a table."""
     total = 0.0
     for one in affected:
-        rate = pace(reads, one["table"])
-        if one["way"] in NOT_READ or one["rows"] == 0:
+        rate = pace(reads, one.table)
+        if one.way in NOT_READ or one.rows == 0:
             continue
-        if rate is None or one["rows"] is None:
+        if rate is None or one.rows is None:
             return None
-        total += one["rows"] / rate
+        total += one.rows / rate
     return total
 
 
-def affected_rows(affected: Sequence[Mapping[str, Any]]) -> list[dict[str, object]]:
+def affected_rows(affected: Sequence[CountedTable]) -> list[dict[str, object]]:
     """One row per table."""
     return [
         {
-            "Table": one["table"],
+            "Table": one.table,
             "Rows read again": _rows(one),
-            "Rows in the mirror": f"{one['of_rows']:,}",
-            "Size of the mirror": words.size(one["of_bytes"]),
-            "How": ": ".join(part for part in (one["way"], one["why"]) if part),
+            "Rows in the mirror": f"{one.of_rows:,}",
+            "Size of the mirror": words.size(one.of_bytes),
+            "How": ": ".join(part for part in (one.way, one.why) if part),
         }
         for one in affected
     ]
 
 
-def _rows(one: Mapping[str, Any]) -> str:
-    if one["way"] in NOT_READ:
+def _rows(one: CountedTable) -> str:
+    if one.way in NOT_READ:
         return "none"
-    if one["rows"] is None:
-        return f"at most {one['of_rows']:,}"
-    asked = f" of {words.plural(one['keys'], 'key')}" if one["keys"] else ""
-    return f"{one['rows']:,}{asked}"
+    if one.rows is None:
+        return f"at most {one.of_rows:,}"
+    asked = f" of {words.plural(one.keys, 'key')}" if one.keys else ""
+    return f"{one.rows:,}{asked}"
 
 
-def sentence(affected: Sequence[Mapping[str, Any]], seconds: float | None) -> str:
+def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
     """The affected tables and rows, and the expected time, as a sentence."""
-    able = [one for one in affected if one["way"] not in NOT_READ]
+    able = [one for one in affected if one.way not in NOT_READ]
     if not able:
         return "None of this can be redumped."
-    known = sum(one["rows"] if one["rows"] is not None else one["of_rows"] for one in able)
-    most = "at most " if any(one["rows"] is None for one in able) else ""
+    known = sum(one.rows if one.rows is not None else one.of_rows for one in able)
+    most = "at most " if any(one.rows is None for one in able) else ""
     rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"
     about = "less than a second" if seconds is not None and seconds < 1 else f"about {words.duration(seconds)}"
     took = f", {about} of reading at the speed of the last copy" if seconds is not None else ""
     return f"{rows}{took}. The binlog is read meanwhile."
 
 
-def ranges(affected: Sequence[Mapping[str, Any]], key: str) -> list[str]:
+def ranges(affected: Sequence[CountedTable], key: str) -> list[str]:
     """The ranges that are redumped, in words."""
-    return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one["ranges"]]
+    return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one.ranges]
 
 
 def past_rows(found: Sequence[Redumped], verify: Callable[[Redumped], str]) -> list[dict[str, object]]:

@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 
 from app.common.view import redump_form
-from app.common.view.redump_form import Request
+from app.common.view.redump_form import CountedTable, Request
 from engine.history.redumps import Redumped
 from tests.unit.app.support import NOW, read
 
 
-def affected(way: str = "redumped", rows: int | None = 50, keys: int = 0) -> dict[str, object]:
+def affected(way: str = "redumped", rows: int | None = 50, keys: int = 0) -> CountedTable:
     """One table of the dry run."""
-    found = {"table": "d.t", "way": way, "why": "", "of_rows": 1000, "of_bytes": 2000, "rows": rows}
-    return {**found, "ranges": [["1", "5"]], "keys": keys}
+    return CountedTable("d.t", way, "", 1000, 2000, rows, [("1", "5")], keys)
 
 
 def test_chunk_numbers_are_parsed() -> None:
