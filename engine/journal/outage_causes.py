@@ -1,7 +1,7 @@
 """Why a run does not get what it needs from its source: by cause, the words and the alert. Pure."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 Cause = Literal["unreachable", "login", "privileges"]
 ALERTS: Mapping[Cause, str] = {
@@ -22,10 +22,10 @@ _REPLACED: Mapping[Cause, str] = {
 }
 
 
-def cause_of(record: Mapping[str, Any]) -> Cause:
+def cause_of(cause: object, *, refused: bool) -> Cause:
     """The cause in a `source.away`, or in `away` of `runner.json`. Older ones have only `refused`."""
-    older: Cause = "login" if record.get("refused") else "unreachable"
-    return next((cause for cause in ALERTS if cause == record.get("cause")), older)
+    known: Cause = next((one for one in ALERTS if one == cause), "unreachable")
+    return "login" if refused and known == "unreachable" else known
 
 
 def outage(cause: Cause) -> str:

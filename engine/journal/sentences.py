@@ -295,7 +295,7 @@ def _changed_table(event: TableChanged) -> str:
 def _away(event: SourceAway) -> str:
     until = f", gives up at {utc_time(event.gives_up_at)}" if event.gives_up_at else ""
     since = f" since {utc_time(event.since)}" if event.since else ""
-    return f"{outage(cause_of(event.to_json()))}{since}{retry(event)}{until}: {event.message or ''}"
+    return f"{outage(cause_of(event.cause, refused=event.refused))}{since}{retry(event)}{until}: {event.message or ''}"
 
 
 def _of(kind: type[E], sentence: Callable[[E], str]) -> dict[type[Event], Callable[[Any], str]]:

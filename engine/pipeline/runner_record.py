@@ -49,7 +49,10 @@ class SourceOutage:
     @classmethod
     def from_json(cls, value: object) -> Self | None:
         """The outage in `runner.json`; None if there is none, or if this version cannot read it."""
-        return record_from(cls, {**value, "cause": cause_of(value)}) if isinstance(value, Mapping) else None
+        if not isinstance(value, Mapping):
+            return None
+        cause = cause_of(value.get("cause"), refused=bool(value.get("refused")))
+        return record_from(cls, {**value, "cause": cause})
 
 
 @dataclass(frozen=True)

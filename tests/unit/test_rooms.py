@@ -156,7 +156,7 @@ LOOK_UPS = {
     "engine/journal": 24,
     "engine/watch": 29,
     "engine/history": 67,
-    "app": 356,
+    "app": 327,
 }
 """How often a room may look up a name in a dictionary. Lower a number when its room needs fewer; what passes between
 rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""

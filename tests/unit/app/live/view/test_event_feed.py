@@ -210,6 +210,14 @@ def test_who_acts_may_be_the_administrator_of_the_source_or_nobody() -> None:
         assert (line.who, line.table) == (who, one.table or ""), one
 
 
+def test_a_refused_login_is_told_from_an_outage() -> None:
+    """Also in the journal of a version that wrote no cause."""
+    (old,) = feed_lines([event(1, "source.away", message="Denied.", refused=True, attempt=1, retry_in_s=4)])
+    assert (old.text, old.tone) == ("The source refuses the login – attempt 1, next in 4.0 s: Denied.", "red")
+    (away,) = feed_lines([event(1, "source.away", message="Gone.", cause="unreachable", attempt=1, retry_in_s=4)])
+    assert (away.text, away.tone) == ("The source is unreachable – attempt 1, next in 4.0 s: Gone.", "orange")
+
+
 ANYTHING = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.lists(st.integers(), max_size=3)
 
 
