@@ -15,6 +15,7 @@ NOT_RUN = {
     "make soak": _TESTS,
     ".venv/bin/python -m pytest tests/unit/plan": _TESTS,
     ".venv/bin/python -m pytest tests/browser/test_story.py -k mouse": _TESTS,
+    ".venv/bin/python -m pytest tests/unit/destination/test_contract.py -k parquet": _TESTS,
     ".venv/bin/python -m tests.browser.gallery FOLDER": "takes minutes",
     "make bench": "takes many minutes",
     "make docs": "writes into the repository; tests/unit/docs/test_reference.py compares what it would write",
