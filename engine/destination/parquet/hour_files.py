@@ -5,7 +5,6 @@ Rows of a snapshot were read from the table, not from the binlog. They have no c
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -48,7 +47,6 @@ class HourWriter:
     bounded: tuple[str, ...]
     _writers: dict[int, FileWriter] = field(default_factory=dict)
     _finished: list[HourFile] = field(default_factory=list)
-    _stack: ExitStack = field(default_factory=ExitStack)
 
     def write(self, source: Path) -> None:
         """Write the rows of a reader's file."""
@@ -72,12 +70,12 @@ class HourWriter:
 
     def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:
         if hour not in self._writers:
-            writer = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded)
-            self._writers[hour] = self._stack.enter_context(writer)
+            self._writers[hour] = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded)
         return self._writers[hour]
 
     def _finish(self, hour: int) -> None:
-        self._finished += [HourFile(_partition(hour), file) for file in self._writers.pop(hour).close()]
+        self._finished += [HourFile(_partition(hour), file) for file in self._writers[hour].close()]
+        del self._writers[hour]  # not before it is finished: `__exit__` discards those that are not
 
     def finish(self) -> list[HourFile]:
         """Finish all files, durably."""

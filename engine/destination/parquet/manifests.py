@@ -14,8 +14,9 @@ Their number is bounded: the oldest thousand of two thousand are merged into one
 twice, never too few of them. A merged manifest has the state of all tables, so that a start reads it and what follows.
 
 An earlier runner may be about to create a manifest when a later one takes over. The later one creates those names
-first, as empty manifests (`seal`). Names are never used twice: the second manifest of an epoch is `12_1.json`, which a
-run creates that continues after a table's failure, or after its own seal.
+first, as empty manifests (`seal`). They are never deleted: the earlier runner may wake up after a thousand epochs.
+Names are never used twice: the second manifest of an epoch is `12_1.json`, which a run creates that continues after a
+table's failure, or after its own seal.
 """
 
 import json
@@ -177,8 +178,8 @@ class Manifests:
     def _link(self, name: str, manifest: Manifest) -> bool:
         """Create a manifest of this name. Returns False if there is another one."""
         temporary = self._folder / f".{uuid.uuid4().hex}"
-        write_atomically(temporary, _text(manifest))
         try:
+            write_atomically(temporary, _text(manifest))
             return link(temporary, self._folder / name)
         finally:
             with suppress(OSError):
@@ -214,7 +215,8 @@ class Manifests:
             if "from_epoch" in found[-1][1]:
                 self._read.update(own)  # it has the state of all earlier ones
                 break
-        self._loose += [name for name, manifest in reversed(found) if "from_epoch" not in manifest]
+        loose = [name for name, manifest in found if "from_epoch" not in manifest]
+        self._loose = sorted({*self._loose, *loose}, key=_place)
         for name, manifest in (*sorted(others, key=lambda one: int(one[1]["term"])), *reversed(found)):
             self._take(name, manifest)
 
@@ -253,13 +255,15 @@ class Manifests:
         tables = dict(self._load(earlier[-1])["tables"]) if earlier else {}
         for manifest in manifests:
             tables |= manifest["tables"]
-        files = [file for manifest in manifests for file in manifest["files"]]
+        # One of them may be a merged one already, of an attempt that failed once it was written.
+        files = list({file["path"]: file for manifest in manifests for file in manifest["files"]}.values())
         merged = {**manifests[-1], "from_epoch": manifests[0]["epoch"], "tables": tables, "files": files}
         self._guard()
         write_atomically(self._folder / oldest[-1], _text(merged))
         self._loose = self._loose[MERGED:]
-        for name in oldest[:-1]:
-            (self._folder / name).unlink(missing_ok=True)
+        for name, manifest in zip(oldest[:-1], manifests[:-1], strict=True):
+            if not _is_seal(manifest):
+                (self._folder / name).unlink(missing_ok=True)
 
 
 def _place(name: str) -> tuple[int, int, str]:
@@ -274,6 +278,11 @@ def _epoch(name: str) -> int:
 
 def _lineage(name: str) -> str:
     return _place(name)[2]
+
+
+def _is_seal(manifest: Manifest) -> bool:
+    """Whether a later runner created it to take its name. Those of epochs name the position at which they end."""
+    return not manifest["position"]
 
 
 def _text(manifest: Manifest) -> str:

@@ -120,7 +120,9 @@ class ParquetDestination:
     def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
         """Delete staged files that no epoch names, and young files of tables that no manifest names."""
         deleted = self._staged.delete_orphans(named)
-        paths = set[str]() if self._place is None else self._place.manifests.recent_paths()
+        paths = set[str]()
+        if self._place is not None:  # what is not published yet is so after an attempt that failed
+            paths = self._place.manifests.recent_paths() | {file.path for file in self._place.unpublished.files}
         for one in opened:
             assert isinstance(one, ParquetTable)
             deleted += one.delete_orphans(paths, after_ns)

@@ -192,10 +192,8 @@ class ParquetTable:
             return
         self._shared.guard()
         self._shared.manifests.forget(self.table.full_name)
-        renamed = self._folder.with_name(f".dropped-{self._folder.name}")
-        for folder in (renamed, self._folder):
-            if folder.is_dir():
-                shutil.rmtree(folder)
+        if self._folder.is_dir():
+            shutil.rmtree(self._folder)
 
     def delete_orphans(self, named: Collection[str], after_ns: int) -> int:
         """Delete young files that no manifest names. named: paths relative to the destination. Returns how many."""
