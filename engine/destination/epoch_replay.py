@@ -6,7 +6,6 @@ A resnapshot repairs a failed table (`destination.published_tables`): the change
 their files exist, and the mirror gets a new copy.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -16,6 +15,7 @@ from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd
+from engine.destination.epoch_retention import EpochRetention
 from engine.destination.published_tables import PublishedTables
 from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
@@ -30,22 +30,23 @@ from engine.spec.sink_settings import Sink
 class EpochReplay:
     """Applies epochs to the tables. One thread at a time uses it, except where a docstring says otherwise."""
 
-    def __init__(self, sink: Sink, tables: PublishedTables, ledger: Ledger, journal: Journal) -> None:
+    def __init__(
+        self, sink: Sink, tables: PublishedTables, ledger: Ledger, journal: Journal, retention: EpochRetention
+    ) -> None:
+        self.tables = tables
         self._sink = sink
-        self._tables = tables
         self._ledger = ledger
         self._journal = journal
         self.applied = -1
         """The epoch up to which files were added."""
-        self.recorded = -1
-        """The epoch up to which the ledger has the facts, so that it may prune."""
+        self._retention = retention
         self.facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
         self.last_merge_s = clock.monotonic_s()
 
     def unmerged(self, table: str) -> list[str]:
         """The committed files of a table's change log that its mirror may lack, in order."""
-        target, kept = self._tables.targets.get(table), list(self._ledger.kept_epochs())
+        target, kept = self.tables.targets.get(table), list(self._ledger.kept_epochs())
         merged = target.applied[MERGE] if target else -1
         later = (
             part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
@@ -53,25 +54,25 @@ class EpochReplay:
         changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
 
-    def apply_kept(self) -> int:
-        """Apply what earlier runs committed but did not apply. Returns the number of epochs checked."""
-        kept = list(self._ledger.kept_epochs())
+    def apply_kept(self, after: int = -1) -> int:
+        """Apply what earlier runs committed after an epoch but did not apply. Returns the number of epochs checked."""
+        kept = [record for record in self._ledger.kept_epochs() if record["epoch"] > after]
         records = list(kept)
         for n, part in enumerate(self._parts_of_targets(kept)):
             records[n] = {**kept[n], "tables": part}
         for record in reversed(records):
             for name, change in record["tables"].items():
                 for switch in _switches(change):
-                    if name in self._tables.targets:  # files of earlier epochs have the old columns
+                    if name in self.tables.targets:  # files of earlier epochs have the old columns
                         before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
-                        self._tables.targets[name].destination.table = before
-                        self._tables.targets[
+                        self.tables.targets[name].destination.table = before
+                        self.tables.targets[
                             name
                         ].mutable_key = True  # maybe not by the old plan, but safe with any plan
         self.append(records)
         self.merge_all()
-        for name in self._tables.state.removed:
-            self._tables.targets.pop(name, None)
+        for name in self.tables.state.removed:
+            self.tables.targets.pop(name, None)
         return len(records)
 
     def _parts_of_targets(self, records: Sequence[EpochRecord]) -> list[dict[str, TableChange]]:
@@ -83,18 +84,14 @@ class EpochReplay:
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
         }
         return [
-            {
-                name: p
-                for name, p in record["tables"].items()
-                if name in self._tables.targets and n >= begun.get(name, 0)
-            }
+            {name: p for name, p in record["tables"].items() if name in self.tables.targets and n >= begun.get(name, 0)}
             for n, record in enumerate(records)
         ]
 
     @property
     def is_unsettled(self) -> bool:
         """Whether changes wait for a merge, or epochs were applied that the ledger may be able to prune."""
-        return self.applied > self.facts[0] or any(t.waiting and t.error is None for t in self._tables.targets.values())
+        return self.applied > self.facts[0] or any(t.waiting and t.error is None for t in self.tables.targets.values())
 
     def append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
@@ -106,7 +103,7 @@ class EpochReplay:
         if records:
             last = records[-1]
             position = f"{last['to']['file']}:{last['to']['offset']}"
-            self._tables.publish(EpochEnd(last["epoch"], position, last["ts"]))
+            self.tables.publish(EpochEnd(last["epoch"], position, last["ts"]))
             self.applied = last["epoch"]
 
     def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
@@ -117,7 +114,7 @@ class EpochReplay:
         group: list[Part] = []
         for part in parts:
             group.append(part)
-            target = self._tables.targets.get(name)
+            target = self.tables.targets.get(name)
             # If rows move between chunks, all earlier changes are merged before a chunk is added.
             ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
             if ends or _switches(part[1]) or (target is not None and target.mutable_key):
@@ -129,19 +126,19 @@ class EpochReplay:
     def _append_table(self, name: str, parts: list[Part], until: str) -> None:
         """Apply the parts of some epochs. until: when the last one was committed."""
         epoch, last = parts[-1]
-        if name not in self._tables.targets and "planned" in last and "stopped" not in last:
+        if name not in self.tables.targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
             shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
             with suppress(SpecError):  # already recorded as failed: another ledger's table is there
-                self._tables.open(shown, plan_from_dict(joined["plan"]), expected=False)
-        target = self._tables.targets.get(name)
+                self.tables.open(shown, plan_from_dict(joined["plan"]), expected=False)
+        target = self.tables.targets.get(name)
         if target is None:
             assert not any(files_of_parts(parts)), f"{name} has files and no destination"
         else:
             self._apply(name, target, parts)
         if "removed" in last:
-            self._tables.targets.pop(name, None)
-            self._tables.leaving.discard(name)
+            self.tables.targets.pop(name, None)
+            self.tables.leaving.discard(name)
         for switch in _switches(last):
             self._switch(name, (epoch, until), switch, resnapshot="resnapshot" in last)
 
@@ -150,7 +147,7 @@ class EpochReplay:
         if target.error is not None:
             target.lacking += parts
             return
-        self._tables.run_step(name, target, lambda: target.apply(parts), parts)
+        self.tables.run_step(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
             target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
@@ -163,22 +160,22 @@ class EpochReplay:
         """
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
-        if name not in self._tables.targets:  # it was refused or removed before
-            self._tables.open(table, plan, expected=False)
-        target, emptied, epoch = self._tables.targets[name], bool(switch.get("since")), after[0]
+        if name not in self.tables.targets:  # it was refused or removed before
+            self.tables.open(table, plan, expected=False)
+        target, emptied, epoch = self.tables.targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
-            self._tables.merge(name, target)
+            self.tables.merge(name, target)
         if resnapshot and (target.error is not None or target.destination.needs_repair):
             self._repair_for_resnapshot(name, target, table)
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
-            self._tables.run_step(
+            self.tables.run_step(
                 name, target, lambda: self._begin_resnapshot(target, table, plan, after, emptied=emptied)
             )
             if not emptied and target.destination.has_mirror:
                 target.resnapshot = Resnapshot(epoch)
         else:
-            self._tables.run_step(name, target, lambda: target.alter(table, epoch))
+            self.tables.run_step(name, target, lambda: target.alter(table, epoch))
         if target.error is not None:
             target.destination.table = table
 
@@ -202,11 +199,11 @@ class EpochReplay:
         lacking = target.reopen()
         try:
             opened = target.destination.repair(table)
-            self._tables.take_opened(name, target, opened)
+            self.tables.take_opened(name, target, opened)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - see above
-            self._tables.fail(name, error, lacking)
+            self.tables.fail(name, error, lacking)
             return
         if opened.is_new:
             self._has_gap(name, "everything before this resnapshot: its folder is gone")
@@ -233,22 +230,12 @@ class EpochReplay:
     def merge_all(self, *, due: bool = False) -> None:
         """Merge all waiting changes. due: only those that are worth it now."""
         self.last_merge_s = clock.monotonic_s()
-        for name, target in self._tables.targets.items():
+        for name, target in self.tables.targets.items():
             if not due or target.merge_due(self._sink):
-                self._tables.merge(name, target)
-        healthy = {name: dict(target.applied) for name, target in self._tables.targets.items() if target.error is None}
+                self.tables.merge(name, target)
+        healthy = {name: dict(target.applied) for name, target in self.tables.targets.items() if target.error is None}
         self.facts = (self.applied, healthy)
-        self._prune()
-
-    def _prune(self) -> None:
-        """Let the ledger prune the epochs that it knows the destination has."""
-        needed = defaultdict[int, set[str]](set)
-        for name, target in list(self._tables.targets.items()):
-            for epoch in target.needed:
-                needed[epoch].add(name)
-        with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-            staged = not self._tables.destination.landing.in_place
-            self._ledger.prune(self.recorded, needed, self._tables.collect if staged else None)
+        self._retention.prune()
 
 
 def _switches(change: TableChange) -> list[Switch]:

@@ -4,7 +4,7 @@ A failed destination affects only its table: the table fails here, the coordinat
 others continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 
 from engine.base import clock
@@ -14,17 +14,17 @@ from engine.base.errors import (
     SpecError,
     TableStoppedError,
     TidemarkError,
+    is_disk_full,
     is_unwritable,
 )
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, EpochEnd, Opened
-from engine.destination.table_progress import Part, Target, files_of_parts
+from engine.destination.table_progress import Part, Target
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import ErrorReported
-from engine.ledger.records import TableChange
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
@@ -58,16 +58,19 @@ class PublishedTables:
         self._written = written
         self._through_full_disk = through_full_disk
 
-    def open_all(self, state: State) -> None:
+    def open_all(self, state: State, published: Collection[str] | None = None) -> None:
         """Open the tables; create those that are not there. Raises SpecError when one belongs to another ledger.
 
-        Also opens removed tables whose destination is kept: they may lack earlier commits.
+        Also opens removed tables whose destination is kept: they may lack earlier commits. published: the tables that
+        must be there; None for those with published rows.
         """
-        for table in state.tables.values():
+        for name, table in state.tables.items():
             if not table.begun:
                 continue
             # During a resnapshot, the mirror of a table that just got a key may not exist yet.
             expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
+            if published is not None:
+                expected = name in published
             shown = published_as(table_from_dict(table.table), table.projection)
             self.open(shown, plan_from_dict(table.plan), expected)
         for table in state.removed.values():
@@ -91,7 +94,7 @@ class PublishedTables:
         return {name: error for name, error in errors.items() if error is not None}
 
     def fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
-        if is_unwritable(error):
+        if is_unwritable(error) or is_disk_full(error):
             raise error  # not the table's fault
         known = error if isinstance(error, TableStoppedError) else _failed(name, error)
         self.targets[name].fail(known, lacking)
@@ -173,12 +176,9 @@ class PublishedTables:
         """Make the parts of some epochs visible, once all tables have them (`Destination.publish`)."""
         self._retry(lambda: self.destination.publish(end))
 
-    def collect(self, parts: Mapping[str, TableChange]) -> None:
-        """Delete the files of readers in the parts of an epoch that no destination needs any more."""
-        for name, part in parts.items():
-            known = self.state.known(name)
-            if known is not None and (files := [file for one in files_of_parts([(0, part)]) for _, file in one]):
-                self.destination.landing.collect(table_from_dict(known.table), files)
+    def needed(self) -> dict[str, set[int]]:
+        """The epochs that the ledger must keep, by table; called by any thread."""
+        return {name: target.needed for name, target in list(self.targets.items())}
 
     def complete(self) -> list[DestinationTable]:
         """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""

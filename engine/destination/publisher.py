@@ -7,13 +7,15 @@ identifiers show those it did, and `recover` applies the difference.
 import math
 import queue
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
 from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import EpochReplay
+from engine.destination.epoch_retention import EpochRetention
+from engine.destination.further_sink import FurtherSink
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.published_tables import PublishedTables, Step
 from engine.journal import Journal
@@ -48,10 +50,15 @@ class Publisher:
         ledger: Ledger,
         journal: Journal,
         through_full_disk: Callable[[Step], None] = lambda step: step(),
+        retention: EpochRetention | None = None,
+        further: Sequence[FurtherSink] = (),
     ) -> None:
         self.destination = destination
+        self.further = further
+        self._retention = retention or EpochRetention(ledger, destination.landing)
+        self._retention.keep(self._needed)
         self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
-        self._replay = EpochReplay(sink, self.tables, ledger, journal)
+        self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
         self._sink = sink
         self._ledger = ledger
@@ -73,14 +80,22 @@ class Publisher:
         self._hurrying = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
+    def _needed(self) -> Mapping[str, set[int]]:
+        return self.tables.needed()
+
     @property
     def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
-        """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
-        return self._replay.facts
+        """The epoch up to which every sink has everything, and the last applied epochs of the first one.
+
+        Those are by table and kind.
+        """
+        through, applied = self._replay.facts
+        behind = (sink.through for sink in self.further)
+        return min([through, *(epoch for epoch in behind if epoch is not None)]), applied
 
     def recorded(self, through: int) -> None:
         """Record that the ledger has the facts up to this epoch, so that it may prune epochs up to there."""
-        self._replay.recorded = through
+        self._retention.recorded = through
 
     def released(self, table: str) -> bool:
         """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
@@ -117,6 +132,8 @@ class Publisher:
         """
         checked = self._replay.apply_kept()
         self._thread.start()
+        for sink in self.further:
+            sink.start(self._has_everything)
         return checked
 
     def submit(self, record: EpochRecord) -> None:
@@ -129,6 +146,8 @@ class Publisher:
             later = [one for one in self._submitted if one[1] > self._replay.applied]
             self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
         self._put(record)
+        for sink in self.further:
+            sink.submitted(record)
 
     def merge_soon(self, tables: Iterable[str], epoch: int) -> None:
         """Merge tables as soon as this epoch is applied, whatever it costs; called by the coordinator's thread."""
@@ -144,6 +163,13 @@ class Publisher:
             return False
         targets = [target for name in tables if (target := self.tables.targets.get(name)) is not None]
         return all(target.error is not None or target.has_merged(epoch) for target in targets)
+
+    def _has_everything(self, table: str, epoch: int) -> bool:
+        """Whether a table's mirror has all changes of this epoch. Called by the further sinks' threads."""
+        target = self.tables.targets.get(table)
+        if self._replay.applied < epoch or target is None or target.error is not None:
+            return False
+        return target.has_merged(epoch)
 
     def submit_after(self, epoch: int) -> None:
         """Queue all epochs that the ledger has after this one."""
@@ -171,11 +197,16 @@ class Publisher:
         while not marker.reached.wait(0.5):
             self.check()
 
-    def finish(self) -> None:
-        """Wait until all queued epochs are applied and merged, or have failed; then end the thread."""
+    def finish(self, *, drains: bool = False) -> None:
+        """Wait until all queued epochs are applied and merged, or have failed; then end the thread.
+
+        drains: further sinks apply all epochs too, unless they fail.
+        """
         if self._thread.is_alive():
             self._put(_Marker(threading.Event(), last=True))
             self._thread.join()
+        for sink in self.further:
+            sink.finish(drains=drains)
         self.check()
 
     def check(self) -> None:

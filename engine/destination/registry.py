@@ -8,6 +8,12 @@ from engine.destination.parquet.parquet_destination import ParquetDestination
 from engine.spec.sink_settings import Sink
 
 
+def further_destination(sink: Sink, first: Destination) -> Destination:
+    """A further destination of a pipeline: it takes the files that readers put where the first one has them."""
+    assert sink.type == "parquet", "the spec allows no other"
+    return ParquetDestination(sink, first.landing)
+
+
 def destination_of(sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> Destination:
     """The destination that a spec names. notes, known_tables: for what may be forgotten; None for readers."""
     if sink.type == "parquet":

@@ -102,6 +102,21 @@ class TableChange(TypedDict, total=False):
     """A resnapshot that was decided; None if it is not needed any more."""
 
 
+class SinkRecord(TypedDict, total=False):
+    """A destination besides the first one, or what has changed of it."""
+
+    type: str
+    path: str
+    joined: int
+    """The epoch after which it takes epochs; before, its tables are read back. -1: it takes all of them."""
+    generations: dict[str, int]
+    """The tables when it joined, with their generations."""
+    applied: dict[str, dict[str, int]]
+    """By table and kind, the epoch that it has reached."""
+    stopped: ErrorRecord
+    """Why it gets nothing any more."""
+
+
 class TermRecord(TypedDict):
     """A runner takes over the pipeline."""
 
@@ -127,6 +142,7 @@ EpochRecord = TypedDict(
         "applied": NotRequired[
             dict[str, dict[str, int]]
         ],  # by table and kind, the epoch that the destination has reached
+        "sinks": NotRequired[dict[str, SinkRecord | None]],  # what changes of further sinks; None: it has left
         "only": NotRequired[
             list[str]
         ],  # the tables whose parts are left, once all others have been applied (`store.prune`)

@@ -16,7 +16,7 @@ from typing import Any
 
 from engine.base import clock
 from engine.base.errors import LedgerError
-from engine.ledger.records import Description, Due, EpochRecord, ErrorRecord, Switch, TableChange
+from engine.ledger.records import Description, Due, EpochRecord, ErrorRecord, SinkRecord, Switch, TableChange
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table
 
@@ -132,6 +132,9 @@ class State:
     """By identity, the servers that wrote no binlog for a while, and when, as UTC text; until a resnapshot from that
     server."""
 
+    sinks: Mapping[str, SinkRecord] = field(default_factory=dict)
+    """The further sinks, by name."""
+
     @property
     def owner(self) -> Owner:
         """How the destination identifies the ledger."""
@@ -185,9 +188,11 @@ def apply(state: State | None, record: EpochRecord) -> State:
             name: replace(table, since=None) for name, table in tables.items()
         }  # positions of the previous server
     removed = dict(state.removed)
-    lineage, floor = state.lineage, state.floor
+    lineage, floor, sinks = state.lineage, state.floor, state.sinks
     if "lineage" in record:
         lineage, floor = record["lineage"], record["epoch"] - 1
+        begun = SinkRecord(joined=floor, generations={}, applied={})
+        sinks = {name: SinkRecord(**{**sink, **begun}) for name, sink in sinks.items()}
         tables, removed = ({name: replace(t, applied={}) for name, t in held.items()} for held in (tables, removed))
     for name, change in record["tables"].items():
         table = _apply_table(tables.get(name) or removed.get(name), change)
@@ -215,7 +220,22 @@ def apply(state: State | None, record: EpochRecord) -> State:
         lineage=lineage,
         floor=floor,
         binlog_off=record.get("binlog_off", state.binlog_off),
+        sinks=_sinks(sinks, record.get("sinks", {})),
     )
+
+
+def _sinks(sinks: Mapping[str, SinkRecord], changes: Mapping[str, SinkRecord | None]) -> Mapping[str, SinkRecord]:
+    """The further sinks after an epoch. A record that names a type joins."""
+    found = dict(sinks)
+    for name, change in changes.items():
+        if change is None:
+            found.pop(name, None)
+        elif "type" in change:
+            found[name] = change
+        elif name in found:
+            applied = {**found[name].get("applied", {}), **change.get("applied", {})}
+            found[name] = {**found[name], **change, "applied": applied}
+    return found
 
 
 def _apply_table(table: TableState | None, change: TableChange) -> TableState:
@@ -313,6 +333,7 @@ _SCALARS = (
 def state_to_dict(state: State) -> Description:
     """The JSON of a full state file."""
     own = {name: getattr(state, name) for name in _SCALARS}
+    own |= {"sinks": dict(state.sinks)} if state.sinks else {}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
 

@@ -99,6 +99,36 @@ class SourceComparison:
 
 
 @dataclass(frozen=True)
+class SinkProgress:
+    """How far a further sink is (`destination.further_sink`)."""
+
+    sink: str
+    """Its name."""
+    type: str
+    path: str
+    state: str
+    """starting, publishing, retrying, stopped; or waiting, while no runner is alive."""
+    through_epoch: int | None = None
+    """It has everything through this epoch; None if only a runner knows."""
+    lacks_since: str | None = None
+    """When the oldest epoch that it lacks was committed: UTC text; None if it lacks nothing, as far as known."""
+    kept_bytes: int = 0
+    """The bytes of the files that are kept for it."""
+    max_kept_bytes: int | None = None
+    error: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Its progress as a clause."""
+        known = self.through_epoch is not None and self.through_epoch >= 0
+        through = f", through epoch {self.through_epoch}" if known else ""
+        since = f", lacks epochs since {self.lacks_since[:19]}Z" if self.lacks_since else ""
+        bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
+        kept = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
+        return f"{self.state}{through}{since}{kept}{f': {self.error}' if self.error else ''}"
+
+
+@dataclass(frozen=True)
 class OpenCommand:
     """A command that the run has accepted and not answered yet."""
 
@@ -167,6 +197,8 @@ class RunnerRecord:
     disk_full_hint: str | None = None
     disk_full_since: str | None = None
     helpers: tuple[FailingHelper, ...] = ()
+    sinks: tuple[SinkProgress, ...] = ()
+    """The further sinks."""
     controls: Controls | None = None
     commands: tuple[OpenCommand, ...] = ()
     error: RunError | None = None
@@ -186,6 +218,7 @@ class RunnerRecord:
             "source": SourceComparison.from_json(record.get("source")),
             "loads": record.get("loads") or {},
             "helpers": records_from(FailingHelper, record.get("helpers")),
+            "sinks": records_from(SinkProgress, record.get("sinks")),
             "controls": record_from(Controls, record.get("controls")),
             "commands": records_from(OpenCommand, record.get("commands")),
             "error": RunError.from_json(record.get("error")),

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from engine.base import redaction
 from engine.base.errors import SpecError
@@ -252,6 +252,10 @@ class Spec(Section):
     snapshot: Snapshot = Snapshot()
     throttle: Throttle = Throttle()
     sink: Sink
+    """The destination. It decides where readers put files, and a run waits for it."""
+    sinks: tuple[Sink, ...] = ()
+    """Further destinations ([Several destinations](destinations.md#several-destinations)), each with a `name` and the
+    keys of `[sink]`. Without `[sink]`, the first one with mirrors takes its place, else the first one."""
     spark: Spark = Spark()
     verify: Verify = Verify()
     alerts: Alerts = Alerts()
@@ -266,6 +270,29 @@ class Spec(Section):
     """The file that contains that secret."""
     poll_interval_s: float = Field(0.5, gt=0)
     """The shortest time between two epochs. Under steady load it grows, at most to `sink.merge_interval_s`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_sink(cls, values: Any) -> Any:
+        sinks = values.get("sinks") if isinstance(values, dict) else None
+        if not isinstance(sinks, list) or "sink" in values or not sinks:
+            return values
+        kinds = [one.get("type", "delta") if isinstance(one, dict) else "" for one in sinks]
+        first = kinds.index("delta") if "delta" in kinds else 0
+        return {**values, "sink": sinks[first], "sinks": [*sinks[:first], *sinks[first + 1 :]]}
+
+    @field_validator("sinks")
+    @classmethod
+    def _further(cls, value: tuple[Sink, ...]) -> tuple[Sink, ...]:
+        names = [sink.name for sink in value]
+        for name in names:
+            if not NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a valid name for a sink: {NAME_RULE}")
+        if len(set(names)) < len(names):
+            raise ValueError("two sinks have the same name")
+        if any(sink.has_mirrors for sink in value):
+            raise ValueError('a pipeline has one sink with type = "delta", and it is the first one')
+        return value
 
     @field_validator("name")
     @classmethod
@@ -351,7 +378,14 @@ def parse(text: str, path: Path) -> Spec:
     )
     sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
-    paths = {"source": source, "sink": sink, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
+    sinks = tuple(one.model_copy(update={"path": root / one.path}) for one in spec.sinks)
+    if len({one.path for one in (sink, *sinks)}) <= len(sinks):
+        raise SpecError(
+            f"{path} has two sinks with one path.",
+            detail="Their files would be mixed; nothing was started.",
+            hint="Give each sink a path of its own.",
+        )
+    paths = {"source": source, "sink": sink, "sinks": sinks, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
     spec = spec.model_copy(update=paths)
     learn_secrets(spec)
     return spec

@@ -41,6 +41,11 @@ class Sink(Section):
     type: Literal["delta", "parquet"] = "delta"
     """What is kept there. `delta`: for each table a mirror and a change log, as Delta tables. `parquet`: the change log
     alone, as plain files ([Parquet](destinations.md#parquet))."""
+    name: str = ""
+    """The name of a sink in `[[sinks]]`, by which status and alerts call it."""
+    max_kept_bytes: int = Field(20 << 30, gt=0)
+    """For a further sink: the most bytes of files that are kept for it while it is slow or away. If that is not enough,
+    it is stopped, and the others continue."""
     path: Path
     """The folder of the lake. A relative path is relative to the spec's folder."""
     mirror: Mirror = "auto"

@@ -29,7 +29,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
-from engine.pipeline.runner_record import RunnerRecord
+from engine.pipeline.runner_record import RunnerRecord, SinkProgress
 from engine.pipeline.saved_lists import read_alerts, read_parked, read_standbys
 from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import read_audit
@@ -95,6 +95,7 @@ def status(
         error=runner.error if runner else None,
         disk_full=alive.disk_full if alive else None,
         helpers=alive.helpers if alive else (),
+        sinks=alive.sinks if alive else _sinks(state),
         waiting_for=(alive.waiting_for or None) if alive else None,
         away=alive.away if alive else None,
         source=alive.source if alive else None,
@@ -112,6 +113,20 @@ def status(
         last_audit=read_audit(directory),
         sizes=_sizes(directory),
         tables=_tables(directory, state, alive, now, verify.period_s, lacks, facts),
+    )
+
+
+def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
+    """The further sinks, by the ledger."""
+    return tuple(
+        SinkProgress(
+            name,
+            sink["type"],
+            sink["path"],
+            "stopped" if "stopped" in sink else "waiting",
+            error=sink["stopped"]["message"] if "stopped" in sink else None,
+        )
+        for name, sink in (state.sinks if state else {}).items()
     )
 
 

@@ -11,7 +11,14 @@ from engine.alerting.silences import Silence
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.command_queue import Waiting
 from engine.pipeline.controls import Controls
-from engine.pipeline.runner_record import FailingHelper, OpenCommand, RunError, SourceComparison, SourceOutage
+from engine.pipeline.runner_record import (
+    FailingHelper,
+    OpenCommand,
+    RunError,
+    SinkProgress,
+    SourceComparison,
+    SourceOutage,
+)
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import State as VerdictState
 from engine.pipeline.verifications import LastAudit
@@ -190,6 +197,8 @@ class Status:
     error: RunError | None
     disk_full: str | None
     helpers: tuple[FailingHelper, ...]
+    sinks: tuple[SinkProgress, ...]
+    """The further sinks."""
     waiting_for: str | None
     away: SourceOutage | None
     source: SourceComparison | None

@@ -156,6 +156,9 @@ def _print_waits(out: Console, now: Status) -> None:
         out.print(f"chunk reads wait: {now.waiting_for}", markup=False)
     for read in now.blocked:
         out.print(sentences(blocked(read, read.table), read.hint), style="red", markup=False)
+    for sink in now.sinks:
+        text = f"sink {sink.sink} ({sink.type}, {sink.path}): {sink.words}"
+        out.print(text, style="red" if sink.state in ("retrying", "stopped") else "", markup=False)
     for helper in now.helpers:
         text = f"since {utc_time(helper.since)} ({helper.errors} errors): {helper.message}"
         out.print(text, style="red", markup=False)

@@ -167,7 +167,8 @@ class ParquetTable:
         self.table = table
         progress = self._progress()
         if progress.begun < epoch:
-            begun = replace(progress, generation=progress.generation + 1, begun=epoch)
+            after = max(progress.changes, epoch)
+            begun = replace(progress, generation=progress.generation + 1, begun=epoch, changes=after)
             self._shared.unpublished.tables[table.full_name] = begun
         return CopyBegun(max(progress.begun, epoch))
 

@@ -12,6 +12,7 @@ from engine.base import clock, processes
 from engine.base.durable import overwrite, write_atomically
 from engine.base.errors import is_disk_full
 from engine.base.redaction import clean
+from engine.destination.further_sink import FurtherSink
 from engine.journal import Entry, Journal
 from engine.journal.events import DiskFreed, RunState, SourceBack
 from engine.pipeline import formats
@@ -60,6 +61,8 @@ class Activity:
     """When the run last began or continued to read, after a pause, an outage of the source or a full disk: UTC text."""
     spark_ui: str | None = None
     """The address of Spark's web UI."""
+    sinks: Sequence[FurtherSink] = ()
+    """The further sinks."""
     loads: Mapping[str, float] = field(default_factory=dict)
     """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last
     poll."""
@@ -115,6 +118,7 @@ class Heartbeat:
             "blocked": list(activity.blocked),
             "source": activity.source,
             "loads": activity.loads,
+            "sinks": [sink.as_dict() for sink in activity.sinks],
             **more,
         }
         text = json.dumps(clean(record), indent=1)

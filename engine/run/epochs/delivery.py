@@ -10,6 +10,7 @@ resnapshotted too. The files of an epoch are checked before its commit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from engine.base import clock
 from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
@@ -56,7 +57,10 @@ class Delivery:
         applied = {
             n: dict(new) for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)
         }
-        self._ledger.commit({**record, "applied": applied} if applied else record)
+        sinks = {sink.name: news for sink in self._publisher.further if (news := sink.news(state))}
+        facts_of_sinks: Mapping[str, Any] = {"sinks": {**record.get("sinks", {}), **sinks}} if sinks else {}
+        progress: Mapping[str, Any] = {"applied": applied} if applied else {}
+        self._ledger.commit(cast("EpochRecord", {**record, **progress, **facts_of_sinks}))
         self._publisher.recorded(through)
 
     def commit_decisions(

@@ -7,11 +7,18 @@ from engine.base.writable import write_fault
 from engine.source.preflight import Check
 
 
-def check_destination(folder: Path) -> Check:
-    """Whether the destination can be written."""
+def check_destination(folder: Path, sink: str = "") -> Check:
+    """Whether the destination can be written. sink: its name, of a further one."""
     fault, why = write_fault(folder), "Mirrors and change logs are written there."
     fix = f"Mount the disk of {folder} for writing, give this user write permission, or set sink.path." if fault else ""
-    return Check("destination", "fail" if fault else "ok", "may be written", fault or "may be written", why, fix)
+    return Check(
+        f"sink {sink}" if sink else "destination",
+        "fail" if fault else "ok",
+        "may be written",
+        fault or "may be written",
+        why,
+        fix,
+    )
 
 
 def require_destination(folder: Path) -> None:

@@ -18,6 +18,18 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
         )
 
 
+def require_sinks(failed: Mapping[str, TidemarkError]) -> None:
+    """Raises DestinationError when further sinks lack epochs. failed: their errors, by name."""
+    if failed:
+        first = next(iter(failed.values()))
+        raise DestinationError(
+            f"{len(failed)} sinks lack the last epochs: {', '.join(failed)}. {first.message}",
+            detail="The first destination has everything. The ledger keeps what they lack, and the next run publishes "
+            "it, unless a sink was stopped.",
+            hint=first.hint,
+        )
+
+
 def require_all_tables(state: State) -> None:
     """Raises TablesStoppedError when tables are stopped at the end of the run."""
     stopped = {name: table.stopped for name, table in state.tables.items() if table.stopped}

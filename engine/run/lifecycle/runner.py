@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from engine import __version__
 from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
+from engine.destination.epoch_retention import EpochRetention
 from engine.destination.publisher import Publisher
 from engine.journal import Entry, Journal
 from engine.journal.event_fields import SourceFacts
@@ -31,7 +32,8 @@ from engine.run.lifecycle.allocators import return_freed_memory
 from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.destination_check import require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
-from engine.run.lifecycle.final_checks import require_all_tables, require_published
+from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
+from engine.run.lifecycle.further_sinks import further_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.monitors.blocked_monitor import StartupLook
@@ -171,7 +173,7 @@ class _Run:
             self._journal.write(RunConnected(source=connected, spark=session.facts()))
             self._state.apply("started")
             reached = self._recovery_loop(ledger, publisher).run(start.source, session)
-            publisher.finish()
+            publisher.finish(drains=self._until is not None)
             self._finish_removals(ledger)
             self._destination.release(publisher.tables.complete())
             self._require_success(publisher, committed(ledger), reached=reached)
@@ -206,8 +208,11 @@ class _Run:
 
     def _publisher(self, ledger: Ledger, state: State) -> Publisher:
         """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
-        through = partial(self._parts.disk_retries.run, "destination")
-        publisher = Publisher(self._spec.sink, self._destination, ledger, self._journal, through)
+        parts, retention = self._parts, EpochRetention(ledger, self._destination.landing)
+        further = further_sinks(self._spec, ledger, self._destination, self._journal, retention, parts.control.helpers)
+        parts.control.activity.sinks = further
+        through = partial(parts.disk_retries.run, "destination")
+        publisher = Publisher(self._spec.sink, self._destination, ledger, self._journal, through, retention, further)
         publisher.tables.open_all(state)
         publisher.tables.delete_orphans()
         publisher.recover()
@@ -265,6 +270,7 @@ class _Run:
                 hint="Run it again: it continues from there.",
             )
         require_published(publisher.tables.unpublished())
+        require_sinks({sink.name: error for sink in publisher.further if (error := sink.error) is not None})
         if self._until is not None:
             self._parts.gate.parking.require_none(state.tables)
         require_all_tables(state)

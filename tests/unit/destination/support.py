@@ -1,9 +1,10 @@
 """A table with a story of epochs, published to Delta by a publisher that may be killed."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 import pytest
@@ -36,6 +37,7 @@ name = "shop"
 source = { host = "h", user = "u", tables = ["d.*"] }
 sink = { path = "lake" }
 """
+Found = TypeVar("Found")
 Kind = Literal["delta", "parquet"]
 Rows = Sequence[tuple[Any, ...]]
 
@@ -169,3 +171,12 @@ def story(world: World) -> None:
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(1, 1), (2, 2)])], copied=True)
     world.epoch(changes=world.changes(OLD, [("+I", 3, 3)]))
     world.epoch(changes=world.changes(OLD, [("-D", 1, 1)]))
+
+
+def wait_for(found: Callable[[], Found]) -> Found:
+    """Wait for a condition."""
+    deadline = time.monotonic() + 20
+    while not (result := found()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return result

@@ -1,11 +1,11 @@
 """A table that is altered or resnapshotted arrives complete at its destination, wherever the publisher is killed."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -42,6 +42,7 @@ from tests.unit.destination.support import (
     resnapshotted,
     story,
     switch,
+    wait_for,
 )
 
 
@@ -344,18 +345,6 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     assert not delta.inspect()
     assert not delta.pair.lost()
     assert not delta.pair.changes.drop_lost()
-
-
-Found = TypeVar("Found")
-
-
-def wait_for(found: Callable[[], Found]) -> Found:
-    """Wait for a condition."""
-    deadline = time.monotonic() + 20
-    while not (result := found()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return result
 
 
 def test_a_resnapshot_is_one_version(tmp_path: Path, mode: Mirror) -> None:

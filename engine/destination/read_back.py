@@ -1,0 +1,88 @@
+"""Reads a table back from the first destination, for a sink that joins a pipeline which has copied it already.
+
+The mirror is read once it has everything through the epoch after which the sink takes epochs. It may have later changes
+too: its own number says through which epoch M, and the sink then takes those after M. So the rows are the table at M,
+as long as no resnapshot lies between; the table's generation shows that.
+
+A table without a key has no mirror. Its change log is read instead, which has its rows as well.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import DataFile, FileWriter
+from engine.capture.landing import Landing, TableVersion
+from engine.decode.arrow_schema import arrow_schema, conformed
+from engine.decode.schema import Table
+from engine.destination.destination_protocol import CHANGES, MERGE
+from engine.ledger.state import Owner
+
+HasEverything = Callable[[str, int], bool]
+"""Whether the first destination has all changes of a table through an epoch."""
+_FILE_ROWS = 4_000_000
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows of a table, in the folder for its chunks."""
+
+    through: int
+    """The last epoch whose changes they have."""
+    files: list[DataFile]
+    folder: Path
+
+    def delete(self) -> None:
+        """Delete the files."""
+        for file in self.files:
+            (self.folder / file.name).unlink(missing_ok=True)
+
+
+def read_back(landing: Landing, owner: Owner, table: Table, epoch: int, check: Callable[[], None]) -> TableRows:
+    """The rows of a table that has everything through an epoch.
+
+    table: as it is published. check: called now and then; its error ends the reading. Raises DestinationError, OSError,
+    pa.ArrowException.
+    """
+    reader, folder = landing.reader(table), landing.chunks(table)
+    version = reader.mirror() if table.key else reader.log()
+    if version is None:  # it was created without rows
+        return TableRows(epoch, [], folder)
+    newest = version.transaction(owner.transaction(MERGE if table.key else CHANGES))
+    schema = arrow_schema(table) if table.key else log_schema(arrow_schema(table))
+    files = list[DataFile]()
+    try:
+        for part in _parts(version, schema):
+            with FileWriter(folder, "chunk" if table.key else "changes", schema, ()) as writer:
+                for rows in part:
+                    check()
+                    writer.write(conformed(rows, schema))
+                files += writer.close()
+    except BaseException:
+        TableRows(epoch, files, folder).delete()
+        raise
+    return TableRows(max(newest, epoch), files, folder)
+
+
+def _parts(version: TableVersion, schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
+    """The rows in parts of a file each."""
+    batches = version.batches(schema.names)
+    first = next(batches, None)
+    while first is not None:
+        rest: list[pa.Table | None] = [None]
+
+        def part(first: pa.Table = first, rest: list[pa.Table | None] = rest) -> Iterator[pa.Table]:
+            rows = first.num_rows
+            yield first
+            for batch in batches:
+                if rows >= _FILE_ROWS:
+                    rest[0] = batch
+                    return
+                rows += batch.num_rows
+                yield batch
+
+        yield part()
+        first = rest[0]

@@ -1,0 +1,235 @@
+"""Further sinks beside the first destination: each at its own pace, with errors of its own."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.destination.epoch_retention import EpochRetention
+from engine.destination.further_sink import FurtherSink, joining
+from engine.destination.publisher import Publisher
+from engine.destination.registry import further_destination
+from engine.journal import Journal
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State, following, state_to_dict
+from engine.ledger.store import Ledger
+from engine.pipeline import formats
+from engine.spec.sink_settings import Mirror, Sink
+from tests.support.parquet import log_rows, replayed
+from tests.unit.destination.support import (
+    OLD,
+    OTHER,
+    PLAN,
+    WHOLE_SPLIT,
+    World,
+    mirror,
+    resnapshotted,
+    story,
+    switch,
+    wait_for,
+)
+
+BARE = replace(OLD, key=())
+
+
+class Run:
+    """A run of a pipeline with a Delta lake and Parquet files."""
+
+    def __init__(self, folder: Path, world: World, **settings: Any) -> None:
+        self.ledger, self.journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
+        if self.ledger.state is None:
+            self.ledger.commit(world.records[0])
+        self.ledger.take_term("r", self.state.term + 1)
+        destination = world.destination()
+        self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
+        self.retention = EpochRetention(self.ledger, destination.landing)
+        if changes := joining(self.state, {"files": self.sink}, self.ledger.kept_numbers()):
+            self.ledger.commit(following(self.state, "r", {}, sinks=changes))
+        self.errors: list[BaseException | None] = []
+        self.further = FurtherSink(
+            self.sink,
+            lambda: further_destination(self.sink, destination),
+            destination,
+            self.ledger,
+            self.journal,
+            self.retention,
+            lambda _, error: self.errors.append(error),
+        )
+        more = (self.retention, [self.further])
+        self.publisher = Publisher(world.sink(0.0), destination, self.ledger, self.journal, lambda s: s(), *more)
+        self.publisher.tables.open_all(self.state)
+        self.publisher.recover()
+
+    @property
+    def state(self) -> State:
+        """The committed state."""
+        assert self.ledger.state is not None
+        return self.ledger.state
+
+    def commit(self, records: Sequence[EpochRecord]) -> None:
+        """Commit epochs as a coordinator does, numbered after those that are there."""
+        for one in records:
+            through, facts = self.publisher.facts
+            news = self.further.news(self.state)
+            number = self.state.epoch + 1
+            more: Any = {"sinks": {"files": news}} if news else {}
+            record: Any = {**one, "epoch": number, "applied": {n: dict(f) for n, f in facts.items()}, **more}
+            self.ledger.commit(record)
+            self.publisher.recorded(through)
+            self.publisher.submit(record)
+
+    def end(self, *, drains: bool = True) -> None:
+        """End the run."""
+        self.publisher.finish(drains=drains)
+        self.journal.close()
+
+
+def files(folder: Path) -> list[tuple[Any, ...]]:
+    """The table by the Parquet files."""
+    return sorted((row["id"], row["v"]) for row in replayed(folder / "files", "d.t", "id").values())
+
+
+@pytest.mark.parametrize("ended", [(), (2,), (3,), (4,), (1, 2, 3, 4, 5)])
+def test_both_are_the_table_whenever_the_run_ends(tmp_path: Path, ended: Sequence[int], mode: Mirror) -> None:
+    """From the first epoch on, through a resnapshot; runs that do not wait for the further sink leave it the rest."""
+    resnapshotted(world := World(tmp_path, mode))
+    run = Run(tmp_path, world)
+    for number, record in enumerate(world.records[1:], 1):
+        run.commit([record])
+        if number in ended:
+            run.end(drains=False)
+            run = Run(tmp_path, world)
+    run.end()
+    assert run.further.error is None, run.errors
+    assert mirror(tmp_path) == files(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
+    assert run.further.error is None
+
+
+def test_one_that_fails_delays_itself_alone(tmp_path: Path, mode: Mirror) -> None:
+    """The ledger keeps its epochs. It gets them as soon as it can be written."""
+    story(world := World(tmp_path, mode))
+    (tmp_path / "files").write_text("in the way")
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:])
+    assert wait_for(lambda: run.further.error)
+    assert run.further.as_dict()["state"] == "retrying"
+    assert wait_for(lambda: mirror(tmp_path) == [(2, 2), (3, 3)] if (tmp_path / "lake/d/t").exists() else False)
+    run.publisher.settle()
+    run.publisher.check()
+    assert run.publisher.facts[0] == -1, "nothing may be pruned"
+    (tmp_path / "files").unlink()
+    assert wait_for(lambda: run.further.error is None and run.further.through == run.state.epoch)
+    run.end()
+    assert files(tmp_path) == [(2, 2), (3, 3)]
+    assert run.publisher.facts[0] == run.state.epoch
+    assert run.errors[0] is not None
+    assert run.errors[-1] is None
+
+
+def test_one_that_keeps_too_much_is_stopped_for_good(tmp_path: Path) -> None:
+    """The others continue, the ledger knows it, and nothing waits for it."""
+    story(world := World(tmp_path))
+    (tmp_path / "files").write_text("in the way")
+    run = Run(tmp_path, world, max_kept_bytes=1)
+    run.commit(world.records[1:])
+    assert run.further.as_dict()["state"] == "stopped"
+    run.publisher.settle()
+    assert wait_for(lambda: run.publisher.facts[0] == run.state.epoch)
+    world.epoch(changes=world.changes(OLD, [("+I", 7, 7)]))
+    run.commit(world.records[-1:])
+    run.end()
+    assert "max_kept_bytes" in str(run.further.error)
+    assert "kept for it" in run.state.sinks["files"]["stopped"]["message"]
+    again = Run(tmp_path, world, max_kept_bytes=1)
+    assert again.further.as_dict()["state"] == "stopped", "a later run leaves it alone"
+    again.end()
+    assert mirror(tmp_path) == [(2, 2), (3, 3), (7, 7)]
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["mirror", "change log"])
+def test_one_that_joins_later_begins_with_what_is_there(tmp_path: Path, keyed: bool) -> None:
+    """Its rows are read back from the first destination; it takes the epochs from then on."""
+    table = OLD if keyed else BARE
+    world = World(tmp_path)
+    world.epoch(planned={"table": table.as_dict(), "plan": PLAN.as_dict()})
+    nothing = {"chunk": 0, "exact": None, "files": [], "rows": 0, "nulled": {}}
+    first = [world.chunk(table, [(1, 1), (2, 2)]) if keyed else nothing]
+    world.epoch(split=WHOLE_SPLIT, chunks=first, copied=True)
+    world.epoch(changes=world.changes(table, [("+I", 3, 3), ("-D", 1, 1)] if keyed else [("+I", 3, 3)]))
+    before = Ledger(tmp_path / "ledger")
+    journal = Journal(tmp_path / "j.jsonl", "r")
+    before.commit(world.records[0])
+    publisher = Publisher(world.sink(0.0), world.destination(), before, journal)
+    assert before.state is not None
+    publisher.tables.open_all(before.state)
+    publisher.recover()
+    for record in world.records[1:]:
+        before.commit(record)
+        publisher.submit(record)
+    publisher.finish()
+    prune_through(tmp_path, before)
+    run = Run(tmp_path, world)
+    assert run.state.sinks["files"]["joined"] >= 2
+    world.epoch(changes=world.changes(table, [("+I", 4, 4)]))
+    run.commit(world.records[-1:])
+    run.end()
+    expected = [(2, 2), (3, 3), (4, 4)] if keyed else [(3, 3), (4, 4)]
+    assert files(tmp_path) == expected
+    assert len(log_rows(tmp_path / "files", "d.t")) == len(expected)
+    again = Run(tmp_path, world)
+    again.end()
+    assert files(tmp_path) == expected, "once"
+    assert not list((tmp_path / "lake").rglob("chunk-*.parquet")) or keyed
+
+
+def prune_through(folder: Path, ledger: Ledger) -> None:
+    """Replace the ledger's epochs by a full state."""
+    assert ledger.state is not None
+    full = formats.stamped("state", state_to_dict(ledger.state))
+    (folder / "ledger" / f"state-{ledger.state.epoch:08d}.json").write_text(json.dumps(full))
+    for path in (folder / "ledger").glob("epoch-*.json"):
+        path.unlink()
+
+
+def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
+    """Its data stays."""
+    story(world := World(tmp_path))
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:3])
+    run.end()
+    state = run.state
+    assert joining(state, {}, run.ledger.kept_numbers()) == {"files": None}
+    run.ledger.commit(following(state, "r", {}, sinks={"files": None}))
+    assert run.state.sinks == {}
+    found = Ledger(tmp_path / "ledger").state
+    assert found is not None
+    assert found.sinks == {}
+    assert files(tmp_path) == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_a_resnapshot_repairs_a_table_that_failed_there_alone(tmp_path: Path) -> None:
+    """The first destination and the other tables never noticed."""
+    story(world := World(tmp_path))
+    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:3])
+    assert wait_for(lambda: run.further.through == run.state.epoch)
+    path = tmp_path / "lake/d/t__changes" / lost["name"]
+    content = path.read_bytes()
+    publish = run.publisher._put
+    path.unlink()
+    with pytest.MonkeyPatch.context() as patch:  # the first one is slower
+        patch.setattr(run.publisher, "_put", lambda _: None)
+        run.commit(world.records[3:4])
+    assert wait_for(lambda: run.further.error)
+    path.write_bytes(content)
+    publish(run.ledger.epoch(run.state.epoch))
+    world.epoch(resnapshot=switch(OLD, OTHER))
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(2, 2), (3, 3)])], copied=True)
+    run.commit(world.records[-2:])
+    run.end()
+    assert mirror(tmp_path) == files(tmp_path) == [(2, 2), (3, 3)]
+    assert run.further.error is None
