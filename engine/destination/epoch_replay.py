@@ -88,6 +88,13 @@ class EpochReplay:
             for n, record in enumerate(records)
         ]
 
+    def has_everything(self, table: str, epoch: int) -> bool:
+        """Whether a table has all changes of this epoch, in its mirror too. Called by other threads."""
+        target = self.tables.targets.get(table)
+        if self.applied < epoch or target is None or target.error is not None:
+            return False
+        return target.has_merged(epoch)
+
     @property
     def is_unsettled(self) -> bool:
         """Whether changes wait for a merge, or epochs were applied that the ledger may be able to prune."""

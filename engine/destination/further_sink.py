@@ -12,31 +12,23 @@ then the sink is stopped for good, and the ledger says so.
 A later runner takes it over like the first destination: by a term, and by sealing what an earlier runner prepared.
 """
 
-import os
-import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from engine.base import clock
 from engine.base.errors import DestinationError, TidemarkError
-from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import table_from_dict
-from engine.destination.agreement import compare, look_at
-from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
+from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
-from engine.destination.fence import Term
-from engine.destination.published_tables import PublishedTables
-from engine.destination.read_back import HasEverything, read_back
+from engine.destination.read_back import HasEverything
+from engine.destination.sink_opening import SinkOpening
 from engine.journal import Journal
-from engine.journal.destination_events import SinkApplied
 from engine.journal.events import ErrorReported
 from engine.ledger.records import EpochRecord, ErrorRecord, SinkRecord
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
-from engine.plan.chunks import plan_from_dict
 from engine.spec.sink_settings import Sink
 
 _BATCH_EPOCHS = 64
@@ -94,19 +86,15 @@ class FurtherSink:
         assert ledger.state is not None
         self.name = sink.name
         self._sink = sink
-        self._open_destination = open_destination
-        self._first = first
         self._ledger = ledger
         self._journal = journal
-        self._retention = retention
         self._report = report
-        self._term = Term(ledger.state.term, journal.run, socket.gethostname(), os.getpid(), clock.utc_text())
+        self._opening = SinkOpening(sink, open_destination, first, ledger, journal, retention)
         self._through = -1
         self._applied: Mapping[str, Mapping[str, int]] = {}
         self._needed: Mapping[str, set[int]] = {}
         self._stopped: ErrorRecord | None = ledger.state.sinks[sink.name].get("stopped")
         self._kept = _Kept()
-        self._taken = False
         self._failure: TidemarkError | None = None
         self._closing = threading.Event()
         self._drains = False
@@ -117,7 +105,7 @@ class FurtherSink:
     def start(self, has_everything: HasEverything) -> None:
         """Start its thread. has_everything: of the first destination."""
         for record in self._ledger.kept_epochs():
-            if record["epoch"] > self._joined:
+            if record["epoch"] > self._opening.record["joined"]:
                 self._kept.add(record)
         if self._stopped is None:
             thread = threading.Thread(target=self._work, args=(has_everything,), name=f"sink {self.name}", daemon=True)
@@ -172,7 +160,8 @@ class FurtherSink:
         with self._kept.lock:
             oldest, kept_bytes = next(iter(self._kept.epochs), None), self._kept.bytes
         error = self.error
-        state = "stopped" if self._stopped else "retrying" if error else "publishing" if self._taken else "starting"
+        working = "publishing" if self._opening.is_taken else "starting"
+        state = "stopped" if self._stopped else "retrying" if error else working
         return {
             "sink": self.name,
             "type": self._sink.type,
@@ -184,14 +173,6 @@ class FurtherSink:
             "max_kept_bytes": self._sink.max_kept_bytes,
             "error": error.message if error else None,
         }
-
-    @property
-    def _joined(self) -> int:
-        return self._record["joined"]
-
-    @property
-    def _record(self) -> SinkRecord:
-        return self._state.sinks[self.name]
 
     @property
     def _state(self) -> State:
@@ -207,8 +188,9 @@ class FurtherSink:
             f"sinks.max_kept_bytes ({self._sink.max_kept_bytes:,}).",
             detail=f"It has everything through epoch {self._through}; nothing after it is published there. The other "
             f"sinks continue.{f' Its last error: {why.message}' if why else ''}",
-            hint="Mend the cause, remove the sink from the spec and start the run; then move its folder away, add the "
-            "sink again and start the run: it begins with a copy of the mirrors.",
+            hint="Repair the cause. Remove the sink from the spec and start the pipeline. Then stop it, move the "
+            "sink's folder away, add it to the spec again, and start the pipeline: it begins with a copy of the "
+            "mirrors.",
         )
         self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
         self._stopped = error.as_dict()
@@ -218,8 +200,9 @@ class FurtherSink:
         pause_s = _RETRY_S
         while not self._stopped:
             try:
-                replay = self._opened(has_everything)
+                replay = self._opening.open(has_everything, self._wait)
                 pause_s = _RETRY_S
+                self._note(replay)
                 self._follow(replay)
             except _ClosingError:
                 return
@@ -228,6 +211,14 @@ class FurtherSink:
             if self._closing.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for news. Raises _ClosingError if the run ends, and does not wait for this sink any more."""
+        if self._closing.is_set() and (seconds or not self._drains):
+            raise _ClosingError
+        if seconds:
+            self._wake.wait(seconds)
+            self._wake.clear()
 
     def _fail(self, error: Exception) -> None:
         if isinstance(error, TidemarkError):
@@ -241,141 +232,36 @@ class FurtherSink:
             )
         self._report(self.name, self._failure)
 
-    def _opened(self, has_everything: HasEverything) -> EpochReplay:
-        """Open the destination, and apply what it lacks."""
-        destination, state = self._open_destination(), self._state
-        if not self._taken:
-            self._possess(destination, state)
-        destination.take(state.ledger, self._term)
-        self._taken = True
-        tables = PublishedTables(destination, self._ledger, self._journal, self._written, lambda step: step())
-        tables.open_all(state, self._record.get("applied", {}))
-        tables.delete_orphans()
-        replay = EpochReplay(self._sink, tables, self._ledger, self._journal, self._retention)
-        for name in self._record["generations"]:
-            self._read_back(name, tables, has_everything)
-        replay.apply_kept(self._joined)
-        replay.applied = max(replay.applied, state.epoch)  # earlier ones that the ledger does not have were applied
-        replay.merge_all()
-        self._note(replay, tables)
-        return replay
-
-    def _possess(self, destination: Destination, state: State) -> None:
-        """Raises MismatchError if ledger and destination do not belong together; seals what an earlier run prepared."""
-        applied, kept = self._record.get("applied", {}), list(self._ledger.kept_epochs())
-        tables = {
-            name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
-        }
-        seen = replace(state, tables=tables)
-        newest = destination.newest_term(state.ledger)
-        asked = {name for record in kept for name, part in record["tables"].items() if "resnapshot" in part}
-        compare(destination, seen, newest, kept, look_at(destination, seen)).require(asked, everything=False)
-        destination.take(state.ledger, self._term)
-        if newest is None or not newest.ended:
-            shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
-            destination.seal(state.owner, shown, self._ledger.kept_numbers())
-
-    def _read_back(self, name: str, tables: PublishedTables, has_everything: HasEverything) -> None:
-        """Publish the rows that a table had when the sink joined, unless the sink has them."""
-        target, generation = tables.targets.get(name), self._record["generations"][name]
-        if target is None or target.error is not None or target.applied[CHANGES] >= max(self._joined, 0):
-            return
-        readable = self._first.landing.reader(target.destination.table).has_mirror
-        if not readable and not target.destination.table.key:
-            tables.fail(name, _no_rows(name, self.name))
-            return
-        while True:
-            state = self._state
-            known = state.tables.get(name)
-            if known is None or known.generation != generation or known.stopped:
-                return
-            if readable and known.copied and has_everything(name, state.epoch):
-                break
-            if self._closing.is_set():
-                raise _ClosingError
-            self._wake.wait(_LOOK_S)
-            self._wake.clear()
-        table = published_as(table_from_dict(known.table), known.projection)
-        rows = read_back(self._first.landing, state.owner, table, state.epoch, self._require_time)
-        try:
-            now = self._state.tables.get(name)
-            if now is None or now.generation != generation:
-                return  # it is being resnapshotted
-            target.begin_resnapshot(table, plan_from_dict(known.plan), rows.through, clock.utc_text(), emptied=False)
-            target.append(CHUNKS, [(rows.through, file) for file in rows.files])
-            position = f"{state.position['file']}:{state.position['offset']}"
-            tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
-        finally:
-            rows.delete()
-
-    def _require_time(self) -> None:
-        """Raises _ClosingError if the run ends and does not wait for this sink."""
-        if self._closing.is_set() and not self._drains:
-            raise _ClosingError
-
     def _follow(self, replay: EpochReplay) -> None:
         """Apply epochs until the run ends."""
-        opened_s, tables = clock.monotonic_s(), replay.tables
+        opened_s = clock.monotonic_s()
         while not self._stopped:
             last = min(self._state.epoch, replay.applied + _BATCH_EPOCHS)
             batch = [self._ledger.epoch(number) for number in range(replay.applied + 1, last + 1)]
             if batch and not (self._closing.is_set() and not self._drains):
                 replay.append(batch)
                 replay.merge_all()
-                self._note(replay, tables)
+                self._note(replay)
             elif self._closing.is_set():
-                tables.destination.release(tables.complete())
+                replay.tables.destination.release(replay.tables.complete())
                 raise _ClosingError
             else:
-                self._wake.wait(_LOOK_S)
-                self._wake.clear()
+                self._wait(_LOOK_S)
             if self._failure is not None and clock.monotonic_s() - opened_s > _AGAIN_S:
                 raise self._failure  # tables that failed alone get another attempt
 
-    def _note(self, replay: EpochReplay, tables: PublishedTables) -> None:
+    def _note(self, replay: EpochReplay) -> None:
         """Note the progress for other threads."""
-        self._needed = tables.needed()
+        self._needed = replay.tables.needed()
         self._through, applied = replay.facts
         self._applied = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
         self._kept.drop(self._through)
-        failed = tables.unpublished()
+        failed = replay.tables.unpublished()
         self._failure = next(iter(failed.values()), None)
         self._report(self.name, self._failure)
-
-    def _written(self, applied: SinkApplied | None) -> None:
-        if applied is not None:
-            self._journal.write(replace(applied, sink=self.name))
-
-
-def _no_rows(table: str, sink: str) -> DestinationError:
-    return DestinationError(
-        f"Sink {sink} joined after {table} was copied, and its rows cannot be read back from the first destination.",
-        detail="The table has no key, so it is not resnapshotted either. The sink gets nothing of it.",
-        hint=f"tidemark remove-table SPEC --table {table} --drop and, once it is removed, "
-        f"tidemark add-table SPEC --table {table}",
-    )
 
 
 def _bytes(record: EpochRecord) -> int:
     parts = record["tables"].values()
     chunks = sum(file["bytes"] for part in parts for chunk in part.get("chunks", []) for file in chunk["files"])
     return int(chunks + sum(file["bytes"] for part in parts for file in part.get("changes", {}).get("files", [])))
-
-
-def joining(state: State, sinks: Mapping[str, Sink], kept: list[int]) -> dict[str, SinkRecord | None]:
-    """What the ledger must record of the sinks of a spec: those that join, and those that leave.
-
-    kept: the epochs in the ledger. Where it has all of them, a sink begins with the first one.
-    """
-    found: dict[str, SinkRecord | None] = {name: None for name in state.sinks if name not in sinks}
-    for name, sink in sinks.items():
-        known = state.sinks.get(name)
-        place = {"type": sink.type, "path": str(sink.path)}
-        if known is not None and {"type": known["type"], "path": known["path"]} == place:
-            continue
-        everything = bool(kept) and kept[0] == 0
-        generations = {} if everything else {n: t.generation for n, t in state.tables.items() if t.begun}
-        found[name] = SinkRecord(
-            type=sink.type, path=str(sink.path), joined=-1 if everything else state.epoch, generations=generations
-        )
-    return found

@@ -56,8 +56,8 @@ class Publisher:
         self.destination = destination
         self.further = further
         self._retention = retention or EpochRetention(ledger, destination.landing)
-        self._retention.keep(self._needed)
         self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
+        self._retention.keep(self.tables.needed)
         self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
         self._sink = sink
@@ -79,9 +79,6 @@ class Publisher:
         """The tables to merge as soon as they have an epoch, and the epoch."""
         self._hurrying = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
-
-    def _needed(self) -> Mapping[str, set[int]]:
-        return self.tables.needed()
 
     @property
     def facts(self) -> tuple[int, Mapping[str, Mapping[str, int]]]:
@@ -133,7 +130,7 @@ class Publisher:
         checked = self._replay.apply_kept()
         self._thread.start()
         for sink in self.further:
-            sink.start(self._has_everything)
+            sink.start(self._replay.has_everything)
         return checked
 
     def submit(self, record: EpochRecord) -> None:
@@ -163,13 +160,6 @@ class Publisher:
             return False
         targets = [target for name in tables if (target := self.tables.targets.get(name)) is not None]
         return all(target.error is not None or target.has_merged(epoch) for target in targets)
-
-    def _has_everything(self, table: str, epoch: int) -> bool:
-        """Whether a table's mirror has all changes of this epoch. Called by the further sinks' threads."""
-        target = self.tables.targets.get(table)
-        if self._replay.applied < epoch or target is None or target.error is not None:
-            return False
-        return target.has_merged(epoch)
 
     def submit_after(self, epoch: int) -> None:
         """Queue all epochs that the ledger has after this one."""

@@ -19,17 +19,16 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from engine.base import redaction
 from engine.base.errors import SpecError
 from engine.spec.alert_settings import Alerts, Route
+from engine.spec.further_sinks import below, check_further, with_first_sink
 from engine.spec.globs import GLOB, including, matches
 from engine.spec.journal_settings import JournalSettings
 from engine.spec.section import Section
 from engine.spec.sink_settings import Sink
+from engine.spec.spec_name import NAME, NAME_RULE
 from engine.spec.startup import checked_startup
 from engine.spec.throttle_settings import Throttle
 from engine.spec.verify_settings import Verify
 from engine.spec.watch_settings import Watch
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-NAME_RULE = "it begins with a letter or digit, followed by letters, digits, - and _; 64 characters at most"
 
 _COMMAND_LINE = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "spark.driver.extraClassPath")
 """Spark settings that become part of the driver's command line."""
@@ -274,24 +273,12 @@ class Spec(Section):
     @model_validator(mode="before")
     @classmethod
     def _first_sink(cls, values: Any) -> Any:
-        sinks = values.get("sinks") if isinstance(values, dict) else None
-        if not isinstance(sinks, list) or "sink" in values or not sinks:
-            return values
-        kinds = [one.get("type", "delta") if isinstance(one, dict) else "" for one in sinks]
-        first = kinds.index("delta") if "delta" in kinds else 0
-        return {**values, "sink": sinks[first], "sinks": [*sinks[:first], *sinks[first + 1 :]]}
+        return with_first_sink(values)
 
     @field_validator("sinks")
     @classmethod
     def _further(cls, value: tuple[Sink, ...]) -> tuple[Sink, ...]:
-        names = [sink.name for sink in value]
-        for name in names:
-            if not NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is not a valid name for a sink: {NAME_RULE}")
-        if len(set(names)) < len(names):
-            raise ValueError("two sinks have the same name")
-        if any(sink.has_mirrors for sink in value):
-            raise ValueError('a pipeline has one sink with type = "delta", and it is the first one')
+        check_further(value)
         return value
 
     @field_validator("name")
@@ -378,13 +365,7 @@ def parse(text: str, path: Path) -> Spec:
     )
     sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
-    sinks = tuple(one.model_copy(update={"path": root / one.path}) for one in spec.sinks)
-    if len({one.path for one in (sink, *sinks)}) <= len(sinks):
-        raise SpecError(
-            f"{path} has two sinks with one path.",
-            detail="Their files would be mixed; nothing was started.",
-            hint="Give each sink a path of its own.",
-        )
+    sinks = below(root, sink, spec.sinks, path)
     paths = {"source": source, "sink": sink, "sinks": sinks, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}
     spec = spec.model_copy(update=paths)
     learn_secrets(spec)

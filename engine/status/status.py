@@ -95,7 +95,7 @@ def status(
         error=runner.error if runner else None,
         disk_full=alive.disk_full if alive else None,
         helpers=alive.helpers if alive else (),
-        sinks=alive.sinks if alive else _sinks(state),
+        sinks=(alive.sinks if alive else ()) or _sinks(state),
         waiting_for=(alive.waiting_for or None) if alive else None,
         away=alive.away if alive else None,
         source=alive.source if alive else None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from engine.pipeline import formats
-from engine.spec.settings import NAME, NAME_RULE
+from engine.spec.spec_name import NAME, NAME_RULE
 
 Outcome = Literal["ok", "warn", "fail"]
 

@@ -67,6 +67,10 @@ class Activity:
     """The status variables that the throttle polls, and the lag of replicas in seconds, by `host:port`; as of the last
     poll."""
 
+    def show_sinks(self, sinks: Sequence[FurtherSink]) -> None:
+        """Set `sinks`; called once the run has built them."""
+        self.sinks = sinks
+
     def show_outage(self, outage: dict[str, Any] | None) -> None:
         """Set `away`; called by the outage tracker alone."""
         self.away = outage

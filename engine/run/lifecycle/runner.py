@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from engine import __version__
 from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
-from engine.destination.epoch_retention import EpochRetention
 from engine.destination.publisher import Publisher
 from engine.journal import Entry, Journal
 from engine.journal.event_fields import SourceFacts
@@ -33,7 +32,7 @@ from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.destination_check import require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
-from engine.run.lifecycle.further_sinks import further_sinks
+from engine.run.lifecycle.publishing import open_publisher, record_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.monitors.blocked_monitor import StartupLook
@@ -174,6 +173,7 @@ class _Run:
             self._state.apply("started")
             reached = self._recovery_loop(ledger, publisher).run(start.source, session)
             publisher.finish(drains=self._until is not None)
+            record_sinks(publisher, ledger, self._journal.run)
             self._finish_removals(ledger)
             self._destination.release(publisher.tables.complete())
             self._require_success(publisher, committed(ledger), reached=reached)
@@ -201,22 +201,10 @@ class _Run:
         looking.close()
         # A killed runner may have left tables to delete.
         drop_removed(self._destination, ledger, self._journal.run)
-        opened = partial(self._publisher, ledger, committed(ledger))
+        opened = partial(open_publisher, parts, ledger)
         publisher = startup.run("destination", partial(parts.disk_retries.run, "destination", opened))
         stack.callback(publisher.finish)
         return _Start(source, preflight.server, publisher, session)
-
-    def _publisher(self, ledger: Ledger, state: State) -> Publisher:
-        """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
-        parts, retention = self._parts, EpochRetention(ledger, self._destination.landing)
-        further = further_sinks(self._spec, ledger, self._destination, self._journal, retention, parts.control.helpers)
-        parts.control.activity.sinks = further
-        through = partial(parts.disk_retries.run, "destination")
-        publisher = Publisher(self._spec.sink, self._destination, ledger, self._journal, through, retention, further)
-        publisher.tables.open_all(state)
-        publisher.tables.delete_orphans()
-        publisher.recover()
-        return publisher
 
     def _exporter(self, stack: ExitStack) -> "Exporter | None":
         """The metrics server, closed with the stack, or None without a port.

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from engine.destination.epoch_retention import EpochRetention
-from engine.destination.further_sink import FurtherSink, joining
+from engine.destination.further_sink import FurtherSink
 from engine.destination.publisher import Publisher
 from engine.destination.registry import further_destination
+from engine.destination.sink_opening import sink_changes
 from engine.journal import Journal
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following, state_to_dict
@@ -46,7 +47,7 @@ class Run:
         destination = world.destination()
         self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
-        if changes := joining(self.state, {"files": self.sink}, self.ledger.kept_numbers()):
+        if changes := sink_changes(self.state, {"files": self.sink}, self.ledger.kept_numbers()):
             self.ledger.commit(following(self.state, "r", {}, sinks=changes))
         self.errors: list[BaseException | None] = []
         self.further = FurtherSink(
@@ -155,7 +156,7 @@ def test_one_that_joins_later_begins_with_what_is_there(tmp_path: Path, keyed: b
     table = OLD if keyed else BARE
     world = World(tmp_path)
     world.epoch(planned={"table": table.as_dict(), "plan": PLAN.as_dict()})
-    nothing = {"chunk": 0, "exact": None, "files": [], "rows": 0, "nulled": {}}
+    nothing: Any = {"chunk": 0, "exact": None, "files": [], "rows": 0, "nulled": {}}
     first = [world.chunk(table, [(1, 1), (2, 2)]) if keyed else nothing]
     world.epoch(split=WHOLE_SPLIT, chunks=first, copied=True)
     world.epoch(changes=world.changes(table, [("+I", 3, 3), ("-D", 1, 1)] if keyed else [("+I", 3, 3)]))
@@ -201,7 +202,7 @@ def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
     run.commit(world.records[1:3])
     run.end()
     state = run.state
-    assert joining(state, {}, run.ledger.kept_numbers()) == {"files": None}
+    assert sink_changes(state, {}, run.ledger.kept_numbers()) == {"files": None}
     run.ledger.commit(following(state, "r", {}, sinks={"files": None}))
     assert run.state.sinks == {}
     found = Ledger(tmp_path / "ledger").state

@@ -1,27 +1,53 @@
-"""The further sinks of a run: records in the ledger which ones join and leave, and builds them."""
+"""Opens the destinations of a run: the first one, and further sinks, which may join or leave with it."""
 
 from functools import partial
 
 from engine.base import clock
 from engine.destination.destination_protocol import Destination
 from engine.destination.epoch_retention import EpochRetention
-from engine.destination.further_sink import FurtherSink, joining
+from engine.destination.further_sink import FurtherSink
+from engine.destination.publisher import Publisher
 from engine.destination.registry import further_destination
+from engine.destination.sink_opening import sink_changes
 from engine.journal import Journal
 from engine.ledger.records import TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.helpers import Helpers
+from engine.run.lifecycle.beginning import committed
+from engine.run.lifecycle.run_assembly import RunParts
 from engine.spec.settings import Spec
 
 
-def further_sinks(
+def open_publisher(parts: RunParts, ledger: Ledger) -> Publisher:
+    """A publisher whose destination is recovered to the ledger. May be called again after a failure."""
+    control, spec, destination = parts.control, parts.spec, parts.destination
+    retention = EpochRetention(ledger, destination.landing)
+    further = _further_sinks(spec, ledger, destination, parts.journal, retention, control.helpers)
+    control.activity.show_sinks(further)
+    through = partial(parts.disk_retries.run, "destination")
+    publisher = Publisher(spec.sink, destination, ledger, parts.journal, through, retention, further)
+    publisher.tables.open_all(committed(ledger))
+    publisher.tables.delete_orphans()
+    publisher.recover()
+    return publisher
+
+
+def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
+    """Record in the ledger what it does not know of the further sinks, once they have ended."""
+    state = committed(ledger)
+    if news := {sink.name: found for sink in publisher.further if (found := sink.news(state))}:
+        publisher.destination.guard()
+        ledger.commit(following(state, run, {}, sinks=news))
+
+
+def _further_sinks(
     spec: Spec, ledger: Ledger, first: Destination, journal: Journal, retention: EpochRetention, helpers: Helpers
 ) -> list[FurtherSink]:
     """The further sinks of a spec, not started. Commits an epoch if some join or leave."""
     assert ledger.state is not None
     sinks = {sink.name: sink for sink in spec.sinks}
-    if changes := joining(ledger.state, sinks, ledger.kept_numbers()):
+    if changes := sink_changes(ledger.state, sinks, ledger.kept_numbers()):
         joins = any(change is not None and change["joined"] >= 0 for change in changes.values())
         tables = _snapshots(ledger.state) if joins and not spec.sink.has_mirrors else {}
         first.guard()
