@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from engine.base.json_records import record_from, records_from
+from engine.base.wording import utc_time
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
@@ -122,7 +123,7 @@ class SinkProgress:
         """Its progress as a clause."""
         known = self.through_epoch is not None and self.through_epoch >= 0
         through = f", through epoch {self.through_epoch}" if known else ""
-        since = f", lacks epochs since {self.lacks_since[:19]}Z" if self.lacks_since else ""
+        since = f", lacks epochs since {utc_time(self.lacks_since)}" if self.lacks_since else ""
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
         kept = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""
         return f"{self.state}{through}{since}{kept}{f': {self.error}' if self.error else ''}"
