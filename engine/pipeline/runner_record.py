@@ -118,6 +118,13 @@ class SinkProgress:
     max_kept_bytes: int | None = None
     error: str | None = None
 
+    @classmethod
+    def waiting(cls, name: str, record: Mapping[str, Any]) -> Self:
+        """A sink while no runner is alive. record: as the ledger has it."""
+        stopped = record.get("stopped")
+        state, error = ("stopped", stopped["message"]) if stopped else ("waiting", None)
+        return cls(name, record["type"], record["path"], state, error=error)
+
     @property
     def words(self) -> str:
         """Its progress as a clause."""

@@ -118,16 +118,7 @@ def status(
 
 def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
     """The further sinks, by the ledger."""
-    return tuple(
-        SinkProgress(
-            name,
-            sink["type"],
-            sink["path"],
-            "stopped" if "stopped" in sink else "waiting",
-            error=sink["stopped"]["message"] if "stopped" in sink else None,
-        )
-        for name, sink in (state.sinks if state else {}).items()
-    )
+    return tuple(SinkProgress.waiting(name, sink) for name, sink in (state.sinks if state else {}).items())
 
 
 def _alert(directory: Directory, alert: Mapping[str, Any]) -> AlertStatus:
