@@ -13,14 +13,16 @@ from engine.ledger.state import state_to_dict
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from tests.live.conftest import PipelineFactory
-from tests.live.support.compare import apply_changes, assert_equal, source_table
+from tests.live.support.compare import apply_changes, assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline
 from tests.live.support.seed import seed_table
 from tests.live.support.workload import Workload
 from tests.servers import Server
 from tests.support.depth import depth, on
+from tests.support.mounts import mounted
 from tests.support.parquet import log_table, replayed
 
+MB = 1 << 20
 FILES = """
 [[sinks]]
 name = "files"
@@ -88,6 +90,36 @@ def test_killed_again_and_again_both_are_the_source(
     pipeline.finish(runner)
     pipeline.run("caught-up")
     _assert_both(pipeline, server, "orders")
+
+
+def test_a_disk_that_is_full_or_read_only_delays_its_sink_alone(
+    server: Server, database: str, new_pipeline: PipelineFactory, tmp_path: Path
+) -> None:
+    """The mirror gets every change meanwhile. With room again, the files get what they lack."""
+    server.execute(f"CREATE TABLE {database}.t (id INT PRIMARY KEY, v INT, noise VARBINARY(1000))")
+    server.execute(f"INSERT INTO {database}.t VALUES (0, 0, NULL)")
+    with mounted(tmp_path / "files", 8 * MB) as disk:
+        pipeline = new_pipeline(server, database, poll=0.2, merge=0.5, more=FILES)
+        runner = pipeline.start_streaming()
+        refusals = ((disk.fill, disk.free), (disk.make_read_only, disk.make_writable))
+        for number, (refuse, allow) in enumerate(refusals, 1):
+            pipeline.wait_for(lambda: _sink(pipeline)["state"] == "publishing", runner)
+            refuse()
+            server.execute(f"INSERT INTO {database}.t VALUES ({number}, {number}, RANDOM_BYTES(1000))")
+            pipeline.wait_for(lambda: _sink(pipeline)["state"] == "retrying", runner)
+            assert "Sink files cannot be written" in str(_sink(pipeline)["error"])
+            server.execute(f"UPDATE {database}.t SET v = {10 * number} WHERE id = 0")
+            pipeline.wait_for(partial(_mirror_has, pipeline, 10 * number), runner)
+            assert not pipeline.events("disk.freed")
+            allow()
+        pipeline.wait_for(lambda: _sink(pipeline)["state"] == "publishing", runner)
+        pipeline.finish(runner)
+        pipeline.run("caught-up")
+        _assert_both(pipeline, server, "t")
+
+
+def _mirror_has(pipeline: Pipeline, value: int) -> bool:
+    return value in lake_table(pipeline.mirror("t"))["v"].to_pylist()
 
 
 def _two_rows(server: Server, database: str) -> None:
