@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.common import access, columns, controls, home, jobs, meaning, messages, places
+from app.common import access, columns, controls, home, jobs, meaning, messages, no_mirrors, places
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.view import words
 from app.live.view import destination
@@ -56,6 +56,9 @@ def section(where: Directory) -> None:
     if read is None:
         return
     spec, key, found = read
+    if not spec.sink.has_mirrors:
+        st.caption(no_mirrors.FILES)
+        return
     if not found:
         messages.nothing("No table yet", "Tables appear here when the runner has planned them.")
         return
@@ -159,6 +162,9 @@ def of_table(where: Directory, table: str) -> None:
     if read is None:
         return
     spec, key, found = read
+    if not spec.sink.has_mirrors:
+        st.caption(no_mirrors.FILES)
+        return
     current = bool(found) and found[0].current
     if not current:
         jobs.renew(key, lambda: conditions(spec, where, (table,)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.common import access, home, meaning, messages, page_head, places, selection
+from app.common import access, home, meaning, messages, no_mirrors, page_head, places, selection
 from app.common.view import words, zone
 from app.common.view.hints import for_console
 from app.explore import saved
@@ -296,6 +296,9 @@ def page() -> None:
     """The page."""
     where = page_head.pipeline("Explore", "Here you can query published tables.")
     if where is None:
+        return
+    if no_mirrors.true_of(where):
+        no_mirrors.explain("No mirrors to query")
         return
     from engine.explore.queries import published_tables, quoted
 

@@ -4,7 +4,18 @@ from datetime import timedelta
 
 import streamlit as st
 
-from app.common import access, appeared, controls, data_light, home, owned, runner_notice, selection, welcome
+from app.common import (
+    access,
+    appeared,
+    controls,
+    data_light,
+    home,
+    no_mirrors,
+    owned,
+    runner_notice,
+    selection,
+    welcome,
+)
 from app.common.autorefresh import autorefresh
 from app.common.view import commands, words
 from app.common.view.alert_list import alert_lines
@@ -69,7 +80,7 @@ def top(where: Directory, drawn: tuple[str, bool]) -> None:
     runner_notice.problems(where, runner)
     runner_notice.starting(runner)
     pacing.notices(where)
-    if waits_to_merge(lag) and runner.works and stale_since(runner, lag, now) is None:
+    if waits_to_merge(lag) and runner.works and stale_since(runner, lag, now) is None and not no_mirrors.true_of(where):
         merge_now.button(where, [])
 
 

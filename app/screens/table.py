@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.common import access, home, messages, page_head, places, runner_notice, selection
+from app.common import access, home, messages, no_mirrors, page_head, places, runner_notice, selection
 from app.live import destination_section, merge_now, stopped_tables
 from app.table import table_sections
 from app.table.view import table_page
@@ -12,9 +12,9 @@ from engine.history import table_queries
 from engine.pipeline.directory import Directory
 
 
-def links(name: str, facts: Facts) -> None:
+def links(where: Directory, facts: Facts) -> None:
     """The pages that say more about this table, or act on it."""
-    table, parked = facts.table, table_page.first_parked(facts)
+    name, table, parked = where.root.name, facts.table, table_page.first_parked(facts)
     chunks = {"pipeline": name, "section": "Chunks", "table": table}
     with st.container(horizontal=True, vertical_alignment="center", gap="medium"):
         if facts.progress is not None and facts.progress.planned:
@@ -24,10 +24,13 @@ def links(name: str, facts: Facts) -> None:
             st.page_link(places.LIVE, label=f"Parked chunk {parked:,}", icon=":material/block:", query_params=first)
         events = {"pipeline": name, "section": "Events", "events-table": table}
         st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
-        own = {"pipeline": name, "table": table}
-        st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)
+        own, mirrored = {"pipeline": name, "table": table}, not no_mirrors.true_of(where)
+        if mirrored:
+            st.page_link(places.VERIFY, label="Verify this table", icon=":material/fact_check:", query_params=own)
         if access.operator():
-            st.page_link(places.EXPLORE, label="Explore this table", icon=":material/manage_search:", query_params=own)
+            if mirrored:
+                explore = ":material/manage_search:"
+                st.page_link(places.EXPLORE, label="Explore this table", icon=explore, query_params=own)
             st.button(
                 "Redump this table",
                 icon=":material/sync:",
@@ -47,7 +50,7 @@ def one_table(where: Directory, table: str) -> None:
     """The page of a table that the pipeline has."""
     name, runner = where.root.name, home.runner(where)
     facts = table_sections.facts_of(where, table, runner)
-    links(name, facts)
+    links(where, facts)
     waits = table_page.waits_to_merge(facts, clock.utc_now())
     table_sections.top(where, table, (runner.shown, facts.word, waits))
     if waits:

@@ -15,6 +15,7 @@ from app.common import (
     home,
     jobs,
     messages,
+    no_mirrors,
     page_head,
     places,
     runner_notice,
@@ -250,6 +251,9 @@ def page() -> None:
     if where is None:
         return
     runner_notice.notices(where)
+    if no_mirrors.true_of(where):
+        no_mirrors.explain("No mirrors to verify")
+        return
     overview(where)
     listed = data_light.tables_of(where, clock.utc_now())
     if not listed:

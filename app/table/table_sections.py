@@ -6,7 +6,7 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.common import columns, data_light, home, meaning, messages, runner_notice
+from app.common import columns, data_light, home, meaning, messages, no_mirrors, runner_notice
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.view import words
 from app.common.view.health import Runner
@@ -40,10 +40,16 @@ def facts_of(where: Directory, table: str, runner: Runner) -> Facts:
         counts=home.ask(table_details.chunk_counts, name, table),
         flow=home.ask(table_details.flow, name, table, copied),
         copied=copied,
-        mirrored=plan is None or bool(plan.chunk_key),
+        no_mirror=_no_mirror(where, plan),
         paused=pace.snapshot or table in pace.tables,
         max_merge_delay_s=_max_merge_delay_s(where),
     )
+
+
+def _no_mirror(where: Directory, plan: table_queries.Plan | None) -> str:
+    if no_mirrors.true_of(where):
+        return "the destination keeps none"
+    return "the table has no key" if plan is not None and not plan.chunk_key else ""
 
 
 def _max_merge_delay_s(where: Directory) -> float:
@@ -76,7 +82,8 @@ def flow_and_changes(where: Directory, table: str) -> None:
     left, right = st.columns([1, 1], gap="medium")
     with left:
         st.markdown(
-            "**From the source to the mirror**", help=meaning.of("change log", "mirror", "epoch", "committed", "lag")
+            f"**From the source to the {facts.shown_by}**",
+            help=meaning.of("change log", "mirror", "epoch", "committed", "lag"),
         )
         st.table(dict(table_page.flow_rows(facts, now)), border="horizontal", hide_header=True)
     until = table_page.numbers_until(facts, now)

@@ -110,7 +110,7 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
     with right:
         by_name = {table.full_name: table for table in found.tables}
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
-    if found.changes is not None:
+    if found.changes is not None and spec.sink.has_mirrors:
         mirrors.compare(found.tables, plans, found.changes, spec.sink)
     failed = [line.table for line in lines if line.plan is None]
     outcome: Outcome = "warn" if failed else "ok"
@@ -157,7 +157,8 @@ def _editor(draft: Draft, spec: Spec, tables: list[Table], plans: dict[str, Plan
             help="Empty: as many as fit into 16 MiB by the average row length. More chunks balance better, "
             "fewer cost less.",
         )
-        mirrors.choose_all(draft)
+        if spec.sink.has_mirrors:
+            mirrors.choose_all(draft)
         with st.expander("Bounds of the distribution factor"):
             frame.number("Lower", draft, "snapshot", "even_factor_lower", default=0.05, min_value=0.0, format="%g")
             frame.number("Upper", draft, "snapshot", "even_factor_upper", default=1000.0, min_value=0.0, format="%g")
@@ -208,7 +209,8 @@ def _one(draft: Draft, spec: Spec, table: Table, plan: Plan | TidemarkError) -> 
             st.markdown(f":small[:gray[{words.escape(low)}]]")
     else:
         frame.error(plan)
-    mirrors.choose(draft, table)
+    if spec.sink.has_mirrors:
+        mirrors.choose(draft, table)
 
 
 def _keep(identity: str, path: tuple[str, ...], key: str) -> None:

@@ -17,6 +17,7 @@ from app.common.view import words
 from app.common.view.draft import Draft
 from app.common.view.template import toml
 from app.wizard import drafts, frame
+from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, from_dict
 from engine.base.writable import write_fault
 from engine.spec.settings import Spec
@@ -49,10 +50,11 @@ _TRY_S = 400.0
 
 
 def destination(draft: Draft) -> None:
-    """The destination folder, the merge interval, and the startup mode."""
+    """The destination's kind and folder, how it merges, and the startup mode."""
     left, right = st.columns([3, 2], gap="large")
     with left:
-        st.markdown("**Destination** :gray[Delta tables, a mirror and a change log for each source table]")
+        st.markdown(f"**Destination** :gray[{destination_kind.KEEPS.get(destination_kind.kind_of(draft), '')}]")
+        _kind(draft)
         frame.text(
             "Destination folder",
             draft,
@@ -60,18 +62,8 @@ def destination(draft: Draft) -> None:
             "path",
             help="Relative to the pipeline's folder, or absolute; shared when Spark is remote",
         )
-        frame.number(
-            "Seconds between merges into the mirror",
-            draft,
-            "sink",
-            "merge_interval_s",
-            default=10.0,
-            min_value=0.0,
-            step=5.0,
-            format="%g",
-            help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
-        )
-        frame.choice("Merging into the mirror", draft, MIRRORS, "sink", "mirror", default="auto", help=MIRROR_HELP)
+        if destination_kind.has_mirrors(draft):
+            _merging(draft)
         _start(draft)
     with right:
         try:
@@ -82,6 +74,42 @@ def destination(draft: Draft) -> None:
         else:
             draft = _folder(draft, spec)
     frame.foot(draft, "Destination")
+
+
+def _kind(draft: Draft) -> None:
+    now = destination_kind.kind_of(draft)
+    key = frame.synced(f"{draft.id} kind", now, partial(_keep_kind, draft.id))
+    st.selectbox(
+        "Kind",
+        list(destination_kind.KINDS),
+        index=list(destination_kind.KINDS).index(now) if now in destination_kind.KINDS else None,
+        format_func=destination_kind.KINDS.__getitem__,
+        key=key,
+        on_change=_keep_kind,
+        args=(draft.id, key),
+    )
+    if not destination_kind.has_mirrors(draft):
+        st.caption(destination_kind.WITHOUT_MIRRORS)
+
+
+def _keep_kind(identity: str, key: str) -> None:
+    if kind := st.session_state[key]:
+        drafts.change(identity, lambda draft: destination_kind.with_kind(draft, kind))
+
+
+def _merging(draft: Draft) -> None:
+    frame.number(
+        "Seconds between merges into the mirror",
+        draft,
+        "sink",
+        "merge_interval_s",
+        default=10.0,
+        min_value=0.0,
+        step=5.0,
+        format="%g",
+        help="The change log is written at once; the mirror follows at this interval. Fewer merges cost less.",
+    )
+    frame.choice("Merging into the mirror", draft, MIRRORS, "sink", "mirror", default="auto", help=MIRROR_HELP)
 
 
 def _start(draft: Draft) -> None:
@@ -140,8 +168,7 @@ def examined(draft: Draft, spec: Spec) -> Draft:
 def _folder(draft: Draft, spec: Spec) -> Draft:
     path = spec.sink.path
     st.markdown("**Layout**")
-    tree = "├── <database>/<table>            the mirror\n└── <database>/<table>__changes   the change log"
-    st.code(f"{path}\n{tree}", language=None, wrap_lines=True)
+    st.code(f"{path}\n{destination_kind.layout(draft)}", language=None, wrap_lines=True)
     draft = examined(draft, spec)
     found = draft.finding("Destination")
     if found is not None and found.outcome == "fail":

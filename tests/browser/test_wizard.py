@@ -1,5 +1,6 @@
 """The steps of a new pipeline in a real browser, without a source."""
 
+import json
 import re
 import tomllib
 
@@ -13,6 +14,14 @@ def fill(page: Page, label: str, text: str) -> None:
     field = page.get_by_label(label, exact=True)
     field.fill(text)
     field.press("Enter")
+    page.wait_for_timeout(500)  # the rerun has started
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    """Choose an option of a list, which saves the draft."""
+    page.get_by_role("combobox", name=re.compile(label)).click()
+    page.get_by_role("option", name=option, exact=True).click()
     page.wait_for_timeout(500)  # the rerun has started
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0)
 
@@ -96,3 +105,26 @@ def test_an_unknown_key_in_toml_gets_a_suggestion(simulated: Console, open_page:
     page.get_by_role("button", name="Back to the steps").click()
     expect(page.get_by_label("Host", exact=True)).to_have_value("h")
     assert not any("hunter-3" in path.read_text() for path in simulated.home.rglob("*.json"))
+
+
+def test_parquet_files_have_no_settings_of_mirrors(simulated: Console, open_page: OpenPage) -> None:
+    """The choice removes what the spec would refuse, and the page shows what is written and what is missing."""
+    page = open_page(f"{simulated.url}/new?draft=0000abd0&step=Destination")
+    choose(page, "Merging into the mirror", "Copy on write: for every Delta reader")
+    draft = simulated.home / ".drafts/0000abd0.json"
+    assert json.loads(draft.read_text())["spec"]["sink"]["mirror"] == "copy_on_write"
+    expect(page.get_by_test_id("stCode")).to_contain_text("__changes")
+    choose(page, "Kind", "Parquet files")
+    expect(page.get_by_text("Parquet files have no mirrors.")).to_be_visible()
+    expect(page.get_by_label("Merging into the mirror")).to_have_count(0)
+    expect(page.get_by_label("Seconds between merges into the mirror")).to_have_count(0)
+    expect(page.get_by_test_id("stCode")).to_contain_text("_manifests/<epoch>.json")
+    expect(page.get_by_test_id("stAlert")).to_have_count(0)
+    assert json.loads(draft.read_text())["spec"]["sink"] == {"type": "parquet", "path": "lake"}
+    healthy(page)
+    page.get_by_role("button", name="Launch", exact=True).first.click()
+    expect(page.get_by_text("Parquet files in lake")).to_be_visible()
+    page.get_by_role("button", name="Destination", exact=True).click()
+    choose(page, "Kind", "Delta tables")
+    expect(page.get_by_label("Merging into the mirror", exact=True)).to_be_visible()
+    healthy(page)

@@ -56,11 +56,21 @@ class Facts:
     flow: Flow
     copied: datetime | None
     """When the last copy was completed; None while the mirror is incomplete."""
-    mirrored: bool
-    """False for a table without a key, which has a change log only."""
+    no_mirror: str
+    """Why the table has a change log only; empty if it has a mirror."""
     paused: bool
     """Whether an operator paused its copy."""
     max_merge_delay_s: float
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether the table has a mirror."""
+        return not self.no_mirror
+
+    @property
+    def shown_by(self) -> str:
+        """What readers of the destination read."""
+        return "mirror" if self.mirrored else "change log"
 
     @property
     def word(self) -> str | None:
@@ -123,7 +133,7 @@ def _freshness(facts: Facts, now: datetime) -> Verdict:
         since = words.date_time(facts.state.since)
         if facts.state.state == "removed":
             return "No longer captured", "gray", (f"nothing published since {since}",)
-        return "Stopped", "red", (f"nothing published since {since}", "the mirror stays as it was")
+        return "Stopped", "red", (f"nothing published since {since}", f"the {facts.shown_by} stays as it was")
     rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
     return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
 
@@ -183,14 +193,13 @@ def _copying(facts: Facts, _now: datetime) -> Verdict | None:
         return None
     if facts.state is None:
         return "Not copied yet", "gray", ("nothing is published",)
-    # A resnapshot leaves the mirror alone until its copy is complete.
-    mirror = (
-        "the mirror keeps its earlier copy until then" if facts.flow.merged else "the mirror is incomplete until then"
-    )
+    until = f"the {facts.shown_by} is incomplete until then"
+    if facts.mirrored and facts.flow.merged:  # a resnapshot leaves the mirror alone until its copy is complete
+        until = "the mirror keeps its earlier copy until then"
     detail = f"{_chunks(facts)} read" if facts.progress and facts.progress.planned else "no chunk is planned"
     if facts.paused:
         return "Copy paused", "violet", (detail, "resume the table to continue")
-    return "Being copied", "blue", (detail, mirror)
+    return "Being copied", "blue", (detail, until)
 
 
 def waits_to_merge(facts: Facts, now: datetime) -> bool:
@@ -270,7 +279,7 @@ def stopped(facts: Facts) -> tuple[str, str, str] | None:
     if facts.state is None or facts.state.state != "stopped":
         return None
     first, _, rest = (facts.state.reason or "The reason is in the journal of an earlier run.").partition("\n")
-    stays = "Nothing more of this table is published; its mirror stays as it was."
+    stays = f"Nothing more of this table is published; its {facts.shown_by} stays as it was."
     meaning = f"{others_continue(works=facts.runner.works)} {stays} {rest}"
     hint = facts.state.hint or "Fix the cause, then redump the table."
     return f"{facts.table} stopped: {first}", meaning.strip(), hint
@@ -288,7 +297,7 @@ def flow_rows(facts: Facts, now: datetime) -> list[tuple[str, str]]:
     rows = [
         ("Last change committed", _at(flow.committed, now)),
         ("Last published", _at(flow.published, now)),
-        ("Last merged into the mirror", _at(merged, now) if facts.mirrored else "no mirror: the table has no key"),
+        ("Last merged into the mirror", _at(merged, now) if facts.mirrored else f"no mirror: {facts.no_mirror}"),
     ]
     if flow.unpublished_since is not None:
         rows.append(("Waits to be published", f"since {_at(flow.unpublished_since, now)}"))

@@ -2,7 +2,7 @@
 
 from app.common.view import limits, words
 from app.common.view.draft import Draft
-from app.wizard.view import planning
+from app.wizard.view import destination_kind, planning
 from engine.base.errors import SpecError
 from engine.spec.throttle_settings import Throttle, throttled
 
@@ -34,7 +34,7 @@ def facts(draft: Draft) -> list[tuple[str, list[str]]]:
         ("Chunks", [f"set by you for {', '.join(edited)}" if edited else ""]),
         ("Start", [begins(draft)]),
         ("Throttle", [_throttle(draft), time]),
-        ("Destination", [f"Delta tables in {draft.get('sink', 'path', default=words.NOTHING)}"]),
+        ("Destination", [_destination(draft)]),
         ("Spark", [spark or str(draft.get("spark", "master", default="local[*]"))]),
     ]
     shown = [(label, [value for value in values if value]) for label, values in lines]
@@ -63,13 +63,19 @@ def happens(draft: Draft) -> list[str]:
         lines.append(
             "Tables are read in chunks, several at once, without a lock, while applications write to the source."
         )
-    lines.append(
-        "Changes are taken from the binlog and merged into the mirror."
-        if draft.get("source", "startup") != "snapshot"
-        else "When all tables are copied and consistent, it ends."
-    )
+    if draft.get("source", "startup") == "snapshot":
+        lines.append("When all tables are copied and consistent, it ends.")
+    elif destination_kind.has_mirrors(draft):
+        lines.append("Changes are taken from the binlog and merged into the mirror.")
+    else:
+        lines.append("Changes are taken from the binlog and added to the change log.")
     lines.append("You can pause, stop and start it at any time. It continues from the committed state.")
     return lines
+
+
+def _destination(draft: Draft) -> str:
+    kind = destination_kind.kind_of(draft)
+    return f"{destination_kind.KINDS.get(kind, kind)} in {draft.get('sink', 'path', default=words.NOTHING)}"
 
 
 def _size_and_time(plan: str) -> tuple[str, str]:

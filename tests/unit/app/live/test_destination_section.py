@@ -30,7 +30,7 @@ def page(root: str, table: str) -> None:
     destination_section.of_table(Directory(Path(root)), table)
 
 
-def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str) -> AppTest:
+def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str, spec: str = SPEC) -> AppTest:
     """The page of a pipeline that has the table d.t."""
 
     def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[Condition]:
@@ -38,7 +38,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str) -> AppTest:
             raise SpecError("The pipeline has no such table.")
         return [Condition("d.t", SIZES, (), versions={root: newest_version(root)})]
 
-    (root / "pipeline.toml").write_text(SPEC.format(name="shop"))
+    (root / "pipeline.toml").write_text(spec.format(name="shop"))
     monkeypatch.setattr(home, "ask", lambda *_: [])
     monkeypatch.setattr(destination_section, "conditions", conditions)
     run = AppTest.from_function(page, args=(str(root), table)).run(timeout=30)
@@ -68,3 +68,11 @@ def test_a_table_that_the_ledger_does_not_have_is_no_error(monkeypatch: pytest.M
     run = shown(monkeypatch, tmp_path, "d.gone")
     assert not run.error
     assert run.caption[0].value.startswith("The pipeline writes no files for this table")
+
+
+def test_a_destination_without_mirrors_is_no_empty_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The section says what is published instead."""
+    spec = SPEC.replace('"delta"', '"parquet"')
+    run = shown(monkeypatch, tmp_path, "d.t", spec)
+    assert not run.dataframe
+    assert "change logs alone, as Parquet files" in run.caption[0].value

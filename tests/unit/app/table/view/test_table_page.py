@@ -29,7 +29,7 @@ def facts(
     progress: Progress | None = None,
     parked: int = 0,
     paused: bool = False,
-    mirrored: bool = True,
+    no_mirror: str = "",
 ) -> Facts:
     """A table that streams and is up to date, apart from what is given."""
     counts = [StateCount("published", 4, 0)] + ([StateCount("parked", parked, 7)] if parked else [])
@@ -43,7 +43,7 @@ def facts(
         counts=counts,
         flow=flow,
         copied=ago(600) if state is STREAMING else None,
-        mirrored=mirrored,
+        no_mirror=no_mirror,
         paused=paused,
         max_merge_delay_s=300.0,
     )
@@ -146,9 +146,20 @@ def test_a_change_that_is_not_merged_is_stuck_when_merges_are_not_put_off_any_lo
     assert "Waits to be merged" in dict(flow_rows(soon, NOW))
     merged = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=0.0))
     assert freshness_layer(merged, NOW).details == ("last change 2 s ago", "lag 0.4 s")
-    keyless = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=400.0), mirrored=False)
+    keyless = facts(flow=waits, reading=replace(lag(0.4), mirror_age_s=400.0), no_mirror="the table has no key")
     assert fresh(keyless)[1] == "green"
     assert dict(flow_rows(keyless, NOW))["Last merged into the mirror"] == "no mirror: the table has no key"
+
+
+def test_a_table_whose_destination_has_no_mirrors_is_its_change_log() -> None:
+    """No word is said of a mirror, but that there is none."""
+    none = "the destination keeps none"
+    stopped = facts(state=STOPPED, no_mirror=none)
+    assert freshness_layer(stopped, NOW).details[-1] == "the change log stays as it was"
+    assert "; its change log stays as it was" in (table_page.stopped(stopped) or ("", "", ""))[1]
+    copied = facts(state=replace(STREAMING, state="copying"), no_mirror=none)
+    assert freshness_layer(copied, NOW).details[-1] == "the change log is incomplete until then"
+    assert dict(flow_rows(copied, NOW))["Last merged into the mirror"] == f"no mirror: {none}"
 
 
 def test_a_stopped_table_has_its_reason_in_three_parts_whoever_runs() -> None:

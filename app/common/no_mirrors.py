@@ -1,0 +1,24 @@
+"""Pipelines whose destination keeps no mirrors, and what a page shows instead."""
+
+from app.common import messages
+from engine.base.errors import TidemarkError
+from engine.pipeline.directory import Directory
+from engine.spec import settings
+
+FILES = (
+    "This pipeline publishes change logs alone, as Parquet files. Other tools can read them: see docs/destinations.md."
+)
+"""What there is instead."""
+
+
+def true_of(where: Directory) -> bool:
+    """Whether the destination keeps none. False if the spec cannot be read, which *Live* shows."""
+    try:
+        return not settings.load(where.spec).sink.has_mirrors
+    except TidemarkError:
+        return False
+
+
+def explain(title: str) -> None:
+    """The empty state of a page that needs mirrors."""
+    messages.nothing(title, FILES)

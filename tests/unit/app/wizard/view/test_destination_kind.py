@@ -1,0 +1,48 @@
+"""The kind of a new pipeline's destination."""
+
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from app.wizard.view import destination_kind, summary
+from app.wizard.view.destination_kind import DELTA, KEEPS, KINDS, PARQUET, has_mirrors, layout, with_kind
+from engine.spec.sink_settings import OF_MIRRORS, Sink
+from tests.unit.app.support import draft
+
+MIRRORED = {
+    "mirror": "merge_on_read",
+    "max_write_amplification": 5.0,
+    "max_merge_delay_s": 60.0,
+    "tables": {"shop.orders": {"mirror": "copy_on_write"}},
+    "files_retention": "3d",
+    "changes_retention": "30d",
+}
+
+
+def test_each_kind_of_the_spec_has_a_label_and_a_layout() -> None:
+    """A kind that is added later too."""
+    assert set(KINDS) == set(KEEPS) == set(get_args(Sink.model_fields["type"].annotation))
+    for kind in KINDS:
+        chosen = with_kind(draft(), kind)
+        assert layout(chosen)
+        assert has_mirrors(chosen) == Sink(type=kind, path=Path("lake")).has_mirrors
+    assert has_mirrors(draft())
+
+
+def test_the_settings_of_mirrors_leave_with_them() -> None:
+    """The spec would be refused with them; what both kinds have stays."""
+    assert set(MIRRORED) == set(OF_MIRRORS)
+    before = draft().put("sink", value={**draft().get("sink"), **MIRRORED, "maintenance": False})
+    after = with_kind(before, PARQUET)
+    assert set(after.get("sink")) == {"type", "path", "maintenance"}
+    assert with_kind(before, DELTA).get("sink", "mirror") == "merge_on_read"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_summary_names_the_kind(kind: str) -> None:
+    """And says what happens with changes."""
+    chosen = with_kind(draft(), kind)
+    assert dict(summary.facts(chosen))["Destination"] == [f"{KINDS[kind]} in {chosen.get('sink', 'path')}"]
+    assert any("mirror" in line for line in summary.happens(chosen)) == has_mirrors(chosen)
+    assert "mirrors" in destination_kind.WITHOUT_MIRRORS
