@@ -9,6 +9,7 @@ import streamlit as st
 from app.common import access, columns, controls, home, jobs, meaning, messages, no_mirrors, places
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.view import words
+from app.live import sinks_section
 from app.live.view import destination
 from app.live.view.snippets import reading
 from app.live.view.source_load import asked_rows
@@ -50,6 +51,7 @@ def section(where: Directory) -> None:
     """Sizes per table, read on request, since large logs take a while."""
     name = where.root.name
     _asked(name)
+    sinks_section.section(where)
     if space := home.ask(maintenance_queries.latest_space, name):
         st.markdown(f"**Disk** {words.escape(destination.disk(space, clock.utc_now()))}")
     read = _conditions(where)

@@ -131,6 +131,7 @@ class Simulation:
         self.away: dict[str, Any] | None = None
         self.blocked: list[dict[str, Any]] = []
         self.source: dict[str, Any] | None = None
+        self.sinks: list[dict[str, Any]] = []
         self._opening(starting)
 
     def write(self, event: str, **fields: Any) -> None:
@@ -464,6 +465,7 @@ class Simulation:
             "away": self.away,
             "blocked": self.blocked,
             "source": self.source,
+            "sinks": self.sinks,
             "heartbeat": clock.utc_text(heartbeat or real_now()),
             "started": clock.utc_text(self.started),
             "spark_ui": "http://127.0.0.1:4040",
