@@ -22,6 +22,7 @@ from engine.journal import Journal
 from engine.journal.events import ErrorReported
 from engine.journal.verification_events import ChangeLogKept
 from engine.ledger.records import EpochRecord, Switch, TableChange
+from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.spec.sink_settings import Sink
@@ -31,8 +32,16 @@ class EpochReplay:
     """Applies epochs to the tables. One thread at a time uses it, except where a docstring says otherwise."""
 
     def __init__(
-        self, sink: Sink, tables: PublishedTables, ledger: Ledger, journal: Journal, retention: EpochRetention
+        self,
+        sink: Sink,
+        tables: PublishedTables,
+        ledger: Ledger,
+        journal: Journal,
+        retention: EpochRetention,
+        *,
+        drops: bool = False,
     ) -> None:
+        """drops: whether it deletes the data of tables that are removed with it; else the coordinator does."""
         self.tables = tables
         self._sink = sink
         self._ledger = ledger
@@ -40,6 +49,7 @@ class EpochReplay:
         self.applied = -1
         """The epoch up to which files were added."""
         self._retention = retention
+        self._drops = drops
         self.facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
         self.last_merge_s = clock.monotonic_s()
@@ -54,9 +64,12 @@ class EpochReplay:
         changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
 
-    def apply_kept(self, after: int = -1) -> int:
-        """Apply what earlier runs committed after an epoch but did not apply. Returns the number of epochs checked."""
-        kept = [record for record in self._ledger.kept_epochs() if record["epoch"] > after]
+    def apply_kept(self, state: State, after: int = -1) -> int:
+        """Apply what was committed up to a state, and after an epoch, but not applied.
+
+        state: the one by which the tables were opened. Returns the number of epochs checked.
+        """
+        kept = [record for record in self._ledger.kept_epochs() if after < record["epoch"] <= state.epoch]
         records = list(kept)
         for n, part in enumerate(self._parts_of_targets(kept)):
             records[n] = {**kept[n], "tables": part}
@@ -71,7 +84,7 @@ class EpochReplay:
                         ].mutable_key = True  # maybe not by the old plan, but safe with any plan
         self.append(records)
         self.merge_all()
-        for name in self.tables.state.removed:
+        for name in state.removed:
             self.tables.targets.pop(name, None)
         return len(records)
 
@@ -144,6 +157,8 @@ class EpochReplay:
         else:
             self._apply(name, target, parts)
         if "removed" in last:
+            if self._drops and last["removed"]["drop"]:
+                self.tables.drop(name)
             self.tables.targets.pop(name, None)
             self.tables.leaving.discard(name)
         for switch in _switches(last):

@@ -16,14 +16,16 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from engine.base import clock
 from engine.base.errors import DestinationError, TidemarkError
-from engine.destination.destination_protocol import Destination
+from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
 from engine.destination.sink_opening import SinkOpening
+from engine.destination.table_progress import files_of_parts
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
 from engine.ledger.records import EpochRecord, ErrorRecord, SinkRecord
@@ -53,10 +55,10 @@ class _Kept:
     bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, record: EpochRecord) -> None:
-        """Add an epoch."""
+    def add(self, record: EpochRecord, applied: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> None:
+        """Add an epoch. applied: what the sink has, by table and kind."""
         with self.lock:
-            size = _bytes(record)
+            size = _bytes(record, applied)
             self.epochs.append((record["epoch"], record["ts"], size))
             self.bytes += size
 
@@ -104,9 +106,10 @@ class FurtherSink:
 
     def start(self, has_everything: HasEverything) -> None:
         """Start its thread. has_everything: of the first destination."""
+        known = self._opening.record
         for record in self._ledger.kept_epochs():
-            if record["epoch"] > self._opening.record["joined"]:
-                self._kept.add(record)
+            if record["epoch"] > known["joined"]:
+                self._kept.add(record, known.get("applied", {}))
         if self._stopped is None:
             thread = threading.Thread(target=self._work, args=(has_everything,), name=f"sink {self.name}", daemon=True)
             self._threads.append(thread)
@@ -261,7 +264,12 @@ class FurtherSink:
         self._report(self.name, self._failure)
 
 
-def _bytes(record: EpochRecord) -> int:
-    parts = record["tables"].values()
-    chunks = sum(file["bytes"] for part in parts for chunk in part.get("chunks", []) for file in chunk["files"])
-    return int(chunks + sum(file["bytes"] for part in parts for file in part.get("changes", {}).get("files", [])))
+def _bytes(record: EpochRecord, applied: Mapping[str, Mapping[str, int]]) -> int:
+    """The bytes of the files in an epoch that are not applied."""
+    epoch, size = record["epoch"], 0
+    for name, part in record["tables"].items():
+        chunks, changes = files_of_parts([(epoch, part)])
+        for kind, files in ((CHUNKS, chunks), (CHANGES, changes)):
+            if epoch > applied.get(name, {}).get(kind, -1):
+                size += sum(file.bytes for _, file in files)
+    return size

@@ -155,6 +155,14 @@ class PublishedTables:
             if isinstance(error, SpecError):
                 raise
 
+    def drop(self, name: str) -> None:
+        """Delete a table's data."""
+        known = self.state.known(name)
+        if (target := self.targets.get(name)) is not None:
+            target.destination.drop()
+        elif known is not None:
+            self._table(published_as(table_from_dict(known.table), known.projection)).drop()
+
     def take_opened(self, name: str, target: Target, opened: Opened) -> None:
         for commit in opened.repaired:
             self._repaired(name, commit)

@@ -127,7 +127,7 @@ class Publisher:
 
         Returns the number of epochs checked.
         """
-        checked = self._replay.apply_kept()
+        checked = self._replay.apply_kept(self.tables.state)
         self._thread.start()
         for sink in self.further:
             sink.start(self._replay.has_everything)

@@ -72,10 +72,11 @@ class SinkOpening:
         tables = PublishedTables(destination, self._ledger, self._journal, self._written, lambda step: step())
         tables.open_all(state, self.record.get("applied", {}))
         tables.delete_orphans()
-        replay = EpochReplay(self._sink, tables, self._ledger, self._journal, self._retention)
+        self._drop_removed(destination, state)
+        replay = EpochReplay(self._sink, tables, self._ledger, self._journal, self._retention, drops=True)
         for name in self.record["generations"]:
             self._read_back(name, tables, has_everything, wait)
-        replay.apply_kept(self.record["joined"])
+        replay.apply_kept(state, self.record["joined"])
         replay.applied = max(replay.applied, state.epoch)  # earlier ones that the ledger does not have were applied
         replay.merge_all()
         return replay
@@ -124,6 +125,15 @@ class SinkOpening:
             tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
         finally:
             rows.delete()
+
+    @staticmethod
+    def _drop_removed(destination: Destination, state: State) -> None:
+        """Complete deletions that a kill interrupted."""
+        for table in state.removed.values():
+            shown = published_as(table_from_dict(table.table), table.projection)
+            found = destination.table(state.owner, shown)
+            if table.removed and table.removed["drop"] and found.is_there:
+                found.drop()
 
     @property
     def _state(self) -> State:

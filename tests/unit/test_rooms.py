@@ -152,7 +152,14 @@ INNER: dict[str, dict[str, set[str]]] = {
             "published_tables",
             "read_back",
         },
-        "further_sink": {"destination_protocol", "epoch_replay", "epoch_retention", "read_back", "sink_opening"},
+        "further_sink": {
+            "destination_protocol",
+            "epoch_replay",
+            "epoch_retention",
+            "read_back",
+            "sink_opening",
+            "table_progress",
+        },
         "publisher": {
             "destination_protocol",
             "epoch_replay",

@@ -32,6 +32,11 @@ class Unpublished:
     tables: dict[str, Progress] = field(default_factory=dict)
     files: list[PublishedFile] = field(default_factory=list)
 
+    def forget(self, table: str) -> None:
+        """Forget what a table got."""
+        self.tables.pop(table, None)
+        self.files[:] = [file for file in self.files if file.table != table]
+
 
 @dataclass(frozen=True)
 class Place:
@@ -192,6 +197,7 @@ class ParquetTable:
         if self._foreign():
             return
         self._shared.guard()
+        self._shared.unpublished.forget(self.table.full_name)
         self._shared.manifests.forget(self.table.full_name)
         if self._folder.is_dir():
             shutil.rmtree(self._folder)

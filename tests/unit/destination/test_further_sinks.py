@@ -18,6 +18,7 @@ from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, following, state_to_dict
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
+from engine.run.tables.membership import drop_removed
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.parquet import log_rows, replayed
 from tests.unit.destination.support import (
@@ -44,7 +45,7 @@ class Run:
         if self.ledger.state is None:
             self.ledger.commit(world.records[0])
         self.ledger.take_term("r", self.state.term + 1)
-        destination = world.destination()
+        self.first = destination = world.destination()
         self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
         if changes := sink_changes(self.state, {"files": self.sink}, self.ledger.kept_numbers()):
@@ -234,3 +235,39 @@ def test_a_resnapshot_repairs_a_table_that_failed_there_alone(tmp_path: Path) ->
     run.end()
     assert mirror(tmp_path) == files(tmp_path) == [(2, 2), (3, 3)]
     assert run.further.error is None
+
+
+def test_what_it_has_does_not_count_as_kept_for_it(tmp_path: Path) -> None:
+    """The ledger keeps epochs for a while that everybody has. They do not stop a sink at the next start."""
+    story(world := World(tmp_path))
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:])
+    assert wait_for(lambda: run.further.through == run.state.epoch)
+    run.commit([following(run.state, "r", {})])
+    run.end()
+    again = Run(tmp_path, world, max_kept_bytes=1)
+    again.commit([following(again.state, "r", {})])
+    assert again.further.as_dict()["kept_bytes"] == 0
+    again.end()
+    assert again.further.error is None
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_table_that_was_dropped_and_joins_again_has_nothing_of_before(tmp_path: Path, ended: bool) -> None:
+    """The sink deletes its data with the epoch that removed it."""
+    story(world := World(tmp_path))
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:])
+    world.epoch(removed={"by": None, "drop": True})
+    run.commit(world.records[-1:])
+    if ended:
+        run.end(drains=False)
+        run = Run(tmp_path, world)
+    run.publisher.settle()
+    drop_removed(run.first, run.ledger, "r")
+    run.publisher.submit(run.ledger.epoch(run.state.epoch))
+    world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
+    world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(8, 8)])], copied=True)
+    run.commit(world.records[-2:])
+    run.end()
+    assert mirror(tmp_path) == files(tmp_path) == [(8, 8)]

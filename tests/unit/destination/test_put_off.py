@@ -48,7 +48,7 @@ class Run:
         self.publisher = Publisher(self._world.sink(1000.0), self._world.destination(), self.ledger, journal)
         assert self.ledger.state is not None
         self.publisher.tables.open_all(self.ledger.state)
-        self.publisher._replay.apply_kept()
+        self.publisher._replay.apply_kept(self.ledger.state)
 
     def take(self, record: Any) -> None:
         """Commit and publish an epoch; the ledger records what the publisher has applied."""
