@@ -25,7 +25,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
 from engine.destination.sink_opening import SinkOpening
-from engine.destination.table_progress import files_of_parts
+from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
 from engine.ledger.records import EpochRecord, ErrorRecord, SinkRecord
@@ -255,7 +255,7 @@ class FurtherSink:
 
     def _note(self, replay: EpochReplay) -> None:
         """Note the progress for other threads."""
-        self._needed = replay.tables.needed()
+        self._needed = needed_epochs(replay.tables.targets)
         self._through, applied = replay.facts
         self._applied = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
         self._kept.drop(self._through)

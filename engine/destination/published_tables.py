@@ -184,10 +184,6 @@ class PublishedTables:
         """Make the parts of some epochs visible, once all tables have them (`Destination.publish`)."""
         self._retry(lambda: self.destination.publish(end))
 
-    def needed(self) -> dict[str, set[int]]:
-        """The epochs that the ledger must keep, by table; called by any thread."""
-        return {name: target.needed for name, target in list(self.targets.items())}
-
     def complete(self) -> list[DestinationTable]:
         """The tables that lack nothing, when nothing writes to them any more (`Destination.release`)."""
         healthy = (target for target in self.targets.values() if target.error is None and target.resnapshot is None)

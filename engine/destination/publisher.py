@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from engine.base import clock
 from engine.base.errors import PipelineHeldError, TidemarkError
@@ -18,6 +19,7 @@ from engine.destination.epoch_retention import EpochRetention
 from engine.destination.further_sink import FurtherSink
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.published_tables import PublishedTables, Step
+from engine.destination.table_progress import needed_epochs
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import EpochRecord
@@ -57,7 +59,7 @@ class Publisher:
         self.further = further
         self._retention = retention or EpochRetention(ledger, destination.landing)
         self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
-        self._retention.keep(self.tables.needed)
+        self._retention.keep(partial(needed_epochs, self.tables.targets))
         self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
         self._sink = sink

@@ -3,7 +3,7 @@
 Only the publisher's thread uses it. Failed operations may be repeated: the destination knows what it has.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.base import clock
@@ -220,6 +220,11 @@ class Target:
     def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
         """The files of epochs that are not applied yet."""
         return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
+
+
+def needed_epochs(targets: Mapping[str, Target]) -> dict[str, set[int]]:
+    """The epochs that the ledger must keep, by table; called by any thread."""
+    return {name: target.needed for name, target in list(targets.items())}
 
 
 def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:

@@ -167,6 +167,7 @@ INNER: dict[str, dict[str, set[str]]] = {
             "further_sink",
             "maintenance_schedule",
             "published_tables",
+            "table_progress",
         },
     },
 }
