@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from app.common.view import words
-from engine.base import clock
 from engine.pipeline.runner_record import SinkProgress
 
 LABELS = {
@@ -42,4 +41,4 @@ def _state(one: SinkProgress) -> str:
 
 
 def _ago(since: str | None, now: datetime) -> str:
-    return words.ago(clock.parse_utc(since).timestamp(), now) if since else words.NOTHING
+    return words.ago(datetime.fromisoformat(since).timestamp(), now) if since else words.NOTHING
