@@ -24,7 +24,7 @@ from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
-from engine.destination.sink_opening import SinkOpening
+from engine.destination.sink_opening import BEGIN_AGAIN, SinkOpening
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
@@ -36,6 +36,8 @@ from engine.spec.sink_settings import Sink
 _BATCH_EPOCHS = 64
 _LOOK_S = 0.5
 _RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
+_EPOCH_BYTES = 4096
+"""What an epoch without files counts: its file in the ledger."""
 _AGAIN_S = 60.0
 """How long tables that failed alone are left before the sink is opened again."""
 Report = Callable[[str, BaseException | None], None]
@@ -58,7 +60,7 @@ class _Kept:
     def add(self, record: EpochRecord, applied: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> None:
         """Add an epoch. applied: what the sink has, by table and kind."""
         with self.lock:
-            size = _bytes(record, applied)
+            size = _EPOCH_BYTES + _bytes(record, applied)
             self.epochs.append((record["epoch"], record["ts"], size))
             self.bytes += size
 
@@ -191,9 +193,7 @@ class FurtherSink:
             f"sinks.max_kept_bytes ({self._sink.max_kept_bytes:,}).",
             detail=f"It has everything through epoch {self._through}; nothing after it is published there. The other "
             f"sinks continue.{f' Its last error: {why.message}' if why else ''}",
-            hint="Repair the cause. Remove the sink from the spec and start the pipeline. Then stop it, move the "
-            "sink's folder away, add it to the spec again, and start the pipeline: it begins with a copy of the "
-            "mirrors.",
+            hint=f"Repair the cause. Then {BEGIN_AGAIN}",
         )
         self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
         self._stopped = error.as_dict()
@@ -250,8 +250,18 @@ class FurtherSink:
                 raise _ClosingError
             else:
                 self._wait(_LOOK_S)
+                if self._failure is None:
+                    self._report(self.name, None)
             if self._failure is not None and clock.monotonic_s() - opened_s > _AGAIN_S:
                 raise self._failure  # tables that failed alone get another attempt
+
+    def _of_table(self, error: TidemarkError) -> TidemarkError:
+        """The error of a table that failed here alone."""
+        return DestinationError(
+            f"Sink {self.name}: {error.message}",
+            detail=f"It has everything of the other tables. The table is tried again every {_AGAIN_S:.0f} s.",
+            hint=f"If that does not help, {BEGIN_AGAIN}",
+        )
 
     def _note(self, replay: EpochReplay) -> None:
         """Note the progress for other threads."""
@@ -260,7 +270,7 @@ class FurtherSink:
         self._applied = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
         self._kept.drop(self._through)
         failed = replay.tables.unpublished()
-        self._failure = next(iter(failed.values()), None)
+        self._failure = self._of_table(next(iter(failed.values()))) if failed else None
         self._report(self.name, self._failure)
 
 

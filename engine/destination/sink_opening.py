@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from engine.base import clock
-from engine.base.errors import DestinationError
+from engine.base.errors import DestinationError, MismatchError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.agreement import compare, look_at
@@ -24,10 +24,13 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.spec.sink_settings import Sink
 
+BEGIN_AGAIN = (
+    "begin it again: remove the sink from the spec and start the pipeline; then stop it, move the sink's folder away, "
+    "add the sink to the spec and start the pipeline. It begins with a copy of the mirrors."
+)
+"""The hint for a sink that cannot continue."""
 Wait = Callable[[float], None]
 """Waits for some seconds at most; 0: only looks. Raises an error when the run ends and does not wait for the sink."""
-
-
 _LOOK_S = 0.5
 
 
@@ -62,7 +65,7 @@ class SinkOpening:
     def open(self, has_everything: HasEverything, wait: Wait) -> EpochReplay:
         """Open the destination, and apply what it lacks. has_everything: of the first destination.
 
-        Raises MismatchError, PipelineHeldError, DestinationError, SpecError, OSError.
+        Raises PipelineHeldError, DestinationError, SpecError, OSError.
         """
         destination, state = self._open_destination(), self._state
         if not self.is_taken:
@@ -82,7 +85,7 @@ class SinkOpening:
         return replay
 
     def _possess(self, destination: Destination, state: State) -> None:
-        """Raises MismatchError if ledger and destination do not belong together; seals what an earlier run prepared."""
+        """Raises DestinationError if ledger and sink do not belong together; seals what an earlier run prepared."""
         applied, kept = self.record.get("applied", {}), list(self._ledger.kept_epochs())
         tables = {
             name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
@@ -90,7 +93,15 @@ class SinkOpening:
         seen = replace(state, tables=tables)
         newest = destination.newest_term(state.ledger)
         asked = {name for record in kept for name, part in record["tables"].items() if "resnapshot" in part}
-        compare(destination, seen, newest, kept, look_at(destination, seen)).require(asked, everything=False)
+        try:
+            compare(destination, seen, newest, kept, look_at(destination, seen)).require(asked, everything=False)
+        except MismatchError as error:
+            raise DestinationError(
+                f"Sink {self._sink.name} is not what the ledger has published there: {error.message}",
+                detail="It was restored, replaced or damaged, or the ledger was. Nothing was written to it. The other "
+                "sinks continue.",
+                hint=f"Put its newest files back. Or {BEGIN_AGAIN}",
+            ) from error
         destination.take(state.ledger, self._term)
         if newest is None or not newest.ended:
             shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]

@@ -34,6 +34,7 @@ _MEANINGS = {
     "metrics": "Metrics cannot be scraped until it works again.",
     "journal": "Events are kept in memory until the file can be written.",
 }
+_SINK_MEANING = "It gets what it lacks when it can be written again; the ledger keeps that."
 _DEFAULT_MEANING = "It misses events until it works again."
 
 
@@ -109,6 +110,10 @@ def _named(helper: str, error: BaseException) -> HelperError:
     what = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
     return HelperError(
         f"The helper {helper!r} met an error: {what}",
-        detail=f"The pipeline continues. {_MEANINGS.get(helper, _DEFAULT_MEANING)}",
+        detail=f"The pipeline continues. {_meaning(helper)}",
         hint="Tidemark retries. If this persists, fix the cause named above, or report it with `tidemark bundle SPEC`.",
     )
+
+
+def _meaning(helper: str) -> str:
+    return _SINK_MEANING if helper.startswith("sink ") else _MEANINGS.get(helper, _DEFAULT_MEANING)

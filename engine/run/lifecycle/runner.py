@@ -258,7 +258,8 @@ class _Run:
                 hint="Run it again: it continues from there.",
             )
         require_published(publisher.tables.unpublished())
-        require_sinks({sink.name: error for sink in publisher.further if (error := sink.error) is not None})
+        if self._until is not None:
+            require_sinks({sink.name: error for sink in publisher.further if (error := sink.error) is not None})
         if self._until is not None:
             self._parts.gate.parking.require_none(state.tables)
         require_all_tables(state)

@@ -245,10 +245,13 @@ def test_what_it_has_does_not_count_as_kept_for_it(tmp_path: Path) -> None:
     assert wait_for(lambda: run.further.through == run.state.epoch)
     run.commit([following(run.state, "r", {})])
     run.end()
-    again = Run(tmp_path, world, max_kept_bytes=1)
-    again.commit([following(again.state, "r", {})])
-    assert again.further.as_dict()["kept_bytes"] == 0
+    again = Run(tmp_path, world)
+    again.further._kept.epochs.clear()
+    again.further._kept.bytes = 0
     again.end()
+    for record in again.ledger.kept_epochs():
+        again.further._kept.add(record, again.state.sinks["files"]["applied"])
+    assert again.further._kept.bytes == 4096 * len(again.further._kept.epochs)
     assert again.further.error is None
 
 
@@ -271,3 +274,20 @@ def test_a_table_that_was_dropped_and_joins_again_has_nothing_of_before(tmp_path
     run.commit(world.records[-2:])
     run.end()
     assert mirror(tmp_path) == files(tmp_path) == [(8, 8)]
+
+
+def test_one_whose_folder_is_gone_is_not_begun_in_silence(tmp_path: Path) -> None:
+    """It says so, and how to begin it again; the pipeline continues."""
+    story(world := World(tmp_path))
+    run = Run(tmp_path, world)
+    run.commit(world.records[1:])
+    assert wait_for(lambda: run.further.through == run.state.epoch)
+    run.commit([following(run.state, "r", {})])
+    run.end()
+    (tmp_path / "files/d").rename(tmp_path / "away")
+    again = Run(tmp_path, world)
+    assert wait_for(lambda: again.further.error)
+    assert "is not what the ledger has published there" in str(again.further.error)
+    again.publisher.settle()
+    again.end()
+    assert mirror(tmp_path) == [(2, 2), (3, 3)]
