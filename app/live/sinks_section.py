@@ -26,6 +26,6 @@ def section(where: Directory) -> None:
     if any(one.state == "stopped" for one in record.sinks):
         st.error(
             "A stopped sink gets nothing any more. To begin it again: remove it from the spec and start the pipeline; "
-            "then stop it, move the sink's folder away, add it to the spec again and start the pipeline.",
+            "then stop it, add the sink to the spec again and start the pipeline.",
             icon=":material/error:",
         )

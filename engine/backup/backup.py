@@ -29,7 +29,8 @@ from engine.decode.schema import table_from_dict
 from engine.destination.destination_protocol import Destination, TableVersions
 from engine.destination.fence import Term
 from engine.destination.registry import destination_of
-from engine.ledger.state import State
+from engine.destination.sink_opening import left_by_restore
+from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.pipeline_lock import held
@@ -93,7 +94,7 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
             directory.ledger.rename(aside)
         try:
             _unpack(archive, directory)
-            state = _rolled_back(directory, destination, manifest, number)
+            state = _rolled_back(spec, directory, destination, manifest, number)
         except BaseException:
             shutil.rmtree(directory.ledger, ignore_errors=True)
             if aside.exists():
@@ -104,7 +105,9 @@ def restore(spec: Spec, directory: Directory, file: Path) -> Backup:
     return Backup(file, state.epoch, _position(state), len(manifest["tables"]))
 
 
-def _rolled_back(directory: Directory, destination: Destination, manifest: Mapping[str, Any], number: int) -> State:
+def _rolled_back(
+    spec: Spec, directory: Directory, destination: Destination, manifest: Mapping[str, Any], number: int
+) -> State:
     ledger, run = Ledger(directory.ledger), f"restore-{clock.utc_now():%Y%m%dT%H%M%S}"
     ledger.take_term(run, number)  # of the restored copy, which no runner knows yet
     state = ledger.state
@@ -117,7 +120,8 @@ def _rolled_back(directory: Directory, destination: Destination, manifest: Mappi
     for name, one in found.items():
         one.roll_back(known[name])
     destination.release()
-    return state
+    sinks, places = left_by_restore(state, spec.sinks)
+    return ledger.commit(following(state, run, {}, sinks=sinks, sink_places=places)) if places else state
 
 
 def _written(

@@ -6,7 +6,7 @@ A resnapshot repairs a failed table (`destination.published_tables`): the change
 their files exist, and the mirror gets a new copy.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from engine.base import clock
@@ -15,7 +15,6 @@ from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd
-from engine.destination.epoch_retention import EpochRetention
 from engine.destination.published_tables import PublishedTables
 from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
@@ -37,19 +36,19 @@ class EpochReplay:
         tables: PublishedTables,
         ledger: Ledger,
         journal: Journal,
-        retention: EpochRetention,
+        prune: Callable[[], None],
         *,
-        drops: bool = False,
+        is_first: bool = True,
     ) -> None:
-        """drops: whether it deletes the data of tables that are removed with it; else the coordinator does."""
+        """prune: called after merges. is_first: of the first destination, the coordinator deletes removed tables."""
         self.tables = tables
         self._sink = sink
         self._ledger = ledger
         self._journal = journal
         self.applied = -1
         """The epoch up to which files were added."""
-        self._retention = retention
-        self._drops = drops
+        self._prune = prune
+        self._is_first = is_first
         self.facts: tuple[int, dict[str, dict[str, int]]] = (-1, {})
         """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
         self.last_merge_s = clock.monotonic_s()
@@ -146,6 +145,8 @@ class EpochReplay:
     def _append_table(self, name: str, parts: list[Part], until: str) -> None:
         """Apply the parts of some epochs. until: when the last one was committed."""
         epoch, last = parts[-1]
+        if not self._is_first and "planned" in last:
+            self.tables.drop(name, last["planned"], epoch)
         if name not in self.tables.targets and "planned" in last and "stopped" not in last:
             joined = last["planned"]
             shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
@@ -157,7 +158,7 @@ class EpochReplay:
         else:
             self._apply(name, target, parts)
         if "removed" in last:
-            if self._drops and last["removed"]["drop"]:
+            if not self._is_first and last["removed"]["drop"]:
                 self.tables.drop(name)
             self.tables.targets.pop(name, None)
             self.tables.leaving.discard(name)
@@ -257,7 +258,7 @@ class EpochReplay:
                 self.tables.merge(name, target)
         healthy = {name: dict(target.applied) for name, target in self.tables.targets.items() if target.error is None}
         self.facts = (self.applied, healthy)
-        self._retention.prune()
+        self._prune()
 
 
 def _switches(change: TableChange) -> list[Switch]:

@@ -35,13 +35,14 @@ class EpochRetention:
         if not self._pruning.acquire(blocking=False):
             return
         try:
+            through = self.recorded  # first: what is needed may grow until it is recorded, and shrink afterwards
             needed = defaultdict[int, set[str]](set)
             for needs in self._needs:
                 for name, epochs in needs().items():
                     for epoch in epochs:
                         needed[epoch].add(name)
             with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-                self._ledger.prune(self.recorded, needed, None if self._landing.in_place else self._collect)
+                self._ledger.prune(through, needed, None if self._landing.in_place else self._collect)
         finally:
             self._pruning.release()
 

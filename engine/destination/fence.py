@@ -18,6 +18,7 @@ before anything is written (`compare`).
 """
 
 import json
+import os
 import re
 import uuid
 from collections.abc import Iterable
@@ -64,8 +65,13 @@ class Fence:
         """The newest term; None if there is none, as in destinations of an earlier version."""
         if not self._folder.is_dir():
             return None
-        numbers = [int(match[1]) for path in self._folder.iterdir() if (match := _TERM.match(path.name))]
+        numbers = self._numbers()
         return self._read(max(numbers)) if numbers else None
+
+    def _numbers(self) -> list[int]:
+        with suppress(FileNotFoundError):
+            return [int(match[1]) for name in os.listdir(self._folder) if (match := _TERM.match(name))]  # noqa: PTH208
+        return []
 
     def take(self, term: Term) -> None:
         """Take the destination for this runner.
@@ -73,6 +79,8 @@ class Fence:
         Raises PipelineHeldError when another one has this term or a later one.
         """
         make_folders(self._folder)
+        if max(self._numbers(), default=0) > term.number:
+            raise _taken_over(term, self.newest())
         temporary = self._folder / f".term-{uuid.uuid4().hex}"
         write_atomically(temporary, _text(term))
         try:
@@ -90,10 +98,11 @@ class Fence:
     def check(self) -> int:
         """The number of this runner's term. Raises PipelineHeldError when another runner has a later one.
 
-        Checks two files instead of listing the folder: terms count up by one, and old ones are removed in order.
+        It need not be the next one: a run that could not reach the destination took none here.
         """
         assert self._term is not None
-        if self._path(self._term.number + 1).exists() or not self._path(self._term.number).exists():
+        numbers = self._numbers()
+        if self._term.number not in numbers or max(numbers) > self._term.number:
             raise _taken_over(self._term, self.newest())
         return self._term.number
 

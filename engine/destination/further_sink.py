@@ -14,7 +14,7 @@ A later runner takes it over like the first destination: by a term, and by seali
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -24,7 +24,7 @@ from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.read_back import HasEverything
-from engine.destination.sink_opening import BEGIN_AGAIN, SinkOpening
+from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpening
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
@@ -36,6 +36,8 @@ from engine.spec.sink_settings import Sink
 _BATCH_EPOCHS = 64
 _LOOK_S = 0.5
 _RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
+_END_S = 5.0
+"""How long the end of a run waits for it, unless the run has a goal."""
 _EPOCH_BYTES = 4096
 """What an epoch without files counts: its file in the ledger."""
 _AGAIN_S = 60.0
@@ -64,11 +66,11 @@ class _Kept:
             self.epochs.append((record["epoch"], record["ts"], size))
             self.bytes += size
 
-    def drop(self, through: int) -> None:
-        """Remove the epochs that were applied."""
+    def drop(self, through: int, needed: Collection[int]) -> None:
+        """Remove the epochs that were applied. needed: those that a failed table lacks."""
         with self.lock:
-            while self.epochs and self.epochs[0][0] <= through:
-                self.bytes -= self.epochs.popleft()[2]
+            self.epochs = deque(one for one in self.epochs if one[0] > through or one[0] in needed)
+            self.bytes = sum(size for _, _, size in self.epochs)
 
 
 class FurtherSink:
@@ -93,7 +95,7 @@ class FurtherSink:
         self._ledger = ledger
         self._journal = journal
         self._report = report
-        self._opening = SinkOpening(sink, open_destination, first, ledger, journal, retention)
+        self._opening = SinkOpening(sink, open_destination, first, ledger, journal)
         self._through = -1
         self._applied: Mapping[str, Mapping[str, int]] = {}
         self._needed: Mapping[str, set[int]] = {}
@@ -104,14 +106,16 @@ class FurtherSink:
         self._drains = False
         self._wake = threading.Event()
         self._threads: list[threading.Thread] = []
-        retention.keep(lambda: {} if self._stopped else self._needed)
+        retention.keep(lambda: {} if self._is_given_up else self._needed)
 
     def start(self, has_everything: HasEverything) -> None:
         """Start its thread. has_everything: of the first destination."""
         known = self._opening.record
+        applied = known.get("applied", {})
+        newest = max((epoch for kinds in applied.values() for epoch in kinds.values()), default=known["joined"])
         for record in self._ledger.kept_epochs():
-            if record["epoch"] > known["joined"]:
-                self._kept.add(record, known.get("applied", {}))
+            if record["epoch"] > newest or _bytes(record, applied) > 0:
+                self._kept.add(record, applied)
         if self._stopped is None:
             thread = threading.Thread(target=self._work, args=(has_everything,), name=f"sink {self.name}", daemon=True)
             self._threads.append(thread)
@@ -120,7 +124,12 @@ class FurtherSink:
     @property
     def through(self) -> int | None:
         """The epoch up to which it has everything; None if it gets nothing any more."""
-        return None if self._stopped else self._through
+        return None if self._is_given_up else self._through
+
+    @property
+    def _is_given_up(self) -> bool:
+        """Whether the ledger knows that it was stopped: until then, what it lacks is kept."""
+        return "stopped" in self._state.sinks.get(self.name, {})
 
     def news(self, state: State) -> SinkRecord:
         """What the ledger does not know yet of its progress."""
@@ -149,7 +158,7 @@ class FurtherSink:
         self._closing.set()
         self._wake.set()
         for thread in self._threads:
-            thread.join()
+            thread.join(None if drains else _END_S)  # its disk may hang; the next run seals what it may still write
 
     @property
     def error(self) -> TidemarkError | None:
@@ -195,6 +204,10 @@ class FurtherSink:
             f"sinks continue.{f' Its last error: {why.message}' if why else ''}",
             hint=f"Repair the cause. Then {BEGIN_AGAIN}",
         )
+        self._stop(error)
+
+    def _stop(self, error: DestinationError) -> None:
+        """Stop it for good; the ledger learns it with the next commit."""
         self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
         self._stopped = error.as_dict()
         self._report(self.name, error)
@@ -208,6 +221,9 @@ class FurtherSink:
                 self._note(replay)
                 self._follow(replay)
             except _ClosingError:
+                return
+            except RefusedError as error:
+                self._stop(error)
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this sink's alone
                 self._fail(error)
@@ -268,7 +284,7 @@ class FurtherSink:
         self._needed = needed_epochs(replay.tables.targets)
         self._through, applied = replay.facts
         self._applied = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
-        self._kept.drop(self._through)
+        self._kept.drop(self._through, set().union(*self._needed.values()))
         failed = replay.tables.unpublished()
         self._failure = self._of_table(next(iter(failed.values()))) if failed else None
         self._report(self.name, self._failure)

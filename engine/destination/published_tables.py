@@ -20,12 +20,21 @@ from engine.base.errors import (
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import KINDS, Destination, DestinationTable, EpochEnd, Opened
+from engine.destination.destination_protocol import (
+    CHANGES,
+    CHUNKS,
+    KINDS,
+    Destination,
+    DestinationTable,
+    EpochEnd,
+    Opened,
+)
 from engine.destination.table_progress import Part, Target
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import ErrorReported
-from engine.ledger.state import State
+from engine.ledger.records import Planned
+from engine.ledger.state import Owner, State
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 
@@ -46,7 +55,9 @@ class PublishedTables:
         journal: Journal,
         written: Callable[[SinkApplied | None], None],
         through_full_disk: Callable[[Step], None],
+        owner: Owner | None = None,
     ) -> None:
+        """owner: how the destination identifies the ledger, if not by its state."""
         self.destination = destination
         self.targets: dict[str, Target] = {}
         self.leaving: set[str] = set()
@@ -57,12 +68,13 @@ class PublishedTables:
         self._journal = journal
         self._written = written
         self._through_full_disk = through_full_disk
+        self._owner = owner
 
-    def open_all(self, state: State, published: Collection[str] | None = None) -> None:
+    def open_all(self, state: State, published: Collection[str] | None = None, removed: Collection[str] = ()) -> None:
         """Open the tables; create those that are not there. Raises SpecError when one belongs to another ledger.
 
         Also opens removed tables whose destination is kept: they may lack earlier commits. published: the tables that
-        must be there; None for those with published rows.
+        must be there; None for those with published rows. removed: removed tables that may not be there yet.
         """
         for name, table in state.tables.items():
             if not table.begun:
@@ -73,15 +85,15 @@ class PublishedTables:
                 expected = name in published
             shown = published_as(table_from_dict(table.table), table.projection)
             self.open(shown, plan_from_dict(table.plan), expected)
-        for table in state.removed.values():
+        for name, table in state.removed.items():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and self._table(shown).is_there:
-                    self.open(shown, plan_from_dict(table.plan), expected=True)
+                if kept and (name in removed or self._table(shown).is_there):
+                    self.open(shown, plan_from_dict(table.plan), expected=name not in removed)
 
     def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:
-        return self.destination.table(self.state.owner, table, plan)
+        return self.destination.table(self._owner or self.state.owner, table, plan)
 
     def unpublished(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
@@ -155,13 +167,23 @@ class PublishedTables:
             if isinstance(error, SpecError):
                 raise
 
-    def drop(self, name: str) -> None:
-        """Delete a table's data."""
+    def drop(self, name: str, joined: Planned | None = None, epoch: int = -1) -> None:
+        """Delete a table's data.
+
+        joined, epoch: the table joins with an epoch; only what an earlier one of its name has left is deleted.
+        """
         known = self.state.known(name)
-        if (target := self.targets.get(name)) is not None:
-            target.destination.drop()
-        elif known is not None:
-            self._table(published_as(table_from_dict(known.table), known.projection)).drop()
+        if joined is not None:
+            found = self._table(published_as(table_from_dict(joined["table"]), joined.get("projection")))
+            if not found.is_there or max(found.applied(CHUNKS), found.applied(CHANGES)) >= epoch:
+                return
+        elif (target := self.targets.get(name)) is not None:
+            found = target.destination
+        else:
+            assert known is not None
+            found = self._table(published_as(table_from_dict(known.table), known.projection))
+        found.drop()
+        self.targets.pop(name, None)
 
     def take_opened(self, name: str, target: Target, opened: Opened) -> None:
         for commit in opened.repaired:

@@ -60,7 +60,7 @@ class Publisher:
         self._retention = retention or EpochRetention(ledger, destination.landing)
         self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
         self._retention.keep(partial(needed_epochs, self.tables.targets))
-        self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention)
+        self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention.prune)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
         self._sink = sink
         self._ledger = ledger

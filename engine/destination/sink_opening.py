@@ -2,36 +2,43 @@
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+
+import pyarrow as pa
 
 from engine.base import clock
 from engine.base.errors import DestinationError, MismatchError
 from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import table_from_dict
+from engine.decode.schema import Table, table_from_dict
 from engine.destination.agreement import compare, look_at
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
 from engine.destination.epoch_replay import EpochReplay
-from engine.destination.epoch_retention import EpochRetention
 from engine.destination.fence import Term
 from engine.destination.published_tables import PublishedTables
-from engine.destination.read_back import HasEverything, read_back
+from engine.destination.read_back import HasEverything, TableRows, read_back
+from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
-from engine.ledger.records import SinkRecord
-from engine.ledger.state import State
+from engine.ledger.records import EpochRecord, SinkRecord
+from engine.ledger.state import Owner, State, TableState, sink_place
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
 from engine.spec.sink_settings import Sink
 
 BEGIN_AGAIN = (
-    "begin it again: remove the sink from the spec and start the pipeline; then stop it, move the sink's folder away, "
-    "add the sink to the spec and start the pipeline. It begins with a copy of the mirrors."
+    "begin it again: remove the sink from the spec and start the pipeline; then stop it, add the sink to the spec and "
+    "start the pipeline. It begins with a copy of the mirrors."
 )
 """The hint for a sink that cannot continue."""
 Wait = Callable[[float], None]
 """Waits for some seconds at most; 0: only looks. Raises an error when the run ends and does not wait for the sink."""
 _LOOK_S = 0.5
+
+
+class RefusedError(DestinationError):
+    """The sink can never continue with this ledger."""
 
 
 class SinkOpening:
@@ -44,7 +51,6 @@ class SinkOpening:
         first: Destination,
         ledger: Ledger,
         journal: Journal,
-        retention: EpochRetention,
     ) -> None:
         assert ledger.state is not None
         self._sink = sink
@@ -52,8 +58,8 @@ class SinkOpening:
         self._first = first
         self._ledger = ledger
         self._journal = journal
-        self._retention = retention
         self._term = Term(ledger.state.term, journal.run, socket.gethostname(), os.getpid(), clock.utc_text())
+        self._began = ledger.state.epoch
         self.is_taken = False
         """Whether this run has taken possession of it."""
 
@@ -65,47 +71,77 @@ class SinkOpening:
     def open(self, has_everything: HasEverything, wait: Wait) -> EpochReplay:
         """Open the destination, and apply what it lacks. has_everything: of the first destination.
 
-        Raises PipelineHeldError, DestinationError, SpecError, OSError.
+        Raises RefusedError if it can never continue; PipelineHeldError, DestinationError, SpecError, OSError.
         """
         destination, state = self._open_destination(), self._state
         if not self.is_taken:
             self._possess(destination, state)
         destination.take(state.ledger, self._term)
         self.is_taken = True
-        tables = PublishedTables(destination, self._ledger, self._journal, self._written, lambda step: step())
-        tables.open_all(state, self.record.get("applied", {}))
+        tables = PublishedTables(
+            destination, self._ledger, self._journal, self._written, lambda step: step(), self._owner
+        )
+        joined = self.record["joined"]
+        kept = [record for record in self._ledger.kept_epochs() if joined < record["epoch"] <= state.epoch]
+        lacking = {name for record in kept for name in record["tables"]}
+        tables.open_all(state, self.record.get("applied", {}), lacking)
         tables.delete_orphans()
         self._drop_removed(destination, state)
-        replay = EpochReplay(self._sink, tables, self._ledger, self._journal, self._retention, drops=True)
+        replay = EpochReplay(self._sink, tables, self._ledger, self._journal, lambda: None, is_first=False)
         for name in self.record["generations"]:
-            self._read_back(name, tables, has_everything, wait)
-        replay.apply_kept(state, self.record["joined"])
+            try:
+                self._read_back(name, tables, has_everything, wait)
+            except (DestinationError, OSError, pa.ArrowException) as error:
+                tables.fail(name, error)  # raises errors of the sink's disk
+        replay.apply_kept(state, joined)
         replay.applied = max(replay.applied, state.epoch)  # earlier ones that the ledger does not have were applied
         replay.merge_all()
         return replay
 
+    @property
+    def _owner(self) -> Owner:
+        """The epochs of an earlier life of the sink, or of a ledger that was restored, are not its own."""
+        return Owner(self._state.ledger, self.record["id"])
+
     def _possess(self, destination: Destination, state: State) -> None:
-        """Raises DestinationError if ledger and sink do not belong together; seals what an earlier run prepared."""
+        """Take the sink, and seal what an earlier run prepared.
+
+        Raises RefusedError if it is ahead of the ledger, DestinationError if it lacks what the ledger knows it to have.
+        """
         applied, kept = self.record.get("applied", {}), list(self._ledger.kept_epochs())
         tables = {
             name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
         }
-        seen = replace(state, tables=tables)
+        seen = replace(state, tables=tables, lineage=self.record["id"], floor=-1)
         newest = destination.newest_term(state.ledger)
-        asked = {name for record in kept for name, part in record["tables"].items() if "resnapshot" in part}
+        shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
+        looks = [destination.table(self._owner, table).look() for table in shown]
+        ahead = max((epoch for look in looks for epoch in look.applied.values()), default=-1)
+        parts = [(name, part) for record in kept for name, part in record["tables"].items()]
+        asked = {name for name, part in parts if part.keys() & {"resnapshot", "planned", "removed"}}
+        found = compare(destination, seen, newest, kept, look_at(destination, seen))
+        if ahead > self._began or found.ledger_older:
+            why = found.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
+            raise self._refused(RefusedError, f"is ahead of the ledger: {why}", f"B{BEGIN_AGAIN[1:]}")
         try:
-            compare(destination, seen, newest, kept, look_at(destination, seen)).require(asked, everything=False)
+            found.require(asked, everything=False)
         except MismatchError as error:
-            raise DestinationError(
-                f"Sink {self._sink.name} is not what the ledger has published there: {error.message}",
-                detail="It was restored, replaced or damaged, or the ledger was. Nothing was written to it. The other "
-                "sinks continue.",
-                hint=f"Put its newest files back. Or {BEGIN_AGAIN}",
-            ) from error
+            what, hint = (
+                f"is not what the ledger has published there: {error.message}",
+                f"Put it back. Or {BEGIN_AGAIN}",
+            )
+            raise self._refused(DestinationError, what, hint) from error
         destination.take(state.ledger, self._term)
         if newest is None or not newest.ended:
-            shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
-            destination.seal(state.owner, shown, self._ledger.kept_numbers())
+            destination.seal(self._owner, shown, self._ledger.kept_numbers())
+
+    def _refused(self, kind: type[DestinationError], what: str, hint: str) -> DestinationError:
+        return kind(
+            f"Sink {self._sink.name} {what}",
+            detail="It was restored, replaced or damaged, or the ledger was. Nothing was written to it. The other "
+            "sinks continue.",
+            hint=hint,
+        )
 
     def _read_back(self, name: str, tables: PublishedTables, has_everything: HasEverything, wait: Wait) -> None:
         """Publish the rows that a table had when the sink joined, unless the sink has them."""
@@ -114,35 +150,46 @@ class SinkOpening:
             return
         readable = self._first.landing.reader(target.destination.table).has_mirror
         if not readable and not target.destination.table.key:
-            tables.fail(name, _no_rows(name, self._sink.name))
-            return
+            raise _no_rows(name, self._sink.name)
         while True:
             state = self._state
             known = state.tables.get(name)
             if known is None or known.generation != generation or known.stopped:
-                return
+                return  # it has left, or a resnapshot follows
             if readable and known.copied and has_everything(name, state.epoch):
-                break
-            wait(_LOOK_S)
-        table = published_as(table_from_dict(known.table), known.projection)
-        rows = read_back(self._first.landing, state.owner, table, state.epoch, lambda: wait(0.0))
-        try:
-            now = self._state.tables.get(name)
-            if now is None or now.generation != generation:
-                return  # it is being resnapshotted
-            target.begin_resnapshot(table, plan_from_dict(known.plan), rows.through, clock.utc_text(), emptied=False)
-            target.append(CHUNKS, [(rows.through, file) for file in rows.files])
-            position = f"{state.position['file']}:{state.position['offset']}"
-            tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
-        finally:
-            rows.delete()
+                table = published_as(table_from_dict(known.table), known.projection)
+                rows = read_back(self._first.landing, state.owner, table, state.epoch, lambda: wait(0.0))
+                try:
+                    if self._is_the_same(name, known):
+                        self._publish(target, tables, rows, table, state)
+                        return
+                finally:
+                    rows.delete()
+            else:
+                wait(_LOOK_S)
+
+    def _is_the_same(self, name: str, known: TableState) -> bool:
+        """Whether a table was neither altered nor resnapshotted while it was read."""
+        now = self._state.tables.get(name)
+        return now is not None and (now.generation, now.table, now.projection) == (
+            known.generation,
+            known.table,
+            known.projection,
+        )
 
     @staticmethod
-    def _drop_removed(destination: Destination, state: State) -> None:
+    def _publish(target: Target, tables: PublishedTables, rows: TableRows, table: Table, state: State) -> None:
+        plan = plan_from_dict(state.tables[table.full_name].plan)
+        target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), emptied=False)
+        target.append(CHUNKS, [(rows.through, file) for file in rows.files])
+        position = f"{state.position['file']}:{state.position['offset']}"
+        tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
+
+    def _drop_removed(self, destination: Destination, state: State) -> None:
         """Complete deletions that a kill interrupted."""
         for table in state.removed.values():
             shown = published_as(table_from_dict(table.table), table.projection)
-            found = destination.table(state.owner, shown)
+            found = destination.table(self._owner, shown)
             if table.removed and table.removed["drop"] and found.is_there:
                 found.drop()
 
@@ -165,20 +212,33 @@ def _no_rows(table: str, sink: str) -> DestinationError:
     )
 
 
-def sink_changes(state: State, sinks: Mapping[str, Sink], kept: list[int]) -> dict[str, SinkRecord | None]:
+def sink_changes(state: State, sinks: Mapping[str, Sink], kept: Sequence[EpochRecord]) -> dict[str, SinkRecord | None]:
     """What the ledger must record of the sinks of a spec: those that join, and those that leave.
 
     kept: the epochs in the ledger. Where it has all of them, a sink begins with the first one.
     """
     found: dict[str, SinkRecord | None] = {name: None for name in state.sinks if name not in sinks}
+    whole = [record["epoch"] for record in kept if "only" not in record] == list(range(state.epoch + 1))
+    generations = {} if whole else {name: table.generation for name, table in state.tables.items() if table.begun}
     for name, sink in sinks.items():
-        known = state.sinks.get(name)
-        place = {"type": sink.type, "path": str(sink.path)}
-        if known is not None and {"type": known["type"], "path": known["path"]} == place:
+        known, joins = state.sinks.get(name), SinkRecord(type=sink.type, path=str(sink.path))
+        place = sink_place(joins)
+        if known is not None and sink_place(known) == place:
             continue
-        everything = bool(kept) and kept[0] == 0
-        generations = {} if everything else {n: t.generation for n, t in state.tables.items() if t.begun}
-        found[name] = SinkRecord(
-            type=sink.type, path=str(sink.path), joined=-1 if everything else state.epoch, generations=generations
-        )
+        times = state.sink_places.get(place, 0)
+        joins["id"] = f"{times + 1}-{uuid.uuid4().hex[:6]}" if times else ""
+        joins["joined"] = -1 if whole else state.epoch
+        joins["generations"] = generations
+        found[name] = joins
     return found
+
+
+def left_by_restore(state: State, sinks: Iterable[Sink]) -> tuple[dict[str, SinkRecord | None], dict[str, int]]:
+    """What the ledger must record when it was restored: all sinks leave, and are known to have joined.
+
+    So they join again at the next start, with epochs that they do not take for those of the time after the backup.
+    Returns the fields `sinks` and `sink_places` of an epoch's record.
+    """
+    joined = [SinkRecord(type=sink.type, path=str(sink.path)) for sink in sinks]
+    places = dict.fromkeys((sink_place(sink) for sink in (*joined, *state.sinks.values())), 0)
+    return dict.fromkeys(state.sinks), {place: state.sink_places.get(place, 0) + 1 for place in places}

@@ -107,6 +107,8 @@ class SinkRecord(TypedDict, total=False):
 
     type: str
     path: str
+    id: str
+    """Names the epochs that it counts as its own. Empty when it joined for the first time."""
     joined: int
     """The epoch after which it takes epochs; before, its tables are read back. -1: it takes all of them."""
     generations: dict[str, int]
@@ -143,6 +145,7 @@ EpochRecord = TypedDict(
             dict[str, dict[str, int]]
         ],  # by table and kind, the epoch that the destination has reached
         "sinks": NotRequired[dict[str, SinkRecord | None]],  # what changes of further sinks; None: it has left
+        "sink_places": NotRequired[dict[str, int]],  # how often a sink has joined, by its place, if it is not counted
         "only": NotRequired[
             list[str]
         ],  # the tables whose parts are left, once all others have been applied (`store.prune`)

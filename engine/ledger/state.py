@@ -134,6 +134,8 @@ class State:
 
     sinks: Mapping[str, SinkRecord] = field(default_factory=dict)
     """The further sinks, by name."""
+    sink_places: Mapping[str, int] = field(default_factory=dict)
+    """How often a further sink has joined, by its place."""
 
     @property
     def owner(self) -> Owner:
@@ -191,7 +193,7 @@ def apply(state: State | None, record: EpochRecord) -> State:
     lineage, floor, sinks = state.lineage, state.floor, state.sinks
     if "lineage" in record:
         lineage, floor = record["lineage"], record["epoch"] - 1
-        begun = SinkRecord(joined=floor, generations={}, applied={})
+        begun = SinkRecord(id=lineage, joined=floor, generations={}, applied={})
         sinks = {name: SinkRecord(**{**sink, **begun}) for name, sink in sinks.items()}
         tables, removed = ({name: replace(t, applied={}) for name, t in held.items()} for held in (tables, removed))
     for name, change in record["tables"].items():
@@ -220,8 +222,33 @@ def apply(state: State | None, record: EpochRecord) -> State:
         lineage=lineage,
         floor=floor,
         binlog_off=record.get("binlog_off", state.binlog_off),
-        sinks=_sinks(sinks, record.get("sinks", {})),
+        sinks=_without(_sinks(sinks, record.get("sinks", {})), record["tables"]),
+        sink_places=_places(state.sink_places, record),
     )
+
+
+def sink_place(sink: SinkRecord) -> str:
+    """Where a further sink is."""
+    return f"{sink['type']}:{sink['path']}"
+
+
+def _places(places: Mapping[str, int], record: EpochRecord) -> Mapping[str, int]:
+    joined = [sink_place(sink) for sink in record.get("sinks", {}).values() if sink is not None and "type" in sink]
+    return {**places, **record.get("sink_places", {}), **{place: places.get(place, 0) + 1 for place in joined}}
+
+
+def _without(sinks: Mapping[str, SinkRecord], changes: Mapping[str, TableChange]) -> Mapping[str, SinkRecord]:
+    """The sinks without what they have of tables that join, or are dropped."""
+    gone = {name for name, part in changes.items() if "planned" in part or part.get("removed", {}).get("drop")}
+    if not gone:
+        return sinks
+    found = {}
+    for name, sink in sinks.items():
+        kept = SinkRecord(**sink)
+        kept["applied"] = {table: one for table, one in sink.get("applied", {}).items() if table not in gone}
+        kept["generations"] = {table: one for table, one in sink["generations"].items() if table not in gone}
+        found[name] = kept
+    return found
 
 
 def _sinks(sinks: Mapping[str, SinkRecord], changes: Mapping[str, SinkRecord | None]) -> Mapping[str, SinkRecord]:
@@ -334,6 +361,7 @@ def state_to_dict(state: State) -> Description:
     """The JSON of a full state file."""
     own = {name: getattr(state, name) for name in _SCALARS}
     own |= {"sinks": dict(state.sinks)} if state.sinks else {}
+    own |= {"sink_places": dict(state.sink_places)} if state.sink_places else {}
     return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
 
 

@@ -35,12 +35,13 @@ def check_further(sinks: Sequence[Sink]) -> None:
 
 
 def below(root: Path, first: Sink, sinks: Sequence[Sink], spec_file: Path) -> tuple[Sink, ...]:
-    """The further sinks, with paths below the spec's folder. Raises SpecError if two sinks have the same one."""
+    """The further sinks, with paths below the spec's folder. Raises SpecError if two sinks share one."""
     found = tuple(one.model_copy(update={"path": root / one.path}) for one in sinks)
-    if len({one.path for one in (first, *found)}) <= len(found):
+    places = [one.path.resolve() for one in (first, *found)]
+    if any(one.is_relative_to(other) for n, one in enumerate(places) for other in (*places[:n], *places[n + 1 :])):
         raise SpecError(
-            f"{spec_file} has two sinks with one path.",
+            f"{spec_file} has two sinks in one folder.",
             detail="Their files would be mixed; nothing was started.",
-            hint="Give each sink a path of its own.",
+            hint="Give each sink a path of its own, outside of the others.",
         )
     return found

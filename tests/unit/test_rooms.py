@@ -142,15 +142,15 @@ INNER: dict[str, dict[str, set[str]]] = {
         "read_back": {"destination_protocol"},
         "maintenance_schedule": {"destination_protocol", "table_progress"},
         "published_tables": {"destination_protocol", "table_progress"},
-        "epoch_replay": {"destination_protocol", "epoch_retention", "published_tables", "table_progress"},
+        "epoch_replay": {"destination_protocol", "published_tables", "table_progress"},
         "sink_opening": {
             "agreement",
             "destination_protocol",
             "epoch_replay",
-            "epoch_retention",
             "fence",
             "published_tables",
             "read_back",
+            "table_progress",
         },
         "further_sink": {
             "destination_protocol",

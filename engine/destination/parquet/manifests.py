@@ -164,11 +164,12 @@ class Manifests:
     def _create(self, end: EpochEnd, tables: Mapping[str, Progress], files: Sequence[PublishedFile]) -> None:
         """Create a manifest under the first free name of its epoch."""
         make_folders(self._folder)
-        number = 0
+        self._refresh()
+        number, newest = 0, max(map(_epoch, self._loose), default=-1)  # names are taken in order, whatever the epochs
         while True:
             # The names are taken in order, so a runner that is delayed after its check finds its name sealed.
             manifest = self._manifest(end, self._guard(), tables, files)
-            name = self._name(end.epoch, number)
+            name = self._name(max(end.epoch, newest), number)
             if not (self._folder / name).exists() and self._link(name, manifest):
                 break
             number += 1

@@ -47,7 +47,7 @@ def _further_sinks(
     """The further sinks of a spec, not started. Commits an epoch if some join or leave."""
     assert ledger.state is not None
     sinks = {sink.name: sink for sink in spec.sinks}
-    if changes := sink_changes(ledger.state, sinks, ledger.kept_numbers()):
+    if changes := sink_changes(ledger.state, sinks, list(ledger.kept_epochs())):
         joins = any(change is not None and change["joined"] >= 0 for change in changes.values())
         tables = _snapshots(ledger.state) if joins and not spec.sink.has_mirrors else {}
         first.guard()

@@ -48,7 +48,7 @@ class Run:
         self.first = destination = world.destination()
         self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
-        if changes := sink_changes(self.state, {"files": self.sink}, self.ledger.kept_numbers()):
+        if changes := sink_changes(self.state, {"files": self.sink}, list(self.ledger.kept_epochs())):
             self.ledger.commit(following(self.state, "r", {}, sinks=changes))
         self.errors: list[BaseException | None] = []
         self.further = FurtherSink(
@@ -203,7 +203,7 @@ def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
     run.commit(world.records[1:3])
     run.end()
     state = run.state
-    assert sink_changes(state, {}, run.ledger.kept_numbers()) == {"files": None}
+    assert sink_changes(state, {}, list(run.ledger.kept_epochs())) == {"files": None}
     run.ledger.commit(following(state, "r", {}, sinks={"files": None}))
     assert run.state.sinks == {}
     found = Ledger(tmp_path / "ledger").state
@@ -287,7 +287,7 @@ def test_one_whose_folder_is_gone_is_not_begun_in_silence(tmp_path: Path) -> Non
     (tmp_path / "files/d").rename(tmp_path / "away")
     again = Run(tmp_path, world)
     assert wait_for(lambda: again.further.error)
-    assert "is not what the ledger has published there" in str(again.further.error)
+    assert "is gone" in str(again.further.error)
     again.publisher.settle()
     again.end()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
