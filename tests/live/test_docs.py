@@ -42,6 +42,7 @@ from tests.servers.server import free_port
 from tests.support.delta import rows_at
 from tests.support.depth import depth, on
 from tests.support.pages import PAGES, ROOT, SPEC, Block, Command, blocks, commands
+from tests.support.parquet import files_of
 from tests.support.patience import PATIENCE_S
 
 ROWS = 1000
@@ -85,7 +86,7 @@ class Stand:
         return _replaced(text, {"'…'": f"'{PASSWORD}'"})
 
     def spec(self, text: str) -> str:
-        """The spec, adapted to the test's server, with a second table to remove, several chunks and short timeouts."""
+        """The spec, adapted to the test's server: a second table to remove, several chunks, and Parquet files too."""
         return (
             _replaced(
                 text,
@@ -96,6 +97,7 @@ class Stand:
                 },
             )
             + '[snapshot]\nchunk_rows = 100\n[spark]\nmaster = "local[2]"\n'
+            + '[[sinks]]\nname = "files"\ntype = "parquet"\npath = "files"\n'
         )
 
 
@@ -281,6 +283,7 @@ def _change(reader: Reader) -> None:
     for change in CHANGES:
         server.execute(change)
     reader.runner.wait_for(lambda: 1003 in lake_table(pipeline.mirror("orders"))["id"].to_pylist())
+    reader.runner.wait_for(lambda: files_of(pipeline.folder / "files", "shop.orders"))
 
 
 def _read(block: Block, reader: Reader) -> bool:
@@ -299,6 +302,10 @@ def _read(block: Block, reader: Reader) -> bool:
         pipeline = reader.pipeline
         rows = answer(pipeline.folder / "lake", published_tables(Directory(pipeline.home)), block.text).rows
         assert rows["id"].to_pylist() == [42]
+    elif block.language == "sql" and "_manifests" in block.text:
+        (paths,) = _queried(block.text)
+        assert paths
+        assert all((reader.pipeline.folder / "files" / path).exists() for (path,) in paths)
     elif block.language == "sql" and block.page != QUICK_START.name:
         counts, history = _queried(block.text)
         assert sum(count for _, count in counts) == ROWS
