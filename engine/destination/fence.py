@@ -1,8 +1,8 @@
 """Fences a destination: the terms of the runners that write there, one file per term, in `<path>/_tidemark/<ledger>/`.
 
-A lock keeps a second runner out only if both see the same lock. It fails when the lock file is deleted, on a network
-file system without locks, and when the pipeline's folder is copied with the same `sink.path`. So a runner takes a
-*term* before it writes or deletes anything:
+A lock (`pipeline.pipeline_lock`) keeps a second runner out only if both see the same lock. It fails when the lock file
+is deleted, on a network file system without locks, and when the pipeline's folder is copied with the same `sink.path`.
+So a runner takes a *term* before it writes or deletes anything:
 
     in the ledger        a separate epoch; a runner with an earlier term cannot commit any more (`ledger.store`)
     in the destination   a file `term-00000007.json`, which only one runner can create; and the term as a transaction

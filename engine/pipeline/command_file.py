@@ -1,4 +1,4 @@
-"""Commands to a runner: a file each in its inbox."""
+"""Commands to a runner: a file each in its inbox. `run.commands.command_intake` takes them."""
 
 import fcntl
 import json

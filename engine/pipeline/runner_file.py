@@ -1,4 +1,4 @@
-"""`runner.json`: whether a runner lives, and what it says of itself."""
+"""Reads `runner.json`: whether a runner lives, and what it says of itself. `run.commands.heartbeat` writes it."""
 
 import json
 from dataclasses import replace

@@ -1,1 +1,4 @@
-"""What the outside world may ask of a runner, who may be the runner, and what operators have set."""
+"""What the outside world may ask of a runner, by commands and signals (SIGTERM), and what operators have set.
+
+`control_thread` listens; `heartbeat` writes `runner.json`.
+"""

@@ -2,4 +2,8 @@
 
 A DDL: `capture.binlog.statements` finds it, `alterations` finds the tables it affects, `ddl` reads its text, and
 `schema_change` decides what happens to the table.
+
+A stop: whoever finds that a table cannot continue raises TableStoppedError. `run.epochs.pending_chunks` collects those
+of reads, `run.epochs.epoch` those of the binlog, `run.epochs.delivery` those of the destination. The next commit has
+them.
 """
