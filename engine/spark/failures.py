@@ -63,6 +63,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
             r"|Answer from Java side is empty|while sending or receiving|stopped SparkContext"
             # Py4J's answer for a connection that broke during a call; an error of Java has a trace.
             r"|^(?:Py4JError: |PySparkValueError: \[CANNOT_PARSE_DATATYPE\] .*)An error occurred while calling \S+$"
+            # What it says of a class when the connection broke while it asked for it.
+            r"|^Py4JError: \S+ does not exist in the JVM$"
             r"|SparkContext (?:was|has been) (?:shut down|stopped)|All masters are unresponsive"
             r"|Master removed our application)"
         ),

@@ -43,6 +43,7 @@ def message(text: str, *hosts: str) -> str:
         "ended the session (INVALID_HANDLE.SESSION_NOT_FOUND)"),
         ("Py4JError: An error occurred while calling z:org.apache.spark.sql.api.python.PythonSQLUtils.ddlToJson",
         "SparkLostError"),
+        ("Py4JError: PythonUtils does not exist in the JVM", "SparkLostError"),
         ("PySparkValueError: [CANNOT_PARSE_DATATYPE] No type. An error occurred while calling o9.json.",
         "SparkLostError"),
         ("Cannot call methods on a stopped SparkContext.", "SparkLostError: Spark at spark://m:7077 cannot be reached"),
