@@ -24,6 +24,7 @@ from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at
+from tests.support.patience import PATIENCE_S
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))
@@ -175,7 +176,7 @@ def story(world: World) -> None:
 
 def wait_for(found: Callable[[], Found]) -> Found:
     """Wait for a condition."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE_S
     while not (result := found()):
         assert time.monotonic() < deadline
         time.sleep(0.02)
