@@ -11,11 +11,12 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
-from engine.capture.files import FileWriter
+from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.delta_destination import DeltaDestination
 from engine.destination.destination_protocol import Destination
+from engine.destination.fence import Term
 from engine.destination.publisher import Publisher
 from engine.destination.registry import destination_of
 from engine.journal import Journal
@@ -28,6 +29,7 @@ from tests.support.patience import PATIENCE_S
 
 ID, V, W = Column("id", "int", nullable=False), Column("v", "int"), Column("w", "int")
 OLD = Table("d", "t", (ID, V), ("id",))
+BARE = replace(OLD, key=())
 WIDER = replace(OLD, columns=(ID, V, W))
 OTHER = replace(OLD, columns=(ID, Column("v", "bigint")))
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 9, 1, "10", "10")
@@ -181,3 +183,15 @@ def wait_for(found: Callable[[], Found]) -> Found:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return result
+
+
+def taken(world: World, run: str, number: int) -> Destination:
+    """The destination, taken by a runner with this term."""
+    destination = world.destination()
+    destination.take("L", Term(number, run, "host", 1, ""))
+    return destination
+
+
+def world_files(part: Any) -> list[DataFile]:
+    """The files of a record's part."""
+    return [DataFile(**file) for file in part["files"]]

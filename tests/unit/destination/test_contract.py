@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from engine.base.errors import DestinationError, MismatchError, PipelineHeldError, SpecError
-from engine.capture.files import DataFile
-from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
-from engine.destination.fence import Term
+from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner, following
@@ -37,6 +35,8 @@ from tests.unit.destination.support import (
     resnapshotted,
     story,
     switch,
+    taken,
+    world_files,
 )
 
 Rows = list[tuple[Any, ...]]
@@ -66,13 +66,6 @@ def changes(kind: Kind, folder: Path) -> Rows:
     else:
         rows = rows_at(folder / "lake/d/t__changes").sort_by("_tm_seq").to_pylist()
     return [(row["_tm_kind"], row["id"], row["v"]) for row in rows]
-
-
-def taken(world: World, run: str, number: int) -> Destination:
-    """The destination, taken by a runner with this term."""
-    destination = world.destination()
-    destination.take("L", Term(number, run, "host", 1, ""))
-    return destination
 
 
 @pytest.mark.parametrize("killed", KILLS)
@@ -116,11 +109,6 @@ def test_an_epoch_that_is_applied_again_changes_nothing(tmp_path: Path, kind: Ki
     destination.publish(EpochEnd(3, "b:1", ""))
     assert changes(kind, tmp_path) == before
     assert (table.applied(CHUNKS), table.applied(CHANGES)) == (1, 3)
-
-
-def world_files(part: Any) -> list[DataFile]:
-    """The files of a record's part."""
-    return [DataFile(**file) for file in part["files"]]
 
 
 def test_what_is_not_published_is_not_seen(tmp_path: Path, kind: Kind) -> None:

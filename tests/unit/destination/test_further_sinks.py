@@ -1,27 +1,20 @@
 """Further sinks beside the first destination: each at its own pace, with errors of its own."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.destination.epoch_retention import EpochRetention
-from engine.destination.further_sink import FurtherSink
-from engine.destination.publisher import Publisher
-from engine.destination.registry import further_destination
 from engine.destination.sink_opening import sink_changes
-from engine.journal import Journal
-from engine.ledger.records import EpochRecord
-from engine.ledger.state import State, following, state_to_dict
+from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.pipeline import formats
 from engine.run.tables.membership import drop_removed
-from engine.spec.sink_settings import Mirror, Sink
-from tests.support.parquet import log_rows, replayed
+from engine.spec.sink_settings import Mirror
+from tests.support.parquet import log_rows
+from tests.unit.destination.sink_run import Run, files, first_alone
 from tests.unit.destination.support import (
+    BARE,
     OLD,
     OTHER,
     PLAN,
@@ -33,65 +26,6 @@ from tests.unit.destination.support import (
     switch,
     wait_for,
 )
-
-BARE = replace(OLD, key=())
-
-
-class Run:
-    """A run of a pipeline with a Delta lake and Parquet files."""
-
-    def __init__(self, folder: Path, world: World, **settings: Any) -> None:
-        self.ledger, self.journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
-        if self.ledger.state is None:
-            self.ledger.commit(world.records[0])
-        self.ledger.take_term("r", self.state.term + 1)
-        self.first = destination = world.destination()
-        self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
-        self.retention = EpochRetention(self.ledger, destination.landing)
-        if changes := sink_changes(self.state, {"files": self.sink}, list(self.ledger.kept_epochs())):
-            self.ledger.commit(following(self.state, "r", {}, sinks=changes))
-        self.errors: list[BaseException | None] = []
-        self.further = FurtherSink(
-            self.sink,
-            lambda: further_destination(self.sink, destination),
-            destination,
-            self.ledger,
-            self.journal,
-            self.retention,
-            lambda _, error: self.errors.append(error),
-        )
-        more = (self.retention, [self.further])
-        self.publisher = Publisher(world.sink(0.0), destination, self.ledger, self.journal, lambda s: s(), *more)
-        self.publisher.tables.open_all(self.state)
-        self.publisher.recover()
-
-    @property
-    def state(self) -> State:
-        """The committed state."""
-        assert self.ledger.state is not None
-        return self.ledger.state
-
-    def commit(self, records: Sequence[EpochRecord]) -> None:
-        """Commit epochs as a coordinator does, numbered after those that are there."""
-        for one in records:
-            through, facts = self.publisher.facts
-            news = self.further.news(self.state)
-            number = self.state.epoch + 1
-            more: Any = {"sinks": {"files": news}} if news else {}
-            record: Any = {**one, "epoch": number, "applied": {n: dict(f) for n, f in facts.items()}, **more}
-            self.ledger.commit(record)
-            self.publisher.recorded(through)
-            self.publisher.submit(record)
-
-    def end(self, *, drains: bool = True) -> None:
-        """End the run."""
-        self.publisher.finish(drains=drains)
-        self.journal.close()
-
-
-def files(folder: Path) -> list[tuple[Any, ...]]:
-    """The table by the Parquet files."""
-    return sorted((row["id"], row["v"]) for row in replayed(folder / "files", "d.t", "id").values())
 
 
 @pytest.mark.parametrize("ended", [(), (2,), (3,), (4,), (1, 2, 3, 4, 5)])
@@ -161,18 +95,7 @@ def test_one_that_joins_later_begins_with_what_is_there(tmp_path: Path, keyed: b
     first = [world.chunk(table, [(1, 1), (2, 2)]) if keyed else nothing]
     world.epoch(split=WHOLE_SPLIT, chunks=first, copied=True)
     world.epoch(changes=world.changes(table, [("+I", 3, 3), ("-D", 1, 1)] if keyed else [("+I", 3, 3)]))
-    before = Ledger(tmp_path / "ledger")
-    journal = Journal(tmp_path / "j.jsonl", "r")
-    before.commit(world.records[0])
-    publisher = Publisher(world.sink(0.0), world.destination(), before, journal)
-    assert before.state is not None
-    publisher.tables.open_all(before.state)
-    publisher.recover()
-    for record in world.records[1:]:
-        before.commit(record)
-        publisher.submit(record)
-    publisher.finish()
-    prune_through(tmp_path, before)
+    first_alone(tmp_path, world)
     run = Run(tmp_path, world)
     assert run.state.sinks["files"]["joined"] >= 2
     world.epoch(changes=world.changes(table, [("+I", 4, 4)]))
@@ -185,15 +108,6 @@ def test_one_that_joins_later_begins_with_what_is_there(tmp_path: Path, keyed: b
     again.end()
     assert files(tmp_path) == expected, "once"
     assert not list((tmp_path / "lake").rglob("chunk-*.parquet")) or keyed
-
-
-def prune_through(folder: Path, ledger: Ledger) -> None:
-    """Replace the ledger's epochs by a full state."""
-    assert ledger.state is not None
-    full = formats.stamped("state", state_to_dict(ledger.state))
-    (folder / "ledger" / f"state-{ledger.state.epoch:08d}.json").write_text(json.dumps(full))
-    for path in (folder / "ledger").glob("epoch-*.json"):
-        path.unlink()
 
 
 def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
