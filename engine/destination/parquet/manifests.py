@@ -144,11 +144,18 @@ class Manifests:
             make_folders(self._folder)
             sync_folder(self._folder)
 
-    def recent_paths(self) -> set[str]:
-        """The paths of the files in manifests that have not been merged."""
+    def recent(self) -> tuple[int, set[str]]:
+        """The epoch up to which manifests were merged, -1 for none; and the paths of the files in all other manifests.
+
+        No merged manifest names a file of a later epoch.
+        """
         with self._lock:
             self._refresh()
-            return {file["path"] for name in self._loose for file in self._load(name)["files"]}
+            names = self._names()
+            merged = [name for name in names if _lineage(name) == self._owner.lineage and name not in self._loose]
+            loose = [name for name in names if name not in merged]
+            paths = {file["path"] for name in loose for file in self._load(name)["files"]}
+            return max(map(_epoch, merged), default=-1), paths
 
     def forget(self, table: str) -> None:
         """Remove a table from all manifests, one after the other."""

@@ -118,12 +118,13 @@ class ParquetDestination:
         """Nothing is compared."""
 
     def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
-        """Delete staged files that no epoch names, and young files of tables that no manifest names."""
+        """Delete staged files that no epoch names, and files of tables that no manifest names, however old."""
         deleted = self._staged.delete_orphans(named)
-        paths = set[str]()
-        if self._place is not None:  # what is not published yet is so after an attempt that failed
-            paths = self._place.manifests.recent_paths() | {file.path for file in self._place.unpublished.files}
+        if self._place is None:
+            return deleted
+        merged, paths = self._place.manifests.recent()
+        paths |= {file.path for file in self._place.unpublished.files}  # of an attempt to start that failed
         for one in opened:
             assert isinstance(one, ParquetTable)
-            deleted += one.delete_orphans(paths, after_ns)
+            deleted += one.delete_orphans(merged, paths)
         return deleted

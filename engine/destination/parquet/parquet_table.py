@@ -1,5 +1,6 @@
 """One captured table in a Parquet destination: its change log, in files by date and hour."""
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -21,6 +22,7 @@ from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
 
+_NAME = re.compile(r"^(\d+)-(?:chunks|changes)-")
 _SWEPT_DATES = 2
 """Orphans are looked for in so many dates of a table. Those in older ones stay; no manifest names them."""
 
@@ -202,13 +204,16 @@ class ParquetTable:
         if self._folder.is_dir():
             shutil.rmtree(self._folder)
 
-    def delete_orphans(self, named: Collection[str], after_ns: int) -> int:
-        """Delete young files that no manifest names. named: paths relative to the destination. Returns how many."""
+    def delete_orphans(self, after: int, named: Collection[str]) -> int:
+        """Delete files of later epochs that no manifest names. named: paths relative to the destination.
+
+        Returns how many. Nothing else writes to the table meanwhile.
+        """
         deleted = 0
         for folder in newest_partitions(self._folder, _SWEPT_DATES):
             for path in folder.glob("*.parquet"):
-                is_young = path.stat().st_mtime_ns > after_ns
-                if is_young and path.relative_to(self._shared.root).as_posix() not in named:
+                ours = _NAME.match(path.name)
+                if ours and int(ours[1]) > after and path.relative_to(self._shared.root).as_posix() not in named:
                     path.unlink()
                     deleted += 1
         return deleted
