@@ -244,7 +244,9 @@ def test_a_join_that_is_killed_at_each_manifest_begins_again(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_a_failed_table_heals_after_a_prune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: bool) -> None:
+def test_a_failed_table_is_repaired_after_a_prune(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restart: bool
+) -> None:
     """The ledger keeps its epochs, an alteration among them, and the sink applies them once the file is back."""
     story(world := World(tmp_path))
     run = Run(tmp_path, world)
