@@ -7,15 +7,13 @@ as long as no resnapshot lies between; the table's generation shows that.
 A table without a key has no mirror. Its change log is read instead, which has its rows as well.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
-from engine.capture.landing import Landing, TableVersion
+from engine.capture.landing import Landing
 from engine.decode.arrow_schema import arrow_schema, conformed
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import CHANGES, MERGE
@@ -53,36 +51,19 @@ def read_back(landing: Landing, owner: Owner, table: Table, epoch: int, check: C
         return TableRows(epoch, [], folder)
     newest = version.transaction(owner.transaction(MERGE if table.key else CHANGES))
     schema = arrow_schema(table) if table.key else log_schema(arrow_schema(table))
-    files = list[DataFile]()
+    batches, files, rows = version.batches(schema.names), list[DataFile](), _FILE_ROWS
     try:
-        for part in _parts(version, schema):
+        while rows >= _FILE_ROWS:
+            rows = 0
             with FileWriter(folder, "chunk" if table.key else "changes", schema, ()) as writer:
-                for rows in part:
+                for batch in batches:
                     check()
-                    writer.write(conformed(rows, schema))
+                    writer.write(conformed(batch, schema))
+                    rows += batch.num_rows
+                    if rows >= _FILE_ROWS:
+                        break
                 files += writer.close()
     except BaseException:
         TableRows(epoch, files, folder).delete()
         raise
     return TableRows(max(newest, epoch), files, folder)
-
-
-def _parts(version: TableVersion, schema: pa.Schema) -> Iterator[Iterator[pa.Table]]:
-    """The rows in parts of a file each."""
-    batches = version.batches(schema.names)
-    first = next(batches, None)
-    while first is not None:
-        rest: list[pa.Table | None] = [None]
-
-        def part(first: pa.Table = first, rest: list[pa.Table | None] = rest) -> Iterator[pa.Table]:
-            rows = first.num_rows
-            yield first
-            for batch in batches:
-                if rows >= _FILE_ROWS:
-                    rest[0] = batch
-                    return
-                rows += batch.num_rows
-                yield batch
-
-        yield part()
-        first = rest[0]
