@@ -37,6 +37,10 @@ LOG_COLUMNS = (
 """The columns that a change log has in addition to the source's (docs/destinations.md)."""
 
 
+SNAPSHOT_SEQ = -(1 << 62)
+"""`_tm_seq` of the first row of a snapshot in a change log: such rows come before all changes."""
+
+
 @dataclass(frozen=True)
 class RowChanges:
     """Images of one binlog range, in binlog order."""
@@ -110,7 +114,7 @@ def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first
     return pa.table([*changes.rows.columns, *columns], schema=schema)
 
 
-def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: str | None = None) -> pa.Table:
+def dumped(rows: pa.Table, kind: str, position: str | None, first_seq: int, command: str | None = None) -> pa.Table:
     """Convert rows that were read from the table at a position, not from the log, to rows of the change log.
 
     They have no commit time and no transaction. command: the id of the redump that requested them; None for a snapshot.
@@ -119,7 +123,7 @@ def dumped(rows: pa.Table, kind: str, position: str, first_seq: int, command: st
     facts = [
         pa.repeat(kind, count),
         pa.nulls(count, pa.timestamp("us", "UTC")),
-        pa.repeat(position, count),
+        pa.repeat(pa.scalar(position, pa.string()), count),
         pa.array(np.arange(first_seq, first_seq + count, dtype=np.int64)),
         pa.nulls(count, pa.string()),
         pa.repeat(pa.scalar(command, pa.string()), count),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine.base import clock
 from engine.base.errors import TableStoppedError
-from engine.capture.binlog.row_changes import concatenate, dumped, log_schema
+from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, concatenate, dumped, log_schema
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.reader_session import ReaderSession
@@ -28,8 +28,6 @@ from engine.source.watermarks import Step, no_step
 
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.01
-_FIRST_SEQ = -(1 << 62)
-"""`_tm_seq` of the first row: snapshot rows come before all changes."""
 
 
 def read_keyless(
@@ -116,7 +114,7 @@ def _is_unchanged(
 
 def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer: FileWriter) -> Counter[str]:
     nulled: Counter[str] = Counter()
-    seq = _FIRST_SEQ
+    seq = SNAPSHOT_SEQ
     for batch in read_rows(session, request, nulled):
         rows = request.projection.apply(batch)
         writer.write(dumped(rows, "+I", str(high), seq))

@@ -17,11 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.capture.batches import batches
-from engine.capture.binlog.row_changes import log_schema
+from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, dumped
 from engine.capture.files import DataFile, FileWriter
 
-SNAPSHOT_SEQ = -(1 << 62)
-"""`_tm_seq` of the rows of a snapshot: they come before all changes."""
 _HOUR_US = 3_600_000_000
 
 
@@ -52,7 +50,7 @@ class HourWriter:
         """Write the rows of a reader's file."""
         with pq.ParquetFile(source) as file:
             for _, batch in batches(file):
-                rows = batch if "_tm_kind" in batch.column_names else _inserts(batch)
+                rows = batch if "_tm_kind" in batch.column_names else dumped(batch, "+I", None, SNAPSHOT_SEQ)
                 self._write(rows)
 
     def _write(self, rows: pa.Table) -> None:
@@ -93,14 +91,6 @@ class HourWriter:
             writer.discard()
         for one in self._finished:
             (self.folder / one.folder / one.file.name).unlink(missing_ok=True)
-
-
-def _inserts(rows: pa.Table) -> pa.Table:
-    """Convert the rows of a chunk to inserts of the change log."""
-    count, schema = rows.num_rows, log_schema(rows.schema)
-    facts = {"_tm_kind": pa.repeat("+I", count), "_tm_seq": pa.repeat(SNAPSHOT_SEQ, count)}
-    columns = [facts.get(name, pa.nulls(count, schema.field(name).type)) for name in schema.names[rows.num_columns :]]
-    return pa.table([*rows.columns, *columns], schema=schema)
 
 
 def _partition(hour: int) -> str:
