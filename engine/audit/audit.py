@@ -31,7 +31,7 @@ from engine.audit.audit_table import AuditedTable, first_change
 from engine.base import clock
 from engine.base.errors import SourceLostError, SpecError, unknown_tables
 from engine.capture.binlog.position_search import Binlog
-from engine.destination.delta.read.change_log import packed, unpacked
+from engine.destination.delta.read.change_log import pack, unpack
 from engine.pipeline.directory import Directory
 from engine.source.connect import Connection, Endpoint, check_identity, describe, open_connection
 from engine.source.endpoint import endpoint_of
@@ -141,7 +141,7 @@ def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Posi
     if spec.sink.changes_retention_s is None:
         return part
     for order in first_change(spec.sink.path, part):
-        number, offset = unpacked(order)
+        number, offset = unpack(order)
         position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
             position = next_between(position)
@@ -185,6 +185,6 @@ def _pass(
             audited[name].settle()
     results = []
     for one in each:
-        one.settle(packed(*one.stretch.end.order))
+        one.settle(pack(*one.stretch.end.order))
         results.append(one.result(logged.unsure))
     return results, [difference for one in each for difference in one.listed]

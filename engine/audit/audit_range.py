@@ -265,7 +265,7 @@ def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
 def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:
     """The position through which the change log has everything, and why it is not the committed one."""
     stored = destination_of(spec.sink).table(known.state.owner, published_as(table, state.projection))
-    applied = max(stored.applied(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
+    applied = max(stored.last_epoch(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
     for record in known.records:
         if record["epoch"] > applied and record["tables"].get(name, {}).get("changes"):
             return position_from_dict(record["from"]), "later epochs are committed, but not in the change log yet"

@@ -22,7 +22,7 @@ from pymysqlreplication import BinLogStreamReader, event, row_event
 from engine.audit.audit_values import LABELS, UNSURE, Unsure
 from engine.base.errors import BinlogDamagedError, TidemarkError, TransientError
 from engine.decode.schema import Table
-from engine.destination.delta.read.change_log import packed
+from engine.destination.delta.read.change_log import pack
 from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id
@@ -128,9 +128,9 @@ class Frames:
         self.kind = kind
         if end and not flags & _ARTIFICIAL and kind != _ROTATE:
             number = file_number(self.file)
-            end += (self.order & ~0xFFFFFFFF) - packed(number, 0) if self.order >= packed(number, 0) else 0
-            end += 1 << 32 if packed(number, end) < self.order else 0
-            self.order = packed(number, end)
+            end += (self.order & ~0xFFFFFFFF) - pack(number, 0) if self.order >= pack(number, 0) else 0
+            end += 1 << 32 if pack(number, end) < self.order else 0
+            self.order = pack(number, end)
         body = packet[_HEADER:]
         if kind == _TABLE_MAP:
             return self._mapped(body)
@@ -214,7 +214,7 @@ class LoggedRows:
         self._end = end
         self.frames = Frames(set(tables), {file_number(start.file): start.file}, start.file)
         self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
-        self.frames.order = packed(file_number(start.file), self._from)
+        self.frames.order = pack(file_number(start.file), self._from)
         self.unsure: dict[Name, str] = {}
         self._open: _Open | None = None
         self._count = 0
@@ -225,7 +225,7 @@ class LoggedRows:
 
         Positions only grow from part to part.
         """
-        end = packed(*self._end.order)
+        end = pack(*self._end.order)
         with closing(self._reader()) as reader:
             while self.frames.order < end:
                 found = self._next(reader)
@@ -290,7 +290,7 @@ class LoggedRows:
             self._describe(found)
         elif isinstance(found, event.RotateEvent):
             self.frames.rotated(found.next_binlog)
-            self.frames.order = max(self.frames.order, packed(file_number(found.next_binlog), found.position))
+            self.frames.order = max(self.frames.order, pack(file_number(found.next_binlog), found.position))
             self._open = self._open if found.timestamp == 0 and self._open else None  # torn at the end of a file
         elif isinstance(found, event.GtidEvent | event.MariadbGtidEvent):
             self._begin(found.timestamp, found.gtid)

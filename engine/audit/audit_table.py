@@ -20,7 +20,7 @@ from engine.audit.audit_source import Frames, Name, Rows
 from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column
 from engine.destination.delta.layout import changes_folder
-from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, packed, unpacked
+from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, pack, unpack
 from engine.source.positions import file_of
 
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
@@ -164,8 +164,8 @@ class AuditedTable:
         self._names = names
         self._key = [names.index(name) for name in table.key if name in names]
         self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
-        self._start = packed(*stretch.start.order)
-        self._end = packed(*stretch.end.order)
+        self._start = pack(*stretch.start.order)
+        self._end = pack(*stretch.end.order)
         self._published = _Published(log, names, self._start, self._end, stretch.seq)
         self._version = log.version
         self._orders: list[int] = []
@@ -264,7 +264,7 @@ class AuditedTable:
         return ImageDifference(full, found.kind, position, key, columns, texts(found.ours), texts(found.theirs))
 
     def _position(self, order: int) -> str:
-        number, offset = unpacked(order)
+        number, offset = unpack(order)
         return f"{self._frames.names.get(number) or file_of(number, self.stretch.end.file)}:{offset}"
 
     def result(self, unsure: Mapping[Name, str]) -> TableAudit:

@@ -29,7 +29,7 @@ from engine.decode.schema import table_from_dict
 from engine.destination.destination_protocol import Destination, TableVersions
 from engine.destination.fence import Term
 from engine.destination.registry import destination_of
-from engine.destination.sink_opening import left_by_restore
+from engine.destination.sink_opening import sinks_after_restore
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -120,7 +120,7 @@ def _rolled_back(
     for name, one in found.items():
         one.roll_back(known[name])
     destination.release()
-    sinks, places = left_by_restore(state, spec.sinks)
+    sinks, places = sinks_after_restore(state, spec.sinks)
     return ledger.commit(following(state, run, {}, sinks=sinks, sink_places=places)) if places else state
 
 

@@ -25,9 +25,9 @@ class CapturedTables:
         """Capture a table from its committed state."""
         # The current spec decides, not the spec when the table joined.
         null_dates = self._spec.source.invalid_dates == "null"
-        self.put(table_from_dict(table.table).with_null_dates(null_dates), plan_from_dict(table.plan))
+        self.publish(table_from_dict(table.table).with_null_dates(null_dates), plan_from_dict(table.plan))
 
-    def put(self, table: Table, plan: Plan) -> None:
+    def publish(self, table: Table, plan: Plan) -> None:
         """Set a table's columns and plan."""
         self.plans[table.full_name] = plan
         self.tables[table.full_name] = table.identified_by(plan.chunk_key)

@@ -47,27 +47,27 @@ class DataFile:
 class FileWriter:
     """Writes one Parquet file into a table's folder, or none if there are no rows.
 
-    bounded: integer columns to report minimum and maximum of, so that a merge can skip the file.
+    bounded_columns: integer columns to report minimum and maximum of, so that a merge can skip the file.
 
-    A change log's row groups have statistics for `bounded` and `_tm_ts` only: a log is read whole, and statistics of
-    text columns took a sixth of the write time.
+    A change log's row groups have statistics for `bounded_columns` and `_tm_ts` only: a log is read whole, and
+    statistics of text columns took a sixth of the write time.
     """
 
-    def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded: Sequence[str]) -> None:
+    def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded_columns: Sequence[str]) -> None:
         self._folder = folder
         self._schema = schema
         self._name = f"{prefix}-{uuid.uuid4().hex}.parquet"
-        self._bounded = [name for name in bounded if pa.types.is_integer(schema.field(name).type)]
-        self._statistics = [*bounded, TM_TS] if TM_TS in schema.names else True
+        self._bounded_columns = [name for name in bounded_columns if pa.types.is_integer(schema.field(name).type)]
+        self._statistics = [*bounded_columns, TM_TS] if TM_TS in schema.names else True
         self._low: dict[str, int] = {}
         self._high: dict[str, int] = {}
         self._writer: pq.ParquetWriter | None = None
-        self._pending: list[pa.Table] = []
+        self._pending_batches: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
 
     def write(self, rows: pa.Table) -> None:
         """Append rows. They are written one row group at a time."""
-        self._pending.append(rows)
+        self._pending_batches.append(rows)
         self._pending_rows += rows.num_rows
         self._pending_bytes += rows.nbytes
         if self._pending_rows >= ROW_GROUP_ROWS or self._pending_bytes >= ROW_GROUP_BYTES:
@@ -80,10 +80,10 @@ class FileWriter:
 
     def flush(self) -> None:
         """Write the rows that wait, as a row group."""
-        if not self._pending:
+        if not self._pending_batches:
             return
-        rows = pa.concat_tables(self._pending)
-        self._pending = []
+        rows = pa.concat_tables(self._pending_batches)
+        self._pending_batches = []
         self._pending_rows = 0
         self._pending_bytes = 0
         if not rows.num_rows:
@@ -98,7 +98,7 @@ class FileWriter:
                 use_dictionary=_repeating(rows),
                 write_statistics=self._statistics,
             )
-        for name in [*self._bounded, *([TM_TS] if TM_TS in rows.column_names else [])]:
+        for name in [*self._bounded_columns, *([TM_TS] if TM_TS in rows.column_names else [])]:
             column = rows[name] if name != TM_TS else rows[name].cast(pa.int64())
             ends = pc.min_max(column).as_py()
             if ends["min"] is not None:
@@ -162,10 +162,10 @@ def check_files(folder: Path, files: Iterable[DataFile]) -> None:
         raise missing_files(folder, missing)
 
 
-def missing_files(folder: Path, missing: Sequence[str]) -> MissingFilesError:
+def missing_files(folder: Path, names: Sequence[str]) -> MissingFilesError:
     """The error for data files that are gone or damaged."""
     return MissingFilesError(
-        f"{len(missing)} data files in {folder} are gone or damaged: {', '.join(missing[:3])}.",
+        f"{len(names)} data files in {folder} are gone or damaged: {', '.join(names[:3])}.",
         detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The "
         "table's rows are right; missing files are never added to it.",
         hint="Do not let cleaners delete files younger than a day.",

@@ -37,7 +37,7 @@ class Commit:
     """Whether another program changed rows with it."""
     replaces: bool
     """Whether Tidemark replaced all rows with it."""
-    torn: bool = False
+    is_torn: bool = False
     """Whether it is not whole: it is being written, or a power cut tore it."""
 
 
@@ -55,7 +55,7 @@ class TableVersion(Protocol):
     def at(self, version: int) -> "TableVersion | None":
         """An earlier version; None if it is gone."""
 
-    def foreign_commits(self, most: int) -> Sequence[Commit]:
+    def foreign_commits(self, max_commits: int) -> Sequence[Commit]:
         """The newest commits by which others than Tidemark changed rows, newest first, as far as they are known."""
 
     def transaction(self, application: str) -> int:

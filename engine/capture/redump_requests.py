@@ -47,7 +47,7 @@ class Redump:
         return "redump"
 
     @property
-    def whole(self) -> bool:
+    def is_whole_table(self) -> bool:
         """Whether it redumps whole tables."""
         return not self.ranges and not self.keys
 
@@ -87,11 +87,11 @@ def arguments_from(file: str) -> dict[str, Any]:
     try:
         arguments = json.loads(sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8"))
     except OSError as error:
-        raise _wrong(f"The request {file} cannot be read: {error.strerror}.") from error
+        raise _request_error(f"The request {file} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise _wrong(f"The request is not JSON: {error}.") from error
+        raise _request_error(f"The request is not JSON: {error}.") from error
     if not isinstance(arguments, dict):
-        raise _wrong('The request is not a JSON object, such as {"tables": ["shop.orders"], "keys": ["17"]}.')
+        raise _request_error('The request is not a JSON object, such as {"tables": ["shop.orders"], "keys": ["17"]}.')
     return arguments
 
 
@@ -105,15 +105,15 @@ def arguments_of(tables: list[str], chunks: str, limits: tuple[str, str] | None,
         try:
             arguments["chunks"] = [int(number) for number in chunks.split(",")]
         except ValueError as error:
-            raise _wrong(f"--chunk {chunks!r} is not a list of numbers separated by commas.") from error
+            raise _request_error(f"--chunk {chunks!r} is not a list of numbers separated by commas.") from error
     if limits is not None:
         arguments["range"] = [end or None for end in limits]
     if keys:
-        arguments["keys"] = _named(keys)
+        arguments["keys"] = _named_chunks(keys)
     return arguments
 
 
-def _named(keys: str) -> list[Any]:
+def _named_chunks(keys: str) -> list[Any]:
     path = Path(keys)
     if path.is_file():
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -129,7 +129,7 @@ def _json(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise _wrong(f"{text!r} is not a JSON list.") from error
+        raise _request_error(f"{text!r} is not a JSON list.") from error
 
 
 def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, TableState], journals: Path) -> Redump:
@@ -140,14 +140,14 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
     """
     names = arguments.get("tables") if isinstance(arguments, Mapping) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise _wrong("It does not say which tables: a list of full names, empty for all.")
+        raise _request_error("It does not say which tables: a list of full names, empty for all.")
     if unknown := sorted(set(names) - set(tables)):
         raise unknown_tables(unknown, tables, _NOTHING_READ)
     parts = {name: arguments[name] for name in ("chunks", "range", "keys") if arguments.get(name) is not None}
     if not parts:
         return Redump(identity, path, tuple(names))
     if len(names) != 1 or len(parts) != 1:
-        raise _wrong("Give chunks, a range or keys: only one of them, for one table.")
+        raise _request_error("Give chunks, a range or keys: only one of them, for one table.")
     known = tables[names[0]]
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
     if "keys" in parts:
@@ -155,7 +155,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         check_keys(table, keys)
         return Redump(identity, path, tuple(names), keys=keys)
     if not plan.chunk_key:
-        raise _wrong(
+        raise _request_error(
             f"{table.full_name} is one chunk, without a chunk key.",
             "Redump the whole table: --table without --chunk, --range or --keys.",
         )
@@ -164,7 +164,7 @@ def redump_from(identity: str, path: Path, arguments: Any, tables: Mapping[str, 
         return Redump(identity, path, tuple(names), ranges=ranges, chunks=tuple(dict.fromkeys(parts["chunks"])))
     ends = parts["range"]
     if not isinstance(ends, Sequence) or isinstance(ends, str) or len(ends) != 2:
-        raise _wrong("A range is a lower and an upper bound.")
+        raise _request_error("A range is a lower and an upper bound.")
     return Redump(identity, path, tuple(names), ranges=(Range(*(bound_from(end, plan) for end in ends)),))
 
 
@@ -177,17 +177,17 @@ def bound_from(end: Any, plan: Plan) -> Bound | None:
     return tuple(map(str, end)) if isinstance(end, list | tuple) else (str(end),)
 
 
-def _keys(given: Any) -> tuple[Bound, ...]:
-    if not isinstance(given, list) or not given or len(given) > _MOST_KEYS:
-        raise _wrong(f"Keys are a list of 1 to {_MOST_KEYS:,}.")
-    keys = (tuple(map(str, key)) if isinstance(key, list) else (str(key),) for key in given)
+def _keys(key_texts: Any) -> tuple[Bound, ...]:
+    if not isinstance(key_texts, list) or not key_texts or len(key_texts) > _MOST_KEYS:
+        raise _request_error(f"Keys are a list of 1 to {_MOST_KEYS:,}.")
+    keys = (tuple(map(str, key)) if isinstance(key, list) else (str(key),) for key in key_texts)
     return tuple(dict.fromkeys(keys))
 
 
 def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tuple[Range, ...]:
     """The ranges of chunks in the table's last copy, from the journals. Raises SpecError for unknown chunks."""
     if not isinstance(numbers, list) or not numbers or not all(type(number) is int for number in numbers):
-        raise _wrong("Chunks are a list of numbers.")
+        raise _request_error("Chunks are a list of numbers.")
     wanted, found = set(numbers), dict[int, Range]()
     for part in reversed(parts_in(journals)):
         planned = False
@@ -201,7 +201,7 @@ def chunk_ranges(journals: Path, table: Table, plan: Plan, numbers: Any) -> tupl
         if planned or wanted <= set(found):
             break
     if unknown := sorted(wanted - set(found)):
-        raise _wrong(
+        raise _request_error(
             f"The journals have no chunk {', '.join(map(str, unknown))} of {table.full_name}.",
             "`plan --json` and the console show its chunks, as long as journal.retention keeps their journal; --range "
             "redumps any range. A parked chunk was never read: retry it with `resume --table`.",
@@ -214,14 +214,14 @@ def _events(part: Part, table: str) -> Iterator[TablePlanned | ChunkFinished]:
     marks = ('"run.started"', '"table.planned"', '"chunk.finished"')
     with part.open() as file:
         for line in file:
-            match _parsed(line.decode("utf-8", "replace"), marks):
+            match _parse_key(line.decode("utf-8", "replace"), marks):
                 case RunStarted() as event:
                     formats.check("journal", event.to_json(), part.path)
                 case TablePlanned() | ChunkFinished() as event if event.table == table:
                     yield event
 
 
-def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:
+def _parse_key(line: str, marks: tuple[str, ...]) -> Event | None:
     """A complete line of one of these kinds; None for others, and for a line torn by a full disk."""
     if not line.endswith("\n") or not any(mark in line for mark in marks):
         return None
@@ -232,5 +232,5 @@ def _parsed(line: str, marks: tuple[str, ...]) -> Event | None:
     return event_from(str(body.get("event")), body) if isinstance(body, dict) else None
 
 
-def _wrong(message: str, hint: str = "") -> SpecError:
+def _request_error(message: str, hint: str = "") -> SpecError:
     return SpecError(message, detail=_NOTHING_READ, hint=hint)

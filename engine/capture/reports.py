@@ -5,7 +5,7 @@ FastForwardReport    a finished chunk is exact at a later position (`FastForward
 RangeReport          a binlog range was read (`BinlogTask`)
 RedumpReport         a redumped part is in the change log (`RedumpPart`)
 FailureReport        one of these tasks failed
-ReaderReport         a reader has started (`Warming`)
+ReaderReport         a reader has started (`WarmUp`)
 """
 
 import os
@@ -28,7 +28,7 @@ Kinds = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
-class Reader:
+class ReaderProcess:
     """The worker process that ran a task."""
 
     host: str
@@ -47,7 +47,7 @@ class Reader:
 class ReaderReport:
     """Names the reader that ran a task. All other reports extend it."""
 
-    reader: Reader
+    reader: ReaderProcess
     attempt: int = 0
     """Spark's attempt number, from 0."""
 
@@ -60,7 +60,7 @@ class FailureReport(ReaderReport):
     table: str = ""
     """The table's full name; empty for a binlog range."""
     chunk: int = -1
-    own: bool = False
+    is_chunk_fault: bool = False
     """True if the chunk itself is at fault: the source was reachable right after the failure."""
 
 
@@ -81,14 +81,14 @@ class ChunkReport(ReaderReport):
     rows: int
     backfill: Backfill
     """Images between the watermarks, and the keys that they deleted and upserted."""
-    nulled: Mapping[str, int]
+    nulled_dates: Mapping[str, int]
     """Invalid dates that became NULL, by column."""
     timings: Mapping[str, float]
     """Seconds per step."""
     paused_s: float = 0.0
     """Seconds of the step `read` in which a throttled reader paused."""
-    started: str
-    ended: str
+    started_at: str
+    ended_at: str
     """UTC text."""
 
 
@@ -99,7 +99,7 @@ class FastForwardReport(ReaderReport):
     table: str
     chunk: int
     files: tuple[DataFile, ...]
-    nulled: Mapping[str, int]
+    nulled_dates: Mapping[str, int]
 
     @property
     def rows(self) -> int:
@@ -113,7 +113,7 @@ class WrittenChanges:
 
     files: tuple[DataFile, ...]
     kinds: Kinds
-    nulled: Mapping[str, int]
+    nulled_dates: Mapping[str, int]
     next_seq: int
     """The `_tm_seq` after the last change."""
 
@@ -127,7 +127,7 @@ class RedumpReport(ReaderReport):
     redump: str
     """The command's id."""
     changes: WrittenChanges
-    missing: Sequence[list[str]]
+    missing_keys: Sequence[list[str]]
     """Requested keys that do not exist in the source."""
 
 
@@ -137,8 +137,8 @@ class RangeReport(ReaderReport):
 
     end: Position
     """The end of the range; earlier than requested if a captured table was altered."""
-    altered: Alteration | None
-    defined: bool
+    alteration: Alteration | None
+    may_define_tables: bool
     """True if a statement may have created or renamed tables."""
     gtids: str
     anonymous: int
@@ -148,15 +148,15 @@ class RangeReport(ReaderReport):
     births: Mapping[str, int]
     """When the server created each file, in Unix seconds."""
     tables: Mapping[str, WrittenChanges]
-    stopped: Mapping[str, TidemarkError]
+    stop_errors: Mapping[str, TidemarkError]
     """Tables that cannot be captured any further, with the reason."""
     transactions: int
     bytes: int
     events: Mapping[str, int]
     """Events by type."""
-    damaged: int
+    damaged_events: int
     """Events whose checksum was wrong at first, but right on the second read."""
-    unknown: Mapping[str, int]
+    unknown_events: Mapping[str, int]
     largest: dict[str, Any] | None
     """The largest transaction, as stored in the ledger."""
     xa: tuple[XaPlaces, set[Xid]] | None

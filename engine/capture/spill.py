@@ -21,14 +21,14 @@ class Spill:
     def __init__(self, schema: pa.Schema, limit: int = WAITING_BYTES) -> None:
         self._schema = schema
         self._limit = limit
-        self._held: list[pa.Table] = []
+        self._held_tables: list[pa.Table] = []
         self._bytes = 0
         self._file: IO[bytes] | None = None
         self._writer: pa.RecordBatchStreamWriter | None = None
 
     def add(self, rows: pa.Table) -> None:
         """Add rows."""
-        self._held.append(rows)
+        self._held_tables.append(rows)
         self._bytes += rows.nbytes
         if self._bytes > self._limit:
             self._write()
@@ -40,7 +40,7 @@ class Spill:
 
     def close(self) -> None:
         """Forget the rows."""
-        self._held = []
+        self._held_tables = []
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -49,7 +49,7 @@ class Spill:
 
     def __iter__(self) -> Iterator[pa.Table]:
         if self._file is not None:
-            if self._held:
+            if self._held_tables:
                 self._write()
             if self._writer is not None:
                 self._writer.close()
@@ -58,7 +58,7 @@ class Spill:
             with pa.ipc.open_stream(pa.PythonFile(self._file, mode="r")) as batches:
                 for batch in batches:
                     yield pa.Table.from_batches([batch])
-        yield from self._held
+        yield from self._held_tables
 
     def __enter__(self) -> Self:
         return self
@@ -74,7 +74,7 @@ class Spill:
         if self._writer is None:
             assert not self._file.tell(), "rows were added after they were read"
             self._writer = pa.ipc.new_stream(pa.PythonFile(self._file, mode="w"), self._schema)
-        for rows in self._held:
+        for rows in self._held_tables:
             self._writer.write_table(rows)
-        self._held = []
+        self._held_tables = []
         self._bytes = 0

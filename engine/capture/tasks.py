@@ -34,16 +34,24 @@ from engine.base.writable import write_fault
 from engine.capture import reader_session as sessions
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
-from engine.capture.binlog.emission import Progress, emitted, published
+from engine.capture.binlog.emission import EmissionProgress, emission_mask, published_images
 from engine.capture.binlog.row_changes import log_schema, log_table
-from engine.capture.chunk.chunk_reader import ChunkRequest, changed, read_chunk
+from engine.capture.chunk.chunk_reader import ChunkRequest, read_chunk, schema_changed_error
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.keyless import read_keyless
 from engine.capture.chunk.redump_part import RedumpPart, read_part
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.pacing import END, ReadEndedError
 from engine.capture.projection.table_projection import WHOLE_TABLE, Projection
-from engine.capture.reports import ChunkReport, FailureReport, Kinds, RangeReport, Reader, ReaderReport, WrittenChanges
+from engine.capture.reports import (
+    ChunkReport,
+    FailureReport,
+    Kinds,
+    RangeReport,
+    ReaderProcess,
+    ReaderReport,
+    WrittenChanges,
+)
 from engine.capture.row_counter import RowCounter
 from engine.capture.spill import WAITING_BYTES
 from engine.decode.arrow_schema import arrow_schema
@@ -66,7 +74,7 @@ class EmittedTable:
 
     table: Table
     key: ChunkKey | None
-    progress: Progress
+    progress: EmissionProgress
     folder: Path
     projection: Projection = WHOLE_TABLE
 
@@ -87,8 +95,9 @@ class ChunkGroup:
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report per chunk.
 
-        The first failure ends the group, unless it only stops its table. `FailureReport.own` tells whether the chunk is
-        at fault. A throttled read that ends with the run is no failure: what is not reported is read later.
+        The first failure ends the group, unless it only stops its table. `FailureReport.is_chunk_fault` tells whether
+        the chunk is at fault. A throttled read that ends with the run is no failure: what is not reported is read
+        later.
         """
         try:
             yield from self._reports()
@@ -103,14 +112,16 @@ class ChunkGroup:
             if name in stopped:
                 continue
             try:
-                yield self._read(request)
+                yield self._read_chunk(request)
             except ReadEndedError:
                 sessions.drop(self.endpoint, self.watermarks)
                 return
             except Exception as raised:  # noqa: BLE001 - a chunk that cannot be read must not block the others
                 sessions.drop(self.endpoint, self.watermarks)
-                error, own = self._explained(request, raised)
-                yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=request.number, own=own)
+                error, own = self._explain(request, raised)
+                yield FailureReport(
+                    reader=ReaderProcess.here(), error=error, table=name, chunk=request.number, is_chunk_fault=own
+                )
                 if not isinstance(error, TableStoppedError):
                     return
                 stopped.add(name)
@@ -118,12 +129,15 @@ class ChunkGroup:
                 sessions.drop(self.endpoint, self.watermarks)
                 raise
 
-    def _explained(self, request: ChunkRequest, raised: Exception) -> tuple[TidemarkError, bool]:
+    def _explain(self, request: ChunkRequest, exception: Exception) -> tuple[TidemarkError, bool]:
         """The error, and whether the chunk is at fault.
 
         If the table changed, an error that stops it becomes SchemaChangedError.
         """
-        error, table = raised if isinstance(raised, TidemarkError) else _unforeseen(request, raised), request.table
+        error, table = (
+            exception if isinstance(exception, TidemarkError) else _unexpected_error(request, exception),
+            request.table,
+        )
         stops, retried = isinstance(error, TableStoppedError), isinstance(error, TransientError | PreflightError)
         if isinstance(error, SchemaChangedError | ConnectionLimitError) or not (stops or retried):
             return error, False
@@ -134,9 +148,9 @@ class ChunkGroup:
                 now = read_table(connection, table.database, table.name)
         except TidemarkError as another:
             return (another if stops or isinstance(another, SourceChangedError) else error), False
-        return (error if same_columns(now, table) else changed(table, str(error))), False
+        return (error if same_columns(now, table) else schema_changed_error(table, str(error))), False
 
-    def _read(self, request: ChunkRequest) -> ChunkReport:
+    def _read_chunk(self, request: ChunkRequest) -> ChunkReport:
         started = clock.utc_text()
         session = sessions.session(self.endpoint, self.watermarks, self.settle_s, self.first_server_id)
         session.watermarks.offer(self.candidate)
@@ -149,7 +163,7 @@ class ChunkGroup:
             read = read_chunk if request.table.key else read_keyless
             result = read(session, self.endpoint, self.first_server_id, request)
         return ChunkReport(
-            reader=Reader.here(),
+            reader=ReaderProcess.here(),
             table=request.table.full_name,
             chunk=request.number,
             limits=result.limits,
@@ -159,11 +173,11 @@ class ChunkGroup:
             ghosts=tuple(ghosts),
             rows=result.rows,
             backfill=result.backfill,
-            nulled=result.nulled,
+            nulled_dates=result.nulled_dates,
             timings=dict(result.timings),
             paused_s=session.pacer.take_paused_s(),
-            started=started,
-            ended=clock.utc_text(),
+            started_at=started,
+            ended_at=clock.utc_text(),
         )
 
 
@@ -179,9 +193,9 @@ class BinlogTask:
     tables: tuple[EmittedTable, ...]
     first_seq: int
     """`_tm_seq` of each table's first change in the range."""
-    awaited: tuple[Table, ...] = ()
+    absent_tables: tuple[Table, ...] = ()
     """Tables that do not exist now and may be created again."""
-    known: Position | None = None
+    handled_through: Position | None = None
     """The committed position. It is after `start` if the epoch publishes chunks that are exact at an
     earlier position."""
     places: XaPlaces | None = None
@@ -191,14 +205,14 @@ class BinlogTask:
         """Yield one report. If it has `altered`, the range ends at its `end`, earlier than requested."""
         try:
             try:
-                yield self._read(self.end)
+                yield self._read_range(self.end)
             except SchemaMismatch as mismatch:
                 # Discard the first read: it may contain changes after the last position at which the schema is known.
-                yield replace(self._read(mismatch.position), altered=mismatch.alteration)
+                yield replace(self._read_range(mismatch.position), alteration=mismatch.alteration)
         except TidemarkError as error:
-            yield FailureReport(reader=Reader.here(), error=error)
+            yield FailureReport(reader=ReaderProcess.here(), error=error)
 
-    def _read(self, end: Position) -> RangeReport:
+    def _read_range(self, end: Position) -> RangeReport:
         started = clock.monotonic_s()
         tables = {captured.table.full_name: captured for captured in self.tables}
         binlog_range = BinlogRange(
@@ -206,9 +220,9 @@ class BinlogTask:
             self.start,
             end,
             mariadb=self.mariadb,
-            awaited=self.awaited,
+            absent_tables=self.absent_tables,
             since={name: captured.progress.since for name, captured in tables.items()},
-            known=self.known,
+            handled_through=self.handled_through,
             places=self.places,
         )
         logs = _Logs(self.first_seq)
@@ -216,14 +230,18 @@ class BinlogTask:
         try:
             for table, file, changes in read_range(self.endpoint, binlog_range, self.first_server_id):
                 captured = tables[table.full_name]
-                emit = captured.projection.emitted(changes, emitted(changes, captured.key, captured.progress, order))
-                chosen, kinds = published(changes.fact("kind"), emit)
+                emit = captured.projection.emission_mask(
+                    changes, emission_mask(changes, captured.key, captured.progress, order)
+                )
+                chosen, kinds = published_images(changes.fact("kind"), emit)
                 if len(chosen):
-                    logs.write(captured, captured.projection.chosen(changes, chosen), kinds, file)
-            for name, error in binlog_range.stopped.items():
+                    logs.write(captured, captured.projection.published_changes(changes, chosen), kinds, file)
+            for name, error in binlog_range.stop_errors.items():
                 if isinstance(error, DecodeError):
                     logs.discard(name)  # the table may have stopped in the middle of a transaction
-            nulled = {name: tables[name].projection.counted(binlog_range.nulled[name]) for name in logs.names}
+            nulled = {
+                name: tables[name].projection.published_counts(binlog_range.nulled_dates[name]) for name in logs.names
+            }
             written = logs.close(nulled)
         except BaseException:
             logs.discard_all()
@@ -232,21 +250,21 @@ class BinlogTask:
             order.close()
         transactions = binlog_range.transactions
         return RangeReport(
-            reader=Reader.here(),
+            reader=ReaderProcess.here(),
             end=binlog_range.end,
-            altered=binlog_range.altered,
-            defined=binlog_range.defined,
+            alteration=binlog_range.alteration,
+            may_define_tables=binlog_range.may_define_tables,
             gtids=str(transactions.gtids),
             anonymous=transactions.anonymous,
             complete=transactions.complete,
             births=transactions.births,
             tables=written,
-            stopped=dict(binlog_range.stopped),
+            stop_errors=dict(binlog_range.stop_errors),
             transactions=transactions.count,
             bytes=binlog_range.statistics.bytes,
             events=binlog_range.statistics.events,
-            damaged=binlog_range.statistics.damaged,
-            unknown=dict(binlog_range.statistics.unknown),
+            damaged_events=binlog_range.statistics.damaged_events,
+            unknown_events=dict(binlog_range.statistics.unknown_events),
             largest=binlog_range.statistics.largest,
             xa=binlog_range.places,
             last_ts=transactions.last_ts,
@@ -264,7 +282,7 @@ class _Logs:
     def __init__(self, first_seq: int) -> None:
         self._first_seq = first_seq
         self._logs: dict[str, _Log] = {}
-        self._waiting = 0
+        self._waiting_rows = 0
 
     @property
     def names(self) -> list[str]:
@@ -275,16 +293,16 @@ class _Logs:
         log = self._logs.setdefault(captured.table.full_name, _Log(captured, self._first_seq))
         before = log.writer.pending_bytes
         log.write(changes, kinds, file)
-        self._waiting += log.writer.pending_bytes - before
-        while self._waiting > WAITING_BYTES:
+        self._waiting_rows += log.writer.pending_bytes - before
+        while self._waiting_rows > WAITING_BYTES:
             largest = max((log.writer for log in self._logs.values()), key=lambda writer: writer.pending_bytes)
-            self._waiting -= largest.pending_bytes
+            self._waiting_rows -= largest.pending_bytes
             largest.flush()
 
     def discard(self, table: str) -> None:
         """Remove a table's file."""
         if table in self._logs:
-            self._waiting -= self._logs[table].writer.pending_bytes
+            self._waiting_rows -= self._logs[table].writer.pending_bytes
             self._logs.pop(table).writer.discard()
 
     def discard_all(self) -> None:
@@ -302,7 +320,7 @@ class _Log:
     def __init__(self, captured: EmittedTable, first_seq: int) -> None:
         self._seq = first_seq
         self._kinds: Kinds = (0, 0, 0, 0)
-        schema = log_schema(arrow_schema(captured.projection.published(captured.table)))
+        schema = log_schema(arrow_schema(captured.projection.published_table(captured.table)))
         self.writer = FileWriter(captured.folder, "changes", schema, (*captured.table.key, TM_SEQ))
 
     def write(self, changes: Any, kinds: Any, file: str) -> None:
@@ -313,10 +331,10 @@ class _Log:
 
     def close(self, nulled: Mapping[str, int]) -> WrittenChanges:
         files = tuple(self.writer.close())
-        return WrittenChanges(files=files, kinds=self._kinds, nulled=nulled, next_seq=self._seq)
+        return WrittenChanges(files=files, kinds=self._kinds, nulled_dates=nulled, next_seq=self._seq)
 
 
-def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
+def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError:
     """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
     if is_unwritable(error) or (is_forbidden(error) and write_fault(request.folder)):
@@ -335,7 +353,7 @@ def _unforeseen(request: ChunkRequest, error: Exception) -> TransientError:
 
 
 @dataclass(frozen=True)
-class Warming:
+class WarmUp:
     """Sleeps long enough that every slot gets one. Each starts its worker, which imports what readers need."""
 
     seconds: float = 0.2
@@ -347,7 +365,7 @@ class Warming:
         """
         clock.sleep(self.seconds)
         gc.freeze()
-        yield ReaderReport(reader=Reader.here())
+        yield ReaderReport(reader=ReaderProcess.here())
 
 
-Task = ChunkGroup | BinlogTask | FastForward | RedumpPart | Warming
+Task = ChunkGroup | BinlogTask | FastForward | RedumpPart | WarmUp

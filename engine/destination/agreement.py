@@ -23,12 +23,12 @@ from engine.base.errors import MismatchError
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.destination_protocol import Destination, Look
-from engine.destination.fence import Term, known_term
+from engine.destination.destination_protocol import Destination, StoredState
+from engine.destination.fence import Term, is_known_term
 from engine.ledger.records import Description, EpochRecord
 from engine.ledger.state import Owner, State, TableState
 
-_NAMED = 5
+_MAX_EXAMPLES = 5
 _THREADS = 4
 _ALL = "tidemark redump SPEC --all, then run"
 
@@ -42,12 +42,12 @@ class Comparison:
     tables: Mapping[str, str] = field(default_factory=dict)
     """The reasons, by table at fault."""
 
-    def require(self, asked: Collection[str], *, everything: bool) -> None:
+    def require(self, command_tables: Collection[str], *, resnapshots_all: bool) -> None:
         """Raises MismatchError.
 
-        asked: tables that commands resnapshot or remove; everything: a command resnapshots all.
+        command_tables: tables that commands resnapshot or remove; resnapshots_all: a command resnapshots all.
         """
-        if self.ledger_older and not everything:
+        if self.ledger_older and not resnapshots_all:
             raise MismatchError(
                 f"The pipeline's ledger is older than its destination: {self.ledger_older}.",
                 detail="The pipeline's folder was restored from an older copy, or it is a copy whose original ran on. "
@@ -56,13 +56,17 @@ class Comparison:
                 f"destination together from one backup (tidemark restore), or snapshot everything again: {_ALL} (the "
                 "mirrors are right then; the change logs lack what happened between the old and the new start).",
             )
-        faulty = {name: why for name, why in self.tables.items() if name not in asked} if not everything else {}
+        faulty = (
+            {name: why for name, why in self.tables.items() if name not in command_tables}
+            if not resnapshots_all
+            else {}
+        )
         if faulty:
-            named = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_NAMED])
-            more = f"; and {len(faulty) - _NAMED} more" if len(faulty) > _NAMED else ""
+            examples = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_MAX_EXAMPLES])
+            more = f"; and {len(faulty) - _MAX_EXAMPLES} more" if len(faulty) > _MAX_EXAMPLES else ""
             tables = " ".join(f"--table {name}" for name in faulty)
             raise MismatchError(
-                f"The destination is not what the ledger has published, for {len(faulty)} tables: {named}{more}.",
+                f"The destination is not what the ledger has published, for {len(faulty)} tables: {examples}{more}.",
                 detail="It was restored from an older copy, replaced or damaged. What is missing would never be "
                 "applied again. Nothing was written.",
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables "
@@ -71,25 +75,23 @@ class Comparison:
             )
 
 
-def look_at(destination: Destination, state: State) -> dict[str, Look]:
+def read_states(destination: Destination, state: State) -> dict[str, StoredState]:
     """The destination's state of every table with published rows. Writes nothing."""
-    published = {name: table for name, table in state.tables.items() if _published(table)}
+    tables = {name: table for name, table in state.tables.items() if _has_published_rows(table)}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="look") as threads:
-        return dict(
-            zip(published, threads.map(partial(_look, destination, state.owner), published.values()), strict=True)
-        )
+        return dict(zip(tables, threads.map(partial(_look, destination, state.owner), tables.values()), strict=True))
 
 
-def _published(table: TableState) -> bool:
+def _has_published_rows(table: TableState) -> bool:
     """Whether the destination must have data of the table. A stopped table is resnapshotted before it continues."""
     return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
 
 
-def _look(destination: Destination, owner: Owner, table: TableState) -> Look:
-    return destination.table(owner, _shown(table)).look()
+def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:
+    return destination.table(owner, _published_table(table)).read_state()
 
 
-def _shown(table: TableState) -> Table:
+def _published_table(table: TableState) -> Table:
     return published_as(table_from_dict(table.table), table.projection)
 
 
@@ -97,54 +99,57 @@ def compare(
     destination: Destination,
     state: State,
     newest: Term | None,
-    kept: Sequence[EpochRecord],
-    looks: Mapping[str, Look],
+    records: Sequence[EpochRecord],
+    looks: Mapping[str, StoredState],
 ) -> Comparison:
     """Compare ledger and destination.
 
-    newest: the destination's newest term. kept: the epochs still in the ledger, in order.
+    newest: the destination's newest term. records: the epochs still in the ledger, in order.
     """
-    known = {number for number, _ in state.terms}
-    ahead = {name: look for name, look in looks.items() if max(look.applied.values(), default=-1) > state.epoch}
+    ledger_terms = {number for number, _ in state.terms}
+    ahead = {name: look for name, look in looks.items() if max(look.applied_epochs.values(), default=-1) > state.epoch}
     if ahead:
         name, look = next(iter(ahead.items()))
-        return Comparison(f"{name} has epoch {max(look.applied.values())}, the ledger ends at {state.epoch}")
-    unknown_writers = {name for name, look in looks.items() if look.terms - known}
-    if newest is not None and not known_term(newest, state.terms) and unknown_writers:
+        return Comparison(f"{name} has epoch {max(look.applied_epochs.values())}, the ledger ends at {state.epoch}")
+    unknown_tables = {name for name, look in looks.items() if look.terms - ledger_terms}
+    if newest is not None and not is_known_term(newest, state.terms) and unknown_tables:
         return Comparison(
-            f"run {newest.run} on {newest.host} has written to {min(unknown_writers)}, "
-            "which the ledger does not know of"
+            f"run {newest.run} on {newest.host} has written to {min(unknown_tables)}, which the ledger does not know of"
         )
     faults = {
-        name: why for name, look in looks.items() if (why := _fault(destination, state.tables[name], look, name, kept))
+        name: why
+        for name, look in looks.items()
+        if (why := _fault(destination, state.tables[name], look, name, records))
     }
     return Comparison(tables=faults)
 
 
-def _fault(destination: Destination, table: TableState, look: Look, name: str, kept: Sequence[EpochRecord]) -> str:
+def _fault(
+    destination: Destination, table: TableState, look: StoredState, name: str, records: Sequence[EpochRecord]
+) -> str:
     if look.fault:
         return look.fault
-    behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied.get(kind, -1) < epoch}
+    behind = {kind: epoch for kind, epoch in table.applied.items() if look.applied_epochs.get(kind, -1) < epoch}
     if not behind:
         return ""
     kind, epoch = next(iter(behind.items()))
-    applied_through = min(look.applied.get(kind, -1) for kind in behind)
-    older = f"it has {kind} through epoch {look.applied.get(kind, -1)}, the ledger knows of {epoch}"
-    kept = [record for record in kept if name in record.get("only", [name])]
-    if not _contiguous(kept, applied_through, max(behind.values())):
+    applied_through = min(look.applied_epochs.get(kind, -1) for kind in behind)
+    older = f"it has {kind} through epoch {look.applied_epochs.get(kind, -1)}, the ledger knows of {epoch}"
+    records = [record for record in records if name in record.get("only", [name])]
+    if not _contiguous(records, applied_through, max(behind.values())):
         return older
     parts = [
-        record["tables"][name] for record in kept if record["epoch"] > applied_through and name in record["tables"]
+        record["tables"][name] for record in records if record["epoch"] > applied_through and name in record["tables"]
     ]
     chunks = _files(chunk["files"] for part in parts for chunk in part.get("chunks", []))
     changes = _files(part["changes"]["files"] for part in parts if "changes" in part)
-    missing = destination.missing(_shown(table), chunks, changes)
+    missing = destination.files_fault(_published_table(table), chunks, changes)
     return f"{older}; {missing}" if missing else ""
 
 
-def _contiguous(kept: Sequence[EpochRecord], after: int, through: int) -> bool:
+def _contiguous(records: Sequence[EpochRecord], after: int, through: int) -> bool:
     """Whether all epochs after `after`, up to `through`, are kept."""
-    numbers = {record["epoch"] for record in kept}
+    numbers = {record["epoch"] for record in records}
     return all(number in numbers for number in range(after + 1, through + 1))
 
 

@@ -40,13 +40,13 @@ MaintenanceStep = Literal["optimize", "compact", "expire", "vacuum"]
 STEPS: tuple[MaintenanceStep, ...] = ("optimize", "compact", "expire", "vacuum")
 
 
-def unguarded() -> int:
+def no_guard() -> int:
     """The guard of read-only users."""
     return 0
 
 
 @dataclass(frozen=True)
-class Step:
+class MirrorStep:
     """Files that a commit applies to a mirror: first the chunks, then the changes, each in epoch order."""
 
     chunks: Sequence[DataFile] = ()
@@ -57,7 +57,7 @@ class Step:
 class Content:
     """What one commit does to a mirror."""
 
-    steps: Sequence[Step]
+    steps: Sequence[MirrorStep]
     chunks: int | None = None
     """The epoch whose chunks the mirror has afterwards; None without chunks."""
     merge: int | None = None
@@ -67,10 +67,10 @@ class Content:
 
 
 @dataclass(frozen=True)
-class Look:
+class StoredState:
     """The state of one table in the destination."""
 
-    applied: Mapping[str, int] = field(default_factory=dict)
+    applied_epochs: Mapping[str, int] = field(default_factory=dict)
     """The last applied epoch, by kind."""
     terms: frozenset[int] = frozenset()
     """The terms of the runners that made its newest commits."""
@@ -79,28 +79,28 @@ class Look:
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedTable:
     """How a table was opened."""
 
-    applied: Mapping[str, int]
+    applied_epochs: Mapping[str, int]
     """The last applied epoch, by kind."""
-    repaired: Sequence[str] = ()
+    repaired_commits: Sequence[str] = ()
     """Commits that a power cut tore, and that were set aside."""
-    unchanged: bool = False
+    is_unchanged: bool = False
     """Whether it is as the last run left it, so that it was not looked through."""
     is_new: bool = False
     """Whether its change log was gone, and begins again."""
 
 
 @dataclass(frozen=True)
-class CopyBegun:
+class CopyStart:
     """How a resnapshot began."""
 
     generation: int
     """The epoch with which the change log's generation began; -1 for the first one."""
-    kept: str = ""
+    kept_folder: str = ""
     """Where an earlier generation of the change log is kept, if one ended."""
-    missing: Sequence[str] = ()
+    missing_files: Sequence[str] = ()
     """The files that the change log lacks from now on."""
 
 
@@ -142,7 +142,7 @@ class DestinationTable(Protocol):
     def needs_repair(self) -> bool:
         """Whether it must be opened with `repair` before a new copy."""
 
-    def applied(self, kind: str) -> int:
+    def last_epoch(self, kind: str) -> int:
         """The last epoch of a kind whose rows readers see; -1 for none, or if it cannot be read.
 
         MUST NOT rely on the publisher.
@@ -154,14 +154,14 @@ class DestinationTable(Protocol):
     def create(self) -> None:
         """Create it for a table that joins, after `check_free`; what a killed runner began is deleted first."""
 
-    def open(self, *, expected: bool) -> Opened:
+    def open(self, *, must_exist: bool) -> OpenedTable:
         """Open it for writing; create it if it is not there.
 
-        expected: the ledger has published rows to it. MUST raise DestinationError when it is expected and gone, and
+        must_exist: the ledger has published rows to it. MUST raise DestinationError when it is expected and gone, and
         SpecError when it belongs to another ledger.
         """
 
-    def repair(self, table: Table) -> Opened:
+    def repair(self, table: Table) -> OpenedTable:
         """Open it for a new copy with the columns of `table`, whatever is lost: what is missing is given up."""
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
@@ -176,10 +176,13 @@ class DestinationTable(Protocol):
         It has the columns of `before`, and must get those of `after`.
         """
 
-    def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
-        """Get the columns that the table has after an epoch. copying: a new copy follows, which alters the mirror."""
+    def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
+        """Get the columns that the table has after an epoch.
 
-    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
+        copy_follows: a new copy follows, which alters the mirror.
+        """
+
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
         """Begin a resnapshot after this epoch. Readers keep the old copy until `apply` replaces it.
 
         until: when the epoch was committed, UTC text.
@@ -191,7 +194,7 @@ class DestinationTable(Protocol):
         MUST raise MissingFilesError when rows that were applied are gone.
         """
 
-    def look(self) -> Look:
+    def read_state(self) -> StoredState:
         """Its state. MUST write nothing."""
 
     def drop(self) -> None:
@@ -214,10 +217,10 @@ class TableMaintenance(Protocol):
     def expire(self, before: datetime) -> TableMaintained | None:
         """Remove older changes from the change log, as far as the mirror has them."""
 
-    def vacuum(self, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
-        """Delete files that no version within the retention names. spared: files that the ledger still needs."""
+    def vacuum(self, needed_files: Collection[str], retention: timedelta) -> TableMaintained | None:
+        """Delete files that no version within the retention names. needed_files: files that the ledger still needs."""
 
-    def due(self, before: datetime | None) -> list[MaintenanceStep]:
+    def due_steps(self, before: datetime | None) -> list[MaintenanceStep]:
         """The steps that have something to do, apart from the vacuum. before: as for `expire`. Writes nothing."""
 
 
@@ -268,7 +271,7 @@ class TableVersions(Protocol):
         """
 
     def roll_back(self, versions: Versions) -> None:
-        """Roll the table back, transaction identifiers included (the inverse of `newest`); then seal it.
+        """Roll the table back, transaction identifiers included (the inverse of `newest`); then fence it.
 
         Raises DestinationError when a version or one of its files is missing; the table is then unchanged.
         """
@@ -303,13 +306,13 @@ class Destination(Protocol):
     def release(self, tables: Iterable[DestinationTable] = ()) -> None:
         """Mark this runner as ended in order: it writes nothing more.
 
-        tables: those that the next run may find `unchanged`.
+        tables: those that the next run may find `is_unchanged`.
         """
 
     def recall(self, newest: Term | None) -> None:
         """Read what the run with the newest term left.
 
-        So `look` and `open` need not look through unchanged tables.
+        So `read_state` and `open` need not look through unchanged tables.
         """
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DestinationTable:
@@ -321,7 +324,7 @@ class Destination(Protocol):
     def versions(self, table: DestinationTable) -> TableVersions | None:
         """The versions of a table of this destination; None if it keeps the newest one alone."""
 
-    def seal(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
+    def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Reject what an earlier runner has prepared: its commits must fail from now on. Faulty tables are left out.
 
         epochs: those in the ledger; an earlier runner has prepared no others.
@@ -337,7 +340,7 @@ class Destination(Protocol):
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """The largest `_tm_seq` in the change logs, as far as they can be read; 0 for none."""
 
-    def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+    def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
         """Why files of readers cannot be applied; "" if all are there."""
 
     @property
@@ -347,9 +350,11 @@ class Destination(Protocol):
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Keep rows that a verification found to differ, for readers of the destination."""
 
-    def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
+    def delete_orphans(
+        self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int
+    ) -> int:
         """Delete files that readers of earlier runs wrote and never committed. Returns how many.
 
-        opened: tables that were opened. named: files in the ledger's epochs. after_ns: when the last epoch was
-        committed; older files stay. Call it while no reader runs.
+        opened_tables: tables that were opened. committed_names: files in the ledger's epochs. after_ns: when the last
+        epoch was committed; older files stay. Call it while no reader runs.
         """

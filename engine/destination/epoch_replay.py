@@ -45,7 +45,7 @@ class EpochReplay:
         self._sink = sink
         self._ledger = ledger
         self._journal = journal
-        self.applied = -1
+        self.applied_epoch = -1
         """The epoch up to which files were added."""
         self._prune = prune
         self._is_first = is_first
@@ -53,12 +53,14 @@ class EpochReplay:
         """The epoch up to which everything is applied and merged, and the last applied epochs by table and kind."""
         self.last_merge_s = clock.monotonic_s()
 
-    def unmerged(self, table: str) -> list[str]:
+    def unmerged_files(self, table: str) -> list[str]:
         """The committed files of a table's change log that its mirror may lack, in order."""
-        target, kept = self.tables.targets.get(table), list(self._ledger.kept_epochs())
-        merged = target.applied[MERGE] if target else -1
+        target, records = self.tables.targets.get(table), list(self._ledger.kept_epochs())
+        merged_epoch = target.applied_epochs[MERGE] if target else -1
         later = (
-            part for record, part in zip(kept, self._parts_of_targets(kept), strict=True) if record["epoch"] > merged
+            part
+            for record, part in zip(records, self._parts_of_targets(records), strict=True)
+            if record["epoch"] > merged_epoch
         )
         changes = (part.get(table, {}).get("changes", {}) for part in later)
         return [file["name"] for part in changes for file in part.get("files", [])]
@@ -68,10 +70,10 @@ class EpochReplay:
 
         state: the one by which the tables were opened. Returns the number of epochs checked.
         """
-        kept = [record for record in self._ledger.kept_epochs() if after < record["epoch"] <= state.epoch]
-        records = list(kept)
-        for n, part in enumerate(self._parts_of_targets(kept)):
-            records[n] = {**kept[n], "tables": part}
+        kept_records = [record for record in self._ledger.kept_epochs() if after < record["epoch"] <= state.epoch]
+        records = list(kept_records)
+        for n, part in enumerate(self._parts_of_targets(kept_records)):
+            records[n] = {**kept_records[n], "tables": part}
         for record in reversed(records):
             for name, change in record["tables"].items():
                 for switch in _switches(change):
@@ -92,25 +94,31 @@ class EpochReplay:
 
         An earlier destination is gone.
         """
-        begun = {
+        first_records = {
             name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
         }
         return [
-            {name: p for name, p in record["tables"].items() if name in self.tables.targets and n >= begun.get(name, 0)}
+            {
+                name: p
+                for name, p in record["tables"].items()
+                if name in self.tables.targets and n >= first_records.get(name, 0)
+            }
             for n, record in enumerate(records)
         ]
 
     def has_everything(self, table: str, epoch: int) -> bool:
         """Whether a table has all changes of this epoch, in its mirror too. Called by other threads."""
         target = self.tables.targets.get(table)
-        if self.applied < epoch or target is None or target.error is not None:
+        if self.applied_epoch < epoch or target is None or target.error is not None:
             return False
         return target.has_merged(epoch)
 
     @property
-    def is_unsettled(self) -> bool:
+    def has_pending_work(self) -> bool:
         """Whether changes wait for a merge, or epochs were applied that the ledger may be able to prune."""
-        return self.applied > self.facts[0] or any(t.waiting and t.error is None for t in self.tables.targets.values())
+        return self.applied_epoch > self.facts[0] or any(
+            t.waiting_files and t.error is None for t in self.tables.targets.values()
+        )
 
     def append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
@@ -123,7 +131,7 @@ class EpochReplay:
             last = records[-1]
             position = f"{last['to']['file']}:{last['to']['offset']}"
             self.tables.publish(EpochEnd(last["epoch"], position, last["ts"]))
-            self.applied = last["epoch"]
+            self.applied_epoch = last["epoch"]
 
     def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Group parts into commits.
@@ -148,10 +156,10 @@ class EpochReplay:
         if not self._is_first and "planned" in last:
             self.tables.drop(name, last["planned"], epoch)
         if name not in self.tables.targets and "planned" in last and "stopped" not in last:
-            joined = last["planned"]
-            shown = published_as(table_from_dict(joined["table"]), joined.get("projection"))
+            new_table = last["planned"]
+            published_table = published_as(table_from_dict(new_table["table"]), new_table.get("projection"))
             with suppress(SpecError):  # already recorded as failed: another ledger's table is there
-                self.tables.open(shown, plan_from_dict(joined["plan"]), expected=False)
+                self.tables.open(published_table, plan_from_dict(new_table["plan"]), must_exist=False)
         target = self.tables.targets.get(name)
         if target is None:
             assert not any(files_of_parts(parts)), f"{name} has files and no destination"
@@ -161,14 +169,14 @@ class EpochReplay:
             if not self._is_first and last["removed"]["drop"]:
                 self.tables.drop(name)
             self.tables.targets.pop(name, None)
-            self.tables.leaving.discard(name)
+            self.tables.leaving_tables.discard(name)
         for switch in _switches(last):
             self._switch(name, (epoch, until), switch, resnapshot="resnapshot" in last)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Apply the parts of some epochs to a table."""
         if target.error is not None:
-            target.lacking += parts
+            target.missing_parts += parts
             return
         self.tables.run_step(name, target, lambda: target.apply(parts), parts)
         if any("stopped" in part for _, part in parts):
@@ -184,8 +192,8 @@ class EpochReplay:
         table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
         plan = plan_from_dict(switch["plan"])
         if name not in self.tables.targets:  # it was refused or removed before
-            self.tables.open(table, plan, expected=False)
-        target, emptied, epoch = self.tables.targets[name], bool(switch.get("since")), after[0]
+            self.tables.open(table, plan, must_exist=False)
+        target, empties_mirror, epoch = self.tables.targets[name], bool(switch.get("since")), after[0]
         if target.resnapshot is None:
             self.tables.merge(name, target)
         if resnapshot and (target.error is not None or target.destination.needs_repair):
@@ -193,9 +201,9 @@ class EpochReplay:
         target.mutable_key = has_mutable_key(table, plan.key(table))
         if resnapshot:
             self.tables.run_step(
-                name, target, lambda: self._begin_resnapshot(target, table, plan, after, emptied=emptied)
+                name, target, lambda: self._begin_resnapshot(target, table, plan, after, empties_mirror=empties_mirror)
             )
-            if not emptied and target.destination.has_mirror:
+            if not empties_mirror and target.destination.has_mirror:
                 target.resnapshot = Resnapshot(epoch)
         else:
             self.tables.run_step(name, target, lambda: target.alter(table, epoch))
@@ -203,14 +211,14 @@ class EpochReplay:
             target.destination.table = table
 
     def _begin_resnapshot(
-        self, target: Target, table: Table, plan: Plan, after: tuple[int, str], *, emptied: bool
+        self, target: Target, table: Table, plan: Plan, after: tuple[int, str], *, empties_mirror: bool
     ) -> None:
-        begun = target.begin_resnapshot(table, plan, *after, emptied=emptied)
-        if gone := begun.missing:
-            what = f"the changes of {len(gone)} files that are missing: {', '.join(gone[:3])}"
+        copy_start = target.begin_resnapshot(table, plan, *after, empties_mirror=empties_mirror)
+        if missing_files := copy_start.missing_files:
+            what = f"the changes of {len(missing_files)} files that are missing: {', '.join(missing_files[:3])}"
             self._has_gap(table.full_name, what)
-        if begun.kept:
-            self._journal.write(ChangeLogKept(table=table.full_name, folder=begun.kept, until=after[1]))
+        if copy_start.kept_folder:
+            self._journal.write(ChangeLogKept(table=table.full_name, folder=copy_start.kept_folder, until=after[1]))
 
     def _repair_for_resnapshot(self, name: str, target: Target, table: Table) -> None:
         """Prepare a resnapshot.
@@ -219,18 +227,18 @@ class EpochReplay:
 
         table: as it is resnapshotted. A change log that is gone begins with its columns.
         """
-        lacking = target.reopen()
+        missing_parts = target.reopen()
         try:
             opened = target.destination.repair(table)
             self.tables.take_opened(name, target, opened)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - see above
-            self.tables.fail(name, error, lacking)
+            self.tables.fail(name, error, missing_parts)
             return
         if opened.is_new:
             self._has_gap(name, "everything before this resnapshot: its folder is gone")
-        for part in () if opened.is_new else lacking:
+        for part in () if opened.is_new else missing_parts:
             try:
                 target.append(CHANGES, files_of_parts([part])[1])
             except PipelineHeldError:
@@ -250,14 +258,16 @@ class EpochReplay:
             )
         )
 
-    def merge_all(self, *, due: bool = False) -> None:
-        """Merge all waiting changes. due: only those that are worth it now."""
+    def merge_all(self, *, only_due: bool = False) -> None:
+        """Merge all waiting changes. only_due: only those that are worth it now."""
         self.last_merge_s = clock.monotonic_s()
         for name, target in self.tables.targets.items():
-            if not due or target.merge_due(self._sink):
+            if not only_due or target.merge_due(self._sink):
                 self.tables.merge(name, target)
-        healthy = {name: dict(target.applied) for name, target in self.tables.targets.items() if target.error is None}
-        self.facts = (self.applied, healthy)
+        healthy = {
+            name: dict(target.applied_epochs) for name, target in self.tables.targets.items() if target.error is None
+        }
+        self.facts = (self.applied_epoch, healthy)
         self._prune()
 
 

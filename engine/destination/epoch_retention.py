@@ -19,12 +19,12 @@ class EpochRetention:
     """Prunes the ledger. Any thread may use it."""
 
     def __init__(self, ledger: Ledger, landing: Landing) -> None:
-        self.recorded = -1
+        self.recorded_epoch = -1
         """The epoch up to which the ledger knows that every destination has everything."""
         self._ledger = ledger
         self._landing = landing
         self._needs: list[Needs] = []
-        self._pruning = threading.Lock()
+        self._prune_lock = threading.Lock()
 
     def keep(self, needs: Needs) -> None:
         """Keep what a destination needs."""
@@ -32,23 +32,23 @@ class EpochRetention:
 
     def prune(self) -> None:
         """Let the ledger forget the epochs that nobody needs, and delete what readers staged for them."""
-        if not self._pruning.acquire(blocking=False):
+        if not self._prune_lock.acquire(blocking=False):
             return
         try:
-            through = self.recorded  # first: what is needed may grow until it is recorded, and shrink afterwards
-            needed = defaultdict[int, set[str]](set)
+            through = self.recorded_epoch  # first: what is needed may grow until it is recorded, and shrink afterwards
+            needed_parts = defaultdict[int, set[str]](set)
             for needs in self._needs:
                 for name, epochs in needs().items():
                     for epoch in epochs:
-                        needed[epoch].add(name)
+                        needed_parts[epoch].add(name)
             with suppress(OSError):  # such as a full disk: nothing is lost, and the next merge tries again
-                self._ledger.prune(through, needed, None if self._landing.in_place else self._collect)
+                self._ledger.prune(through, needed_parts, None if self._landing.in_place else self._collect)
         finally:
-            self._pruning.release()
+            self._prune_lock.release()
 
     def _collect(self, parts: Mapping[str, TableChange]) -> None:
         assert self._ledger.state is not None
         for name, part in parts.items():
-            known = self._ledger.state.known(name)
-            if known is not None and (files := [file for one in files_of_parts([(0, part)]) for _, file in one]):
-                self._landing.collect(table_from_dict(known.table), files)
+            table_state = self._ledger.state.known(name)
+            if table_state is not None and (files := [file for one in files_of_parts([(0, part)]) for _, file in one]):
+                self._landing.collect(table_from_dict(table_state.table), files)

@@ -9,9 +9,9 @@ So a runner takes a *term* before it writes or deletes anything:
                          identifier in every Delta commit (`destination.delta.delta_destination`)
 
 A runner checks the term before each commit, and stops when there is a later one (exit code 5). A runner that is delayed
-for long after its check writes nothing either. The new runner seals every table with a commit of its own term, which
+for long after its check writes nothing either. The new runner fences every table with a commit of its own term, which
 takes the version that the old one expects, and then compares again. Only a runner that ended in order leaves nothing to
-seal.
+fence.
 
 A ledger that was restored from an older copy, or whose original continued, does not know the newest term. It is refused
 before anything is written (`compare`).
@@ -31,7 +31,7 @@ from engine.base.durable import link, make_folders, sync_folder, write_atomicall
 from engine.base.errors import MismatchError, PipelineHeldError
 
 _TERM = re.compile(r"^term-(\d{8,})\.json$")
-_KEPT = 20
+_KEPT_TERMS = 20
 FORMAT = 1
 
 
@@ -80,19 +80,19 @@ class Fence:
         """
         make_folders(self._folder)
         if max(self._numbers(), default=0) > term.number:
-            raise _taken_over(term, self.newest())
+            raise _takeover_error(term, self.newest())
         temporary = self._folder / f".term-{uuid.uuid4().hex}"
         write_atomically(temporary, _text(term))
         try:
             if not link(temporary, self._path(term.number)):
-                raise _taken_over(term, self.newest())
+                raise _takeover_error(term, self.newest())
         finally:
             with suppress(OSError):
                 temporary.unlink()
         sync_folder(self._folder)
         self._term = term
         self.check()
-        for path in sorted(self._folder.glob("term-*.json"))[:-_KEPT]:
+        for path in sorted(self._folder.glob("term-*.json"))[:-_KEPT_TERMS]:
             path.unlink(missing_ok=True)
 
     def check(self) -> int:
@@ -103,11 +103,11 @@ class Fence:
         assert self._term is not None
         numbers = self._numbers()
         if self._term.number not in numbers or max(numbers) > self._term.number:
-            raise _taken_over(self._term, self.newest())
+            raise _takeover_error(self._term, self.newest())
         return self._term.number
 
     @property
-    def held(self) -> Term:
+    def own_term(self) -> Term:
         """This runner's term."""
         assert self._term is not None
         return self._term
@@ -133,16 +133,16 @@ class Fence:
             ) from error
 
 
-def known_term(newest: Term | None, known: Iterable[tuple[int, str]]) -> bool:
+def is_known_term(newest: Term | None, ledger_terms: Iterable[tuple[int, str]]) -> bool:
     """Whether the ledger knows the destination's newest term, so that no unknown runner has written there."""
-    return newest is None or (newest.number, newest.run) in set(known)
+    return newest is None or (newest.number, newest.run) in set(ledger_terms)
 
 
 def _text(term: Term) -> str:
     return json.dumps({"format": FORMAT, **asdict(term)}, indent=1)
 
 
-def _taken_over(own: Term, newest: Term | None) -> PipelineHeldError:
+def _takeover_error(own: Term, newest: Term | None) -> PipelineHeldError:
     other = f"run {newest.run} on {newest.host} (pid {newest.pid})" if newest else "another runner"
     return PipelineHeldError(
         f"The pipeline was taken over by {other}; this run had term {own.number}.",

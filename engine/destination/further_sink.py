@@ -9,7 +9,7 @@ then the sink is stopped for good, and the ledger says so.
               destination (`destination.read_back`), and published with one epoch
     leaves    the ledger forgets it. Its data stays
 
-A later runner takes it over like the first destination: by a term, and by sealing what an earlier runner prepared.
+A later runner takes it over like the first destination: by a term, and by fencing earlier runners.
 """
 
 import threading
@@ -51,7 +51,7 @@ class _ClosingError(Exception):
 
 
 @dataclass
-class _Kept:
+class _KeptEpochs:
     """The epochs that are kept for the sink."""
 
     epochs: deque[tuple[int, str, int]] = field(default_factory=deque)
@@ -59,17 +59,17 @@ class _Kept:
     bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, record: EpochRecord, applied: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> None:
-        """Add an epoch. applied: what the sink has, by table and kind."""
+    def add(self, record: EpochRecord, applied_epochs: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> None:
+        """Add an epoch. applied_epochs: what the sink has, by table and kind."""
         with self.lock:
-            size = _EPOCH_BYTES + _bytes(record, applied)
+            size = _EPOCH_BYTES + _bytes(record, applied_epochs)
             self.epochs.append((record["epoch"], record["ts"], size))
             self.bytes += size
 
-    def drop(self, through: int, needed: Collection[int]) -> None:
-        """Remove the epochs that were applied. needed: those that a failed table lacks."""
+    def drop(self, through: int, needed_epochs: Collection[int]) -> None:
+        """Remove the epochs that were applied. needed_epochs: those that a failed table lacks."""
         with self.lock:
-            self.epochs = deque(one for one in self.epochs if one[0] > through or one[0] in needed)
+            self.epochs = deque(one for one in self.epochs if one[0] > through or one[0] in needed_epochs)
             self.bytes = sum(size for _, _, size in self.epochs)
 
 
@@ -97,26 +97,28 @@ class FurtherSink:
         self._report = report
         self._opening = SinkOpening(sink, open_destination, first, ledger, journal)
         self._through = -1
-        self._applied: Mapping[str, Mapping[str, int]] = {}
-        self._needed: Mapping[str, set[int]] = {}
-        self._stopped: ErrorRecord | None = ledger.state.sinks[sink.name].get("stopped")
-        self._kept = _Kept()
+        self._applied_epochs: Mapping[str, Mapping[str, int]] = {}
+        self._needed_epochs: Mapping[str, set[int]] = {}
+        self._stop_error: ErrorRecord | None = ledger.state.sinks[sink.name].get("stopped")
+        self._kept_epochs = _KeptEpochs()
         self._failure: TidemarkError | None = None
-        self._closing = threading.Event()
+        self._close_event = threading.Event()
         self._drains = False
         self._wake = threading.Event()
         self._threads: list[threading.Thread] = []
-        retention.keep(lambda: {} if self._is_given_up else self._needed)
+        retention.keep(lambda: {} if self._is_given_up else self._needed_epochs)
 
     def start(self, has_everything: HasEverything) -> None:
         """Start its thread. has_everything: of the first destination."""
-        known = self._opening.record
-        applied = known.get("applied", {})
-        newest = max((epoch for kinds in applied.values() for epoch in kinds.values()), default=known["joined"])
+        sink_record = self._opening.record
+        applied_epochs = sink_record.get("applied", {})
+        newest = max(
+            (epoch for kinds in applied_epochs.values() for epoch in kinds.values()), default=sink_record["joined"]
+        )
         for record in self._ledger.kept_epochs():
-            if record["epoch"] > newest or _bytes(record, applied) > 0:
-                self._kept.add(record, applied)
-        if self._stopped is None:
+            if record["epoch"] > newest or _bytes(record, applied_epochs) > 0:
+                self._kept_epochs.add(record, applied_epochs)
+        if self._stop_error is None:
             thread = threading.Thread(target=self._work, args=(has_everything,), name=f"sink {self.name}", daemon=True)
             self._threads.append(thread)
             thread.start()
@@ -133,49 +135,49 @@ class FurtherSink:
 
     def news(self, state: State) -> SinkRecord:
         """What the ledger does not know yet of its progress."""
-        known, found = state.sinks.get(self.name, SinkRecord()), SinkRecord()
+        sink_record, unrecorded = state.sinks.get(self.name, SinkRecord()), SinkRecord()
         applied = {
             name: dict(kinds)
-            for name, kinds in self._applied.items()
-            if known.get("applied", {}).get(name) != dict(kinds)
+            for name, kinds in self._applied_epochs.items()
+            if sink_record.get("applied", {}).get(name) != dict(kinds)
         }
         if applied:
-            found["applied"] = applied
-        if self._stopped and "stopped" not in known:
-            found["stopped"] = self._stopped
-        return found
+            unrecorded["applied"] = applied
+        if self._stop_error and "stopped" not in sink_record:
+            unrecorded["stopped"] = self._stop_error
+        return unrecorded
 
-    def submitted(self, record: EpochRecord) -> None:
+    def note_epoch(self, record: EpochRecord) -> None:
         """Tell it that an epoch was committed."""
-        if self._stopped is None:
-            self._kept.add(record)
+        if self._stop_error is None:
+            self._kept_epochs.add(record)
             self._require_bound()
         self._wake.set()
 
     def finish(self, *, drains: bool) -> None:
         """End its thread. drains: apply all epochs before, unless it fails."""
         self._drains = drains
-        self._closing.set()
+        self._close_event.set()
         self._wake.set()
         for thread in self._threads:
-            thread.join(None if drains else _END_S)  # its disk may hang; the next run seals what it may still write
+            thread.join(None if drains else _END_S)  # its disk may hang; the next run fences it
 
     @property
     def error(self) -> TidemarkError | None:
         """Why it lacks epochs; None if nothing keeps it from applying them."""
-        if self._stopped is not None:
+        if self._stop_error is not None:
             return DestinationError(
-                self._stopped["message"], detail=self._stopped["detail"], hint=self._stopped["hint"]
+                self._stop_error["message"], detail=self._stop_error["detail"], hint=self._stop_error["hint"]
             )
         return self._failure
 
     def as_dict(self) -> dict[str, object]:
         """Its progress, for `status`."""
-        with self._kept.lock:
-            oldest, kept_bytes = next(iter(self._kept.epochs), None), self._kept.bytes
+        with self._kept_epochs.lock:
+            oldest, kept_bytes = next(iter(self._kept_epochs.epochs), None), self._kept_epochs.bytes
         error = self.error
         working = "publishing" if self._opening.is_taken else "starting"
-        state = "stopped" if self._stopped else "retrying" if error else working
+        state = "stopped" if self._stop_error else "retrying" if error else working
         return {
             "sink": self.name,
             "type": self._sink.type,
@@ -194,11 +196,11 @@ class FurtherSink:
         return self._ledger.state
 
     def _require_bound(self) -> None:
-        if self._kept.bytes <= self._sink.max_kept_bytes:
+        if self._kept_epochs.bytes <= self._sink.max_kept_bytes:
             return
         why = self._failure
         error = DestinationError(
-            f"Sink {self.name} was stopped: {self._kept.bytes:,} bytes of epochs were kept for it, more than "
+            f"Sink {self.name} was stopped: {self._kept_epochs.bytes:,} bytes of epochs were kept for it, more than "
             f"sinks.max_kept_bytes ({self._sink.max_kept_bytes:,}).",
             detail=f"It has everything through epoch {self._through}; nothing after it is published there. The other "
             f"sinks continue.{f' Its last error: {why.message}' if why else ''}",
@@ -209,12 +211,12 @@ class FurtherSink:
     def _stop(self, error: DestinationError) -> None:
         """Stop it for good; the ledger learns it with the next commit."""
         self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
-        self._stopped = error.as_dict()
+        self._stop_error = error.as_dict()
         self._report(self.name, error)
 
     def _work(self, has_everything: HasEverything) -> None:
         pause_s = _RETRY_S
-        while not self._stopped:
+        while not self._stop_error:
             try:
                 replay = self._opening.open(has_everything, self._wait)
                 pause_s = _RETRY_S
@@ -227,13 +229,13 @@ class FurtherSink:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this sink's alone
                 self._fail(error)
-            if self._closing.wait(pause_s):
+            if self._close_event.wait(pause_s):
                 return
             pause_s = min(2 * pause_s, _LONGEST_RETRY_S)
 
     def _wait(self, seconds: float) -> None:
         """Wait for news. Raises _ClosingError if the run ends, and does not wait for this sink any more."""
-        if self._closing.is_set() and (seconds or not self._drains):
+        if self._close_event.is_set() and (seconds or not self._drains):
             raise _ClosingError
         if seconds:
             self._wake.wait(seconds)
@@ -254,14 +256,14 @@ class FurtherSink:
     def _follow(self, replay: EpochReplay) -> None:
         """Apply epochs until the run ends."""
         opened_s = clock.monotonic_s()
-        while not self._stopped:
-            last = min(self._state.epoch, replay.applied + _BATCH_EPOCHS)
-            batch = [self._ledger.epoch(number) for number in range(replay.applied + 1, last + 1)]
-            if batch and not (self._closing.is_set() and not self._drains):
+        while not self._stop_error:
+            last = min(self._state.epoch, replay.applied_epoch + _BATCH_EPOCHS)
+            batch = [self._ledger.epoch(number) for number in range(replay.applied_epoch + 1, last + 1)]
+            if batch and not (self._close_event.is_set() and not self._drains):
                 replay.append(batch)
                 replay.merge_all()
                 self._note(replay)
-            elif self._closing.is_set():
+            elif self._close_event.is_set():
                 replay.tables.destination.release(replay.tables.complete())
                 raise _ClosingError
             else:
@@ -281,21 +283,21 @@ class FurtherSink:
 
     def _note(self, replay: EpochReplay) -> None:
         """Note the progress for other threads."""
-        self._needed = needed_epochs(replay.tables.targets)
+        self._needed_epochs = needed_epochs(replay.tables.targets)
         self._through, applied = replay.facts
-        self._applied = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
-        self._kept.drop(self._through, set().union(*self._needed.values()))
-        failed = replay.tables.unpublished()
-        self._failure = self._of_table(next(iter(failed.values()))) if failed else None
+        self._applied_epochs = {name: {k: n for k, n in kinds.items() if n >= 0} for name, kinds in applied.items()}
+        self._kept_epochs.drop(self._through, set().union(*self._needed_epochs.values()))
+        failed_tables = replay.tables.failed_tables()
+        self._failure = self._of_table(next(iter(failed_tables.values()))) if failed_tables else None
         self._report(self.name, self._failure)
 
 
-def _bytes(record: EpochRecord, applied: Mapping[str, Mapping[str, int]]) -> int:
+def _bytes(record: EpochRecord, applied_epochs: Mapping[str, Mapping[str, int]]) -> int:
     """The bytes of the files in an epoch that are not applied."""
     epoch, size = record["epoch"], 0
     for name, part in record["tables"].items():
         chunks, changes = files_of_parts([(epoch, part)])
         for kind, files in ((CHUNKS, chunks), (CHANGES, changes)):
-            if epoch > applied.get(name, {}).get(kind, -1):
+            if epoch > applied_epochs.get(name, {}).get(kind, -1):
                 size += sum(file.bytes for _, file in files)
     return size

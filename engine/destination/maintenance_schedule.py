@@ -36,13 +36,13 @@ _QUIET_S = 2 * _HOUR_S
 closed."""
 _FIRST_S = 600.0
 """After the start of a run, the first look is due earlier: a run may be short."""
-_SPARED_S = 60.0
+_FILE_NAMES_S = 60.0
 """How long the names of needed files are used. Newer ones are protected by their age
 (`destination.delta.maintenance.vacuum`)."""
 
 
 @dataclass(frozen=True)
-class Request:
+class MaintenanceRequest:
     """An operator's request to maintain some tables now."""
 
     identity: str
@@ -51,22 +51,22 @@ class Request:
 
 
 @dataclass
-class Answer:
+class MaintenanceTotals:
     """What was done for a request."""
 
     steps: int = 0
     removed_files: int = 0
     removed_bytes: int = 0
     added_bytes: int = 0
-    failed: list[str] = field(default_factory=list)
+    failed_tables: list[str] = field(default_factory=list)
     """Tables whose maintenance failed; the journal has the errors."""
 
-    def add(self, done: TableMaintained) -> None:
+    def add(self, step: TableMaintained) -> None:
         """Count a step."""
         self.steps += 1
-        self.removed_files += done.removed_files
-        self.removed_bytes += done.removed_bytes
-        self.added_bytes += done.added_bytes
+        self.removed_files += step.removed_files
+        self.removed_bytes += step.removed_bytes
+        self.added_bytes += step.added_bytes
 
 
 @dataclass
@@ -79,47 +79,47 @@ class _Schedule:
     last_s: dict[Step, float] = field(default_factory=dict)
     next_s: float = -math.inf
     """When the first step is due, if nothing is committed before."""
-    pending: list[Step] = field(default_factory=list)
+    pending_steps: list[Step] = field(default_factory=list)
     """Steps to run now, each until it has nothing to do."""
 
 
 class Maintenance:
-    """Decides what to do next, and does it. All but `request` and `answers` belongs to the publisher's thread.
+    """Decides what to do next, and does it. All but `request` and `take_totals` belongs to the publisher's thread.
 
-    needed: the names of files that the ledger still needs, by table.
+    file_names: the names of files that the ledger still needs, by table.
     """
 
-    def __init__(self, sink: Sink, journal: Journal, needed: Callable[[], Mapping[str, set[str]]]) -> None:
+    def __init__(self, sink: Sink, journal: Journal, file_names: Callable[[], Mapping[str, set[str]]]) -> None:
         self._sink = sink
         self._journal = journal
-        self._needed = needed
-        self._spared: tuple[float, Mapping[str, set[str]]] = (-_SPARED_S, {})
+        self._file_names = file_names
+        self._needed_files: tuple[float, Mapping[str, set[str]]] = (-_FILE_NAMES_S, {})
         self._schedules: dict[str, _Schedule] = {}
-        self._served = ""
-        self._requests: deque[Request] = deque()
-        self._answers: dict[str, Answer] = {}
-        self._current: tuple[Request, Answer, deque[tuple[str, Step]]] | None = None
+        self._last_table = ""
+        self._requests: deque[MaintenanceRequest] = deque()
+        self._totals: dict[str, MaintenanceTotals] = {}
+        self._current: tuple[MaintenanceRequest, MaintenanceTotals, deque[tuple[str, Step]]] | None = None
         self._lock = threading.Lock()
 
-    def request(self, request: Request) -> None:
+    def request(self, request: MaintenanceRequest) -> None:
         """Queue a request; called by the coordinator's thread."""
         with self._lock:
             self._requests.append(request)
 
-    def answers(self) -> dict[str, Answer]:
+    def take_totals(self) -> dict[str, MaintenanceTotals]:
         """The requests completed since the last call; called by the coordinator's thread."""
         with self._lock:
-            found, self._answers = self._answers, {}
-            return found
+            totals, self._totals = self._totals, {}
+            return totals
 
-    def committed(self, table: str, *, merged: bool) -> None:
+    def count_commit(self, table: str, *, is_merge: bool) -> None:
         """Count a commit to a table."""
         schedule = self._schedule(table)
         now_s = clock.monotonic_s()
         if now_s - schedule.changed_s >= _QUIET_S:
             schedule.next_s = -math.inf  # the intervals are shorter again
         schedule.changed_s = now_s
-        if merged:
+        if is_merge:
             schedule.merges += 1
         else:
             schedule.commits += 1
@@ -130,54 +130,54 @@ class Maintenance:
             with self._lock:
                 request = self._requests.popleft()
             names = [name for name in request.tables or targets if name in targets]
-            self._current = request, Answer(), deque((name, step) for name in names for step in STEPS)
+            self._current = request, MaintenanceTotals(), deque((name, step) for name in names for step in STEPS)
         if self._current is not None:
             return self._run_requested(targets)
         return self._sink.maintenance and self._run_scheduled(targets)
 
     def _run_requested(self, targets: Mapping[str, Target]) -> bool:
         assert self._current is not None
-        request, answer, left = self._current
-        if not left:
+        request, totals, steps = self._current
+        if not steps:
             with self._lock:
-                self._answers[request.identity] = answer
+                self._totals[request.identity] = totals
             self._current = None
             return True
-        name, step = left[0]
+        name, step = steps[0]
         target = targets.get(name)
         if target is None or target.error is not None or target.maintenance is None:
-            done = None
+            step_result = None
         else:
-            done = self._run(name, step, target, answer.failed)
-        if done is None:
-            left.popleft()
+            step_result = self._run(name, step, target, totals.failed_tables)
+        if step_result is None:
+            steps.popleft()
         else:
-            answer.add(done)
+            totals.add(step_result)
             if step == "vacuum":
-                left.popleft()
+                steps.popleft()
         return True
 
     def _run_scheduled(self, targets: Mapping[str, Target]) -> bool:
         now_s = clock.monotonic_s()
         names = list(targets)
-        first = names.index(self._served) + 1 if self._served in targets else 0
+        first = names.index(self._last_table) + 1 if self._last_table in targets else 0
         for name in (*names[first:], *names[:first]):
             target = targets[name]
             if target.error is not None or target.resnapshot is not None or target.maintenance is None:
                 continue
             schedule = self._schedule(name)
-            schedule.pending = schedule.pending or self._due(schedule, now_s)
-            if schedule.pending:
-                step = schedule.pending[0]
-                failed = list[str]()
-                self._served = name
-                done = self._run(name, step, target, failed)
-                if failed:
-                    schedule.pending = []
+            schedule.pending_steps = schedule.pending_steps or self._due_steps(schedule, now_s)
+            if schedule.pending_steps:
+                step = schedule.pending_steps[0]
+                failed_tables = list[str]()
+                self._last_table = name
+                step_result = self._run(name, step, target, failed_tables)
+                if failed_tables:
+                    schedule.pending_steps = []
                     schedule.last_s = dict.fromkeys(STEPS, now_s)
                     schedule.next_s = -math.inf
-                elif done is None or step == "vacuum":
-                    schedule.pending.pop(0)
+                elif step_result is None or step == "vacuum":
+                    schedule.pending_steps.pop(0)
                 return True
         return False
 
@@ -186,46 +186,46 @@ class Maintenance:
             self._schedules[table] = _Schedule(changed_s=clock.monotonic_s())
         return self._schedules[table]
 
-    def _due(self, schedule: _Schedule, now_s: float) -> list[Step]:
+    def _due_steps(self, schedule: _Schedule, now_s: float) -> list[Step]:
         """The steps to look at; each is then not due for some time."""
-        counted = {"optimize": schedule.merges >= MERGES_PER_LOOK, "compact": schedule.commits >= _COMMITS}
-        if now_s < schedule.next_s and not any(counted.values()):
+        has_commits = {"optimize": schedule.merges >= MERGES_PER_LOOK, "compact": schedule.commits >= _COMMITS}
+        if now_s < schedule.next_s and not any(has_commits.values()):
             return []
-        found: list[Step] = []
+        steps: list[Step] = []
         quiet, waits_s = now_s - schedule.changed_s >= _QUIET_S, dict[Step, float]()
         for step in STEPS:
             hourly_s = self._vacuum_s(_HOUR_S) if step == "vacuum" else _HOUR_S
             daily_s = self._vacuum_s(_DAY_S) if step == "vacuum" else _DAY_S
             waits_s[step] = daily_s if quiet else hourly_s
             first_s = now_s - max(hourly_s - _FIRST_S, 0.0)
-            if counted.get(step) or now_s - schedule.last_s.setdefault(step, first_s) >= waits_s[step]:
-                found.append(step)
+            if has_commits.get(step) or now_s - schedule.last_s.setdefault(step, first_s) >= waits_s[step]:
+                steps.append(step)
                 schedule.last_s[step] = now_s
-        if "optimize" in found:
+        if "optimize" in steps:
             schedule.merges = 0
-        if "compact" in found:
+        if "compact" in steps:
             schedule.commits = 0
         schedule.next_s = min(schedule.last_s[step] + waits_s[step] for step in STEPS)
-        return found
+        return steps
 
     def _vacuum_s(self, most_s: float) -> float:
         return max(min(most_s, self._sink.files_retention_s / 4), 1.0)
 
-    def _run(self, name: str, step: Step, target: Target, failed: list[str]) -> TableMaintained | None:
+    def _run(self, name: str, step: Step, target: Target, failed_tables: list[str]) -> TableMaintained | None:
         """Run one step. An error is journaled; it is not the table's."""
         try:
             assert target.maintenance is not None
-            done = self._step(name, step, target.maintenance)
+            step_result = self._step(name, step, target.maintenance)
         except PipelineHeldError:
             raise
         except Exception as error:  # noqa: BLE001 - maintenance changes no row, so the table continues
-            failed.append(name)
+            failed_tables.append(name)
             self._journal.write(_failure(name, step, error))
             return None
-        if done is not None:
-            self._journal.write(done)
+        if step_result is not None:
+            self._journal.write(step_result)
             pa.default_memory_pool().release_unused()  # Arrow would keep what a rewrite needed
-        return done
+        return step_result
 
     def _step(self, name: str, step: Step, maintenance: TableMaintenance) -> TableMaintained | None:
         if step == "optimize":
@@ -236,16 +236,16 @@ class Maintenance:
             retention_s = self._sink.changes_retention_s
             return None if retention_s is None else maintenance.expire(clock.utc_now() - timedelta(seconds=retention_s))
         retention = timedelta(seconds=self._sink.files_retention_s)
-        if clock.monotonic_s() - self._spared[0] >= _SPARED_S:
-            self._spared = clock.monotonic_s(), self._needed()
-        return maintenance.vacuum(self._spared[1].get(name, set()), retention)
+        if clock.monotonic_s() - self._needed_files[0] >= _FILE_NAMES_S:
+            self._needed_files = clock.monotonic_s(), self._file_names()
+        return maintenance.vacuum(self._needed_files[1].get(name, set()), retention)
 
 
 def _failure(name: str, step: Step, error: Exception) -> ErrorReported:
-    known = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    reason = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
     return ErrorReported(
         error="MaintenanceError",
-        message=f"{name}: maintenance ({step}) failed: {known}",
+        message=f"{name}: maintenance ({step}) failed: {reason}",
         detail="No row is affected; the table continues. Its maintenance is tried again in an hour.",
         hint="Make room on the disk." if is_disk_full(error) else "Check the table's folder in the destination.",
         table=name,
@@ -256,4 +256,4 @@ def due_steps(sink: Sink, tables: Sequence[TableMaintenance]) -> dict[str, list[
     """The steps that have something to do, by table, apart from the vacuum. Writes nothing."""
     retention_s = sink.changes_retention_s
     before = None if retention_s is None else clock.utc_now() - timedelta(seconds=retention_s)
-    return {one.table.full_name: one.due(before) for one in tables}
+    return {one.table.full_name: one.due_steps(before) for one in tables}

@@ -28,7 +28,7 @@ class MergeSchedule:
     changed_bytes: int = 0
     """The size of the changes that the last merge had; 0 if unknown."""
 
-    def merged(self, now_s: float, took_s: float, written_bytes: int, changed_bytes: int = 0) -> None:
+    def count_merge(self, now_s: float, took_s: float, written_bytes: int, changed_bytes: int = 0) -> None:
         """Record a merge."""
         self.before_took_s = self.took_s
         self.ended_s = now_s

@@ -1,6 +1,6 @@
 """The tables that a destination has: opened, failed, or left.
 
-A failed destination affects only its table: the table fails here, the coordinator stops it (`unpublished`), and the
+A failed destination affects only its table: the table fails here, the coordinator stops it (`failed_tables`), and the
 others continue. Its unapplied epochs stay in the ledger. A resnapshot repairs it (`destination.epoch_replay`).
 """
 
@@ -27,7 +27,7 @@ from engine.destination.destination_protocol import (
     Destination,
     DestinationTable,
     EpochEnd,
-    Opened,
+    OpenedTable,
 )
 from engine.destination.table_progress import Part, Target
 from engine.journal import Journal
@@ -39,13 +39,13 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 
 _TRIES, _RETRY_S = 3, 0.5
-Step = Callable[[], None]
+Action = Callable[[], None]
 
 
 class PublishedTables:
     """The tables of one destination. One thread at a time uses it, except where a docstring says otherwise.
 
-    written: called with the result of each commit. through_full_disk: runs a step, waiting while a disk is full.
+    on_commit: called with the result of each commit. through_full_disk: runs a step, waiting while a disk is full.
     """
 
     def __init__(
@@ -53,49 +53,51 @@ class PublishedTables:
         destination: Destination,
         ledger: Ledger,
         journal: Journal,
-        written: Callable[[SinkApplied | None], None],
-        through_full_disk: Callable[[Step], None],
+        on_commit: Callable[[SinkApplied | None], None],
+        through_full_disk: Callable[[Action], None],
         owner: Owner | None = None,
     ) -> None:
         """owner: how the destination identifies the ledger, if not by its state."""
         self.destination = destination
         self.targets: dict[str, Target] = {}
-        self.leaving: set[str] = set()
+        self.leaving_tables: set[str] = set()
         """Tables whose removal is submitted, but not applied yet."""
-        self.unchanged: set[str] = set()
+        self.unchanged_tables: set[str] = set()
         """The tables that are as the last run left them, so that they were not opened."""
         self._ledger = ledger
         self._journal = journal
-        self._written = written
+        self._on_commit = on_commit
         self._through_full_disk = through_full_disk
         self._owner = owner
 
-    def open_all(self, state: State, published: Collection[str] | None = None, removed: Collection[str] = ()) -> None:
+    def open_all(
+        self, state: State, published_names: Collection[str] | None = None, removed_names: Collection[str] = ()
+    ) -> None:
         """Open the tables; create those that are not there. Raises SpecError when one belongs to another ledger.
 
-        Also opens removed tables whose destination is kept: they may lack earlier commits. published: the tables that
-        must be there; None for those with published rows. removed: removed tables that may not be there yet.
+        Also opens removed tables whose destination is kept: they may lack earlier commits. published_names: the tables
+        that must be there; None for those with published rows. removed_names: removed tables that may not be there yet.
         """
         for name, table in state.tables.items():
             if not table.begun:
                 continue
             # During a resnapshot, the mirror of a table that just got a key may not exist yet.
-            expected = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
-            if published is not None:
-                expected = name in published
+            must_exist = bool(table.rows_read or table.changes_applied) and (table.copied or not table.generation)
+            if published_names is not None:
+                must_exist = name in published_names
             shown = published_as(table_from_dict(table.table), table.projection)
-            self.open(shown, plan_from_dict(table.plan), expected)
+            self.open(shown, plan_from_dict(table.plan), must_exist)
         for name, table in state.removed.items():
             shown = published_as(table_from_dict(table.table), table.projection)
             kept = table.removed and not table.removed["drop"]
             with suppress(DestinationError):  # it no longer belongs to the pipeline
-                if kept and (name in removed or self._table(shown).is_there):
-                    self.open(shown, plan_from_dict(table.plan), expected=name not in removed)
+                if kept and (name in removed_names or self._table(shown).is_there):
+                    self.open(shown, plan_from_dict(table.plan), must_exist=name not in removed_names)
 
     def _table(self, table: Table, plan: Plan | None = None) -> DestinationTable:
         return self.destination.table(self._owner or self.state.owner, table, plan)
 
-    def unpublished(self) -> dict[str, TidemarkError]:
+    def failed_tables(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that the ledger has not stopped, with the errors; until the repair."""
         tables = self.state.tables
         errors = {
@@ -105,13 +107,13 @@ class PublishedTables:
         }
         return {name: error for name, error in errors.items() if error is not None}
 
-    def fail(self, name: str, error: Exception, lacking: Sequence[Part] = ()) -> None:
+    def fail(self, name: str, error: Exception, missing_parts: Sequence[Part] = ()) -> None:
         if is_unwritable(error) or is_disk_full(error):
             raise error  # not the table's fault
-        known = error if isinstance(error, TableStoppedError) else _failed(name, error)
-        self.targets[name].fail(known, lacking)
+        table_error = error if isinstance(error, TableStoppedError) else _table_error(name, error)
+        self.targets[name].fail(table_error, missing_parts)
 
-    def _retry(self, action: Step) -> None:
+    def _retry(self, action: Action) -> None:
         """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
         for attempt in range(_TRIES):
             try:
@@ -134,13 +136,13 @@ class PublishedTables:
             if target.error is None:
                 target.destination.check(before, after)
             return
-        found, known = self._table(after), self.state.tables.get(before.full_name)
-        if known is not None and known.begun:  # it joined, but its epoch is not applied yet
-            if found.is_there:
-                found.check(before, after)
+        destination_table, table_state = self._table(after), self.state.tables.get(before.full_name)
+        if table_state is not None and table_state.begun:  # it joined, but its epoch is not applied yet
+            if destination_table.is_there:
+                destination_table.check(before, after)
             return
         try:
-            found.check_free()
+            destination_table.check_free()
         except SpecError as error:
             raise TableStoppedError(error.message, detail=error.detail, hint=error.hint) from error
 
@@ -149,16 +151,16 @@ class PublishedTables:
         assert self._ledger.state is not None
         return self._ledger.state
 
-    def open(self, table: Table, plan: Plan, expected: bool) -> None:
-        found = self._table(table, plan)
+    def open(self, table: Table, plan: Plan, must_exist: bool) -> None:
+        destination_table = self._table(table, plan)
         mutable_key = has_mutable_key(table, plan.key(table))
-        maintenance = self.destination.maintenance(found)
-        target = Target(found, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._written)
+        maintenance = self.destination.maintenance(destination_table)
+        target = Target(destination_table, maintenance, mutable_key, dict.fromkeys(KINDS, -1), self._on_commit)
         self.targets[table.full_name] = target
         try:
-            opened = found.open(expected=expected)
-            if opened.unchanged:
-                self.unchanged.add(table.full_name)
+            opened = destination_table.open(must_exist=must_exist)
+            if opened.is_unchanged:
+                self.unchanged_tables.add(table.full_name)
             self.take_opened(table.full_name, target, opened)
         except PipelineHeldError:
             raise
@@ -167,30 +169,35 @@ class PublishedTables:
             if isinstance(error, SpecError):
                 raise
 
-    def drop(self, name: str, joined: Planned | None = None, epoch: int = -1) -> None:
+    def drop(self, name: str, new_table: Planned | None = None, epoch: int = -1) -> None:
         """Delete a table's data.
 
-        joined, epoch: the table joins with an epoch; only what an earlier one of its name has left is deleted.
+        new_table, epoch: the table joins with an epoch; only what an earlier one of its name has left is deleted.
         """
-        known = self.state.known(name)
-        if joined is not None:
-            found = self._table(published_as(table_from_dict(joined["table"]), joined.get("projection")))
-            if not found.is_there or max(found.applied(CHUNKS), found.applied(CHANGES)) >= epoch:
+        table_state = self.state.known(name)
+        if new_table is not None:
+            destination_table = self._table(
+                published_as(table_from_dict(new_table["table"]), new_table.get("projection"))
+            )
+            if (
+                not destination_table.is_there
+                or max(destination_table.last_epoch(CHUNKS), destination_table.last_epoch(CHANGES)) >= epoch
+            ):
                 return
         elif (target := self.targets.get(name)) is not None:
-            found = target.destination
+            destination_table = target.destination
         else:
-            assert known is not None
-            found = self._table(published_as(table_from_dict(known.table), known.projection))
-        found.drop()
+            assert table_state is not None
+            destination_table = self._table(published_as(table_from_dict(table_state.table), table_state.projection))
+        destination_table.drop()
         self.targets.pop(name, None)
 
-    def take_opened(self, name: str, target: Target, opened: Opened) -> None:
-        for commit in opened.repaired:
-            self._repaired(name, commit)
-        target.applied = dict(opened.applied)
+    def take_opened(self, name: str, target: Target, opened: OpenedTable) -> None:
+        for commit in opened.repaired_commits:
+            self._report_repair(name, commit)
+        target.applied_epochs = dict(opened.applied_epochs)
 
-    def _repaired(self, table: str, name: str) -> None:
+    def _report_repair(self, table: str, name: str) -> None:
         self._journal.write(
             ErrorReported(
                 error="TornCommit",
@@ -228,7 +235,7 @@ class PublishedTables:
         opened = [
             target.destination
             for name, target in self.targets.items()
-            if target.error is None and name in self.state.tables and name not in self.unchanged
+            if target.error is None and name in self.state.tables and name not in self.unchanged_tables
         ]
         committed_ns = self._ledger.committed_ns()
         return 0 if committed_ns is None else self.destination.delete_orphans(opened, names, committed_ns)
@@ -265,7 +272,7 @@ class PublishedTables:
         self.run_step(name, target, lambda: self._inspect(name, target))
         self.run_step(name, target, target.merge)
 
-    def run_step(self, name: str, target: Target, step: Step, parts: Sequence[Part] = ()) -> None:
+    def run_step(self, name: str, target: Target, step: Action, parts: Sequence[Part] = ()) -> None:
         """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
         if target.error is not None:
             return
@@ -277,7 +284,7 @@ class PublishedTables:
             self.fail(name, error, parts)
 
 
-def _failed(name: str, error: Exception) -> DestinationError:
+def _table_error(name: str, error: Exception) -> DestinationError:
     return DestinationError(
         f"Publishing {name} failed: {type(error).__name__}: {error}",
         detail="Its published data stays as it is; later commits are in the ledger. The other tables continue.",

@@ -18,7 +18,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.further_sink import FurtherSink
 from engine.destination.maintenance_schedule import Maintenance
-from engine.destination.published_tables import PublishedTables, Step
+from engine.destination.published_tables import Action, PublishedTables
 from engine.destination.table_progress import needed_epochs
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
@@ -32,9 +32,9 @@ _SLACK_S = 2.0
 
 @dataclass(frozen=True)
 class _Marker:
-    """Queued after epochs; `reached` is set once they are applied and merged."""
+    """Queued after epochs; `reached_event` is set once they are applied and merged."""
 
-    reached: threading.Event
+    reached_event: threading.Event
     last: bool
     """Whether the thread ends here."""
 
@@ -51,14 +51,14 @@ class Publisher:
         destination: Destination,
         ledger: Ledger,
         journal: Journal,
-        through_full_disk: Callable[[Step], None] = lambda step: step(),
+        through_full_disk: Callable[[Action], None] = lambda step: step(),
         retention: EpochRetention | None = None,
         further: Sequence[FurtherSink] = (),
     ) -> None:
         self.destination = destination
         self.further = further
         self._retention = retention or EpochRetention(ledger, destination.landing)
-        self.tables = PublishedTables(destination, ledger, journal, self._written, through_full_disk)
+        self.tables = PublishedTables(destination, ledger, journal, self._on_commit, through_full_disk)
         self._retention.keep(partial(needed_epochs, self.tables.targets))
         self._replay = EpochReplay(sink, self.tables, ledger, journal, self._retention.prune)
         self.maintenance = Maintenance(sink, journal, ledger.file_names)
@@ -67,19 +67,19 @@ class Publisher:
         self._journal = journal
         self._queue: queue.Queue[EpochRecord | _Marker] = queue.Queue(_QUEUE_EPOCHS)
         self._error: BaseException | None = None
-        self._copied: dict[str, int] = {}
-        self._resnapshotted: dict[str, int] = {}
+        self._copy_epochs: dict[str, int] = {}
+        self._resnapshot_epochs: dict[str, int] = {}
         """By table, the epoch of the last submitted resnapshot."""
-        self._submitted: list[tuple[float, int, str]] = []
+        self._submitted_epochs: list[tuple[float, int, str]] = []
         """When epochs with changes were submitted (`clock.monotonic_s`) that may not be applied yet, and one of their
         tables."""
         self.append_s = 0.0
         """How long the last epochs took to append, in seconds."""
         self._appended_s = -math.inf
         self._slack_s = 0.0
-        self._hurried: dict[str, int] = {}
+        self._hurried_tables: dict[str, int] = {}
         """The tables to merge as soon as they have an epoch, and the epoch."""
-        self._hurrying = threading.Lock()
+        self._hurry_lock = threading.Lock()
         self._thread = threading.Thread(target=self._work, name="publisher", daemon=True)
 
     @property
@@ -92,73 +92,73 @@ class Publisher:
         behind = (sink.through for sink in self.further)
         return min([through, *(epoch for epoch in behind if epoch is not None)]), applied
 
-    def recorded(self, through: int) -> None:
+    def record_through(self, through: int) -> None:
         """Record that the ledger has the facts up to this epoch, so that it may prune epochs up to there."""
-        self._retention.recorded = through
+        self._retention.recorded_epoch = through
 
-    def released(self, table: str) -> bool:
+    def is_released(self, table: str) -> bool:
         """Whether a removed table is completely applied, so that nothing writes to its destination any more."""
-        return table not in self.tables.leaving and table not in self.tables.targets
+        return table not in self.tables.leaving_tables and table not in self.tables.targets
 
     def has_copy(self, table: str) -> bool:
         """Whether a table's mirror has the last chunk of its newest copy, and nothing of an older copy."""
-        return self._copied.get(table, -1) <= self._replay.applied
+        return self._copy_epochs.get(table, -1) <= self._replay.applied_epoch
 
-    def unrepaired(self) -> dict[str, TidemarkError]:
+    def unrepaired_tables(self) -> dict[str, TidemarkError]:
         """The tables with a failed destination that nothing else takes care of, with the errors.
 
         A stop or a committed resnapshot would.
         """
         applied, failed = (
-            self._replay.applied,
-            self.tables.unpublished(),
+            self._replay.applied_epoch,
+            self.tables.failed_tables(),
         )  # in this order: an epoch that was applied may have failed since
-        return {name: error for name, error in failed.items() if self._resnapshotted.get(name, -1) <= applied}
+        return {name: error for name, error in failed.items() if self._resnapshot_epochs.get(name, -1) <= applied}
 
-    def unmerged(self, table: str) -> list[str]:
+    def unmerged_files(self, table: str) -> list[str]:
         """The committed files of a table's change log that its mirror may lack, in order."""
-        return self._replay.unmerged(table)
+        return self._replay.unmerged_files(table)
 
-    def _written(self, applied: SinkApplied | None) -> None:
+    def _on_commit(self, applied: SinkApplied | None) -> None:
         if applied is not None:
             self._journal.write(applied)
-            self.maintenance.committed(applied.table, merged=applied.kind == "merge")
+            self.maintenance.count_commit(applied.table, is_merge=applied.kind == "merge")
 
     def recover(self) -> int:
         """Apply what earlier runs committed but did not apply, and start the thread.
 
         Returns the number of epochs checked.
         """
-        checked = self._replay.apply_kept(self.tables.state)
+        epochs = self._replay.apply_kept(self.tables.state)
         self._thread.start()
         for sink in self.further:
             sink.start(self._replay.has_everything)
-        return checked
+        return epochs
 
     def submit(self, record: EpochRecord) -> None:
         """Queue a committed epoch; blocks when the destination is far behind."""
         self.check()
-        self.tables.leaving.update(name for name, part in record["tables"].items() if "removed" in part)
-        for event, epochs in (("copied", self._copied), ("resnapshot", self._resnapshotted)):
+        self.tables.leaving_tables.update(name for name, part in record["tables"].items() if "removed" in part)
+        for event, epochs in (("copied", self._copy_epochs), ("resnapshot", self._resnapshot_epochs)):
             epochs.update({name: record["epoch"] for name, part in record["tables"].items() if event in part})
-        if changed := next((name for name, part in record["tables"].items() if "changes" in part), None):
-            later = [one for one in self._submitted if one[1] > self._replay.applied]
-            self._submitted = [*later, (clock.monotonic_s(), record["epoch"], changed)]
+        if changed_table := next((name for name, part in record["tables"].items() if "changes" in part), None):
+            later = [one for one in self._submitted_epochs if one[1] > self._replay.applied_epoch]
+            self._submitted_epochs = [*later, (clock.monotonic_s(), record["epoch"], changed_table)]
         self._put(record)
         for sink in self.further:
-            sink.submitted(record)
+            sink.note_epoch(record)
 
     def merge_soon(self, tables: Iterable[str], epoch: int) -> None:
         """Merge tables as soon as this epoch is applied, whatever it costs; called by the coordinator's thread."""
-        with self._hurrying:
-            self._hurried |= {name: max(epoch, self._hurried.get(name, -1)) for name in tables}
+        with self._hurry_lock:
+            self._hurried_tables |= {name: max(epoch, self._hurried_tables.get(name, -1)) for name in tables}
 
     def can_be_read(self, tables: Iterable[str], epoch: int) -> bool:
         """Whether the mirrors have all changes of this epoch, or will never get them.
 
         The coordinator's thread calls it.
         """
-        if self._replay.applied < epoch:
+        if self._replay.applied_epoch < epoch:
             return False
         targets = [target for name in tables if (target := self.tables.targets.get(name)) is not None]
         return all(target.error is not None or target.has_merged(epoch) for target in targets)
@@ -170,9 +170,9 @@ class Publisher:
 
     def oldest_mirror(self) -> tuple[float, str | None]:
         """As in `PublishedTables`. Changes that wait in the queue count too: the destination may not answer at all."""
-        now_s, applied, oldest = clock.monotonic_s(), self._replay.applied, self.tables.oldest_mirror()
-        queued = [(now_s - since_s, name) for since_s, epoch, name in self._submitted if epoch > applied]
-        return max([oldest, *queued], key=lambda one: one[0])
+        now_s, applied, oldest = clock.monotonic_s(), self._replay.applied_epoch, self.tables.oldest_mirror()
+        waiting_epochs = [(now_s - since_s, name) for since_s, epoch, name in self._submitted_epochs if epoch > applied]
+        return max([oldest, *waiting_epochs], key=lambda one: one[0])
 
     def _put(self, item: EpochRecord | _Marker) -> None:
         while True:
@@ -183,10 +183,10 @@ class Publisher:
             else:
                 return
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """Wait until all queued epochs are applied and merged, or have failed (`unpublished`)."""
         self._put(marker := _Marker(threading.Event(), last=False))
-        while not marker.reached.wait(0.5):
+        while not marker.reached_event.wait(0.5):
             self.check()
 
     def finish(self, *, drains: bool = False) -> None:
@@ -214,41 +214,43 @@ class Publisher:
             ) from self._error
 
     def _work(self) -> None:
-        maintaining = False
+        has_maintenance = False
         try:
             while True:
-                appended = False
-                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._replay.is_unsettled else 1.0
+                has_appended = False
+                wait_s = min(max(self._due_in_s + self._slack_s, 0.05), 1.0) if self._replay.has_pending_work else 1.0
                 try:
-                    record = self._queue.get(timeout=0.0 if maintaining else wait_s)
+                    record = self._queue.get(timeout=0.0 if has_maintenance else wait_s)
                 except queue.Empty:
                     pass
                 else:
                     records, marker = self._take_queued(record)
-                    began_s, appended = clock.monotonic_s(), True
+                    began_s, has_appended = clock.monotonic_s(), True
                     self._slack_s = min(began_s - self._appended_s, _SLACK_S, self._sink.merge_interval_s) / 2
                     self._replay.append(records)
                     self._appended_s = clock.monotonic_s()
                     self.append_s = self._appended_s - began_s
                     if marker is not None:
                         self._replay.merge_all()
-                        marker.reached.set()
+                        marker.reached_event.set()
                         if marker.last:
                             return
                 self._merge_hurried()
                 # Right after an epoch, if one is near: else the mirror would be older by the time between two epochs.
-                if self._replay.is_unsettled and self._due_in_s <= (self._slack_s if appended else -self._slack_s):
-                    self._replay.merge_all(due=True)
+                if self._replay.has_pending_work and self._due_in_s <= (
+                    self._slack_s if has_appended else -self._slack_s
+                ):
+                    self._replay.merge_all(only_due=True)
                 # Then look for epochs before the next step, but do not wait for one.
-                maintaining = self.maintenance.run_one(self.tables.targets)
+                has_maintenance = self.maintenance.run_one(self.tables.targets)
         except BaseException as error:  # noqa: BLE001 - raised again by `check` in the coordinator's thread
             self._error = error
 
     def _merge_hurried(self) -> None:
         """Merge the tables that were asked for and have the epoch."""
-        with self._hurrying:
-            names = [name for name, epoch in self._hurried.items() if epoch <= self._replay.applied]
-            self._hurried = {name: epoch for name, epoch in self._hurried.items() if name not in names}
+        with self._hurry_lock:
+            names = [name for name, epoch in self._hurried_tables.items() if epoch <= self._replay.applied_epoch]
+            self._hurried_tables = {name: epoch for name, epoch in self._hurried_tables.items() if name not in names}
         for name in names:
             if (target := self.tables.targets.get(name)) is not None:
                 self.tables.merge(name, target)

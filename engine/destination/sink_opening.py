@@ -12,7 +12,7 @@ from engine.base import clock
 from engine.base.errors import DestinationError, MismatchError
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.agreement import compare, look_at
+from engine.destination.agreement import compare, read_states
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination, EpochEnd
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.fence import Term
@@ -79,7 +79,7 @@ class SinkOpening:
         destination.take(state.ledger, self._term)
         self.is_taken = True
         tables = PublishedTables(
-            destination, self._ledger, self._journal, self._written, lambda step: step(), self._owner
+            destination, self._ledger, self._journal, self._on_commit, lambda step: step(), self._owner
         )
         joined = self.record["joined"]
         kept = [record for record in self._ledger.kept_epochs() if joined < record["epoch"] <= state.epoch]
@@ -94,7 +94,9 @@ class SinkOpening:
             except (DestinationError, OSError, pa.ArrowException) as error:
                 tables.fail(name, error)  # raises errors of the sink's disk
         replay.apply_kept(state, joined)
-        replay.applied = max(replay.applied, state.epoch)  # earlier ones that the ledger does not have were applied
+        replay.applied_epoch = max(
+            replay.applied_epoch, state.epoch
+        )  # earlier ones that the ledger does not have were applied
         replay.merge_all()
         return replay
 
@@ -104,7 +106,7 @@ class SinkOpening:
         return Owner(self._state.ledger, self.record["id"])
 
     def _possess(self, destination: Destination, state: State) -> None:
-        """Take the sink, and seal what an earlier run prepared.
+        """Take the sink, and fence earlier runs.
 
         Raises RefusedError if it is ahead of the ledger, DestinationError if it lacks what the ledger knows it to have.
         """
@@ -115,27 +117,27 @@ class SinkOpening:
         seen = replace(state, tables=tables, lineage=self.record["id"], floor=-1)
         newest = destination.newest_term(state.ledger)
         shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
-        looks = [destination.table(self._owner, table).look() for table in shown]
-        ahead = max((epoch for look in looks for epoch in look.applied.values()), default=-1)
+        looks = [destination.table(self._owner, table).read_state() for table in shown]
+        ahead = max((epoch for look in looks for epoch in look.applied_epochs.values()), default=-1)
         parts = [(name, part) for record in kept for name, part in record["tables"].items()]
         asked = {name for name, part in parts if part.keys() & {"resnapshot", "planned", "removed"}}
-        found = compare(destination, seen, newest, kept, look_at(destination, seen))
+        found = compare(destination, seen, newest, kept, read_states(destination, seen))
         if ahead > self._began or found.ledger_older:
             why = found.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
-            raise self._refused(RefusedError, f"is ahead of the ledger: {why}", f"B{BEGIN_AGAIN[1:]}")
+            raise self._refusal(RefusedError, f"is ahead of the ledger: {why}", f"B{BEGIN_AGAIN[1:]}")
         try:
-            found.require(asked, everything=False)
+            found.require(asked, resnapshots_all=False)
         except MismatchError as error:
             what, hint = (
                 f"is not what the ledger has published there: {error.message}",
                 f"Put it back. Or {BEGIN_AGAIN}",
             )
-            raise self._refused(DestinationError, what, hint) from error
+            raise self._refusal(DestinationError, what, hint) from error
         destination.take(state.ledger, self._term)
         if newest is None or not newest.ended:
-            destination.seal(self._owner, shown, self._ledger.kept_numbers())
+            destination.fence_earlier_runners(self._owner, shown, self._ledger.kept_numbers())
 
-    def _refused(self, kind: type[DestinationError], what: str, hint: str) -> DestinationError:
+    def _refusal(self, kind: type[DestinationError], what: str, hint: str) -> DestinationError:
         return kind(
             f"Sink {self._sink.name} {what}",
             detail="It was restored, replaced or damaged, or the ledger was. Nothing was written to it. The other "
@@ -146,21 +148,25 @@ class SinkOpening:
     def _read_back(self, name: str, tables: PublishedTables, has_everything: HasEverything, wait: Wait) -> None:
         """Publish the rows that a table had when the sink joined, unless the sink has them."""
         target, generation = tables.targets.get(name), self.record["generations"][name]
-        if target is None or target.error is not None or target.applied[CHANGES] >= max(self.record["joined"], 0):
+        if (
+            target is None
+            or target.error is not None
+            or target.applied_epochs[CHANGES] >= max(self.record["joined"], 0)
+        ):
             return
         readable = self._first.landing.reader(target.destination.table).has_mirror
         if not readable and not target.destination.table.key:
             raise _no_rows(name, self._sink.name)
         while True:
             state = self._state
-            known = state.tables.get(name)
-            if known is None or known.generation != generation or known.stopped:
+            table_state = state.tables.get(name)
+            if table_state is None or table_state.generation != generation or table_state.stopped:
                 return  # it has left, or a resnapshot follows
-            if readable and known.copied and has_everything(name, state.epoch):
-                table = published_as(table_from_dict(known.table), known.projection)
+            if readable and table_state.copied and has_everything(name, state.epoch):
+                table = published_as(table_from_dict(table_state.table), table_state.projection)
                 rows = read_back(self._first.landing, state.owner, table, state.epoch, lambda: wait(0.0))
                 try:
-                    if self._is_the_same(name, known):
+                    if self._is_the_same(name, table_state):
                         self._publish(target, tables, rows, table, state)
                         return
                 finally:
@@ -168,19 +174,19 @@ class SinkOpening:
             else:
                 wait(_LOOK_S)
 
-    def _is_the_same(self, name: str, known: TableState) -> bool:
+    def _is_the_same(self, name: str, before: TableState) -> bool:
         """Whether a table was neither altered nor resnapshotted while it was read."""
         now = self._state.tables.get(name)
         return now is not None and (now.generation, now.table, now.projection) == (
-            known.generation,
-            known.table,
-            known.projection,
+            before.generation,
+            before.table,
+            before.projection,
         )
 
     @staticmethod
     def _publish(target: Target, tables: PublishedTables, rows: TableRows, table: Table, state: State) -> None:
         plan = plan_from_dict(state.tables[table.full_name].plan)
-        target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), emptied=False)
+        target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), empties_mirror=False)
         target.append(CHUNKS, [(rows.through, file) for file in rows.files])
         position = f"{state.position['file']}:{state.position['offset']}"
         tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
@@ -188,17 +194,17 @@ class SinkOpening:
     def _drop_removed(self, destination: Destination, state: State) -> None:
         """Complete deletions that a kill interrupted."""
         for table in state.removed.values():
-            shown = published_as(table_from_dict(table.table), table.projection)
-            found = destination.table(self._owner, shown)
-            if table.removed and table.removed["drop"] and found.is_there:
-                found.drop()
+            published_table = published_as(table_from_dict(table.table), table.projection)
+            destination_table = destination.table(self._owner, published_table)
+            if table.removed and table.removed["drop"] and destination_table.is_there:
+                destination_table.drop()
 
     @property
     def _state(self) -> State:
         assert self._ledger.state is not None
         return self._ledger.state
 
-    def _written(self, applied: SinkApplied | None) -> None:
+    def _on_commit(self, applied: SinkApplied | None) -> None:
         if applied is not None:
             self._journal.write(replace(applied, sink=self._sink.name))
 
@@ -212,33 +218,37 @@ def _no_rows(table: str, sink: str) -> DestinationError:
     )
 
 
-def sink_changes(state: State, sinks: Mapping[str, Sink], kept: Sequence[EpochRecord]) -> dict[str, SinkRecord | None]:
+def sink_changes(
+    state: State, sinks: Mapping[str, Sink], epochs: Sequence[EpochRecord]
+) -> dict[str, SinkRecord | None]:
     """What the ledger must record of the sinks of a spec: those that join, and those that leave.
 
-    kept: the epochs in the ledger. Where it has all of them, a sink begins with the first one.
+    epochs: the epochs in the ledger. Where it has all of them, a sink begins with the first one.
     """
-    found: dict[str, SinkRecord | None] = {name: None for name in state.sinks if name not in sinks}
-    whole = [record["epoch"] for record in kept if "only" not in record] == list(range(state.epoch + 1))
-    generations = {} if whole else {name: table.generation for name, table in state.tables.items() if table.begun}
+    changes: dict[str, SinkRecord | None] = {name: None for name in state.sinks if name not in sinks}
+    has_all_epochs = [record["epoch"] for record in epochs if "only" not in record] == list(range(state.epoch + 1))
+    generations = (
+        {} if has_all_epochs else {name: table.generation for name, table in state.tables.items() if table.begun}
+    )
     for name, sink in sinks.items():
-        known, joins = state.sinks.get(name), SinkRecord(type=sink.type, path=str(sink.path))
+        sink_record, joins = state.sinks.get(name), SinkRecord(type=sink.type, path=str(sink.path))
         place = sink_place(joins)
-        if known is not None and sink_place(known) == place:
+        if sink_record is not None and sink_place(sink_record) == place:
             continue
         times = state.sink_places.get(place, 0)
         joins["id"] = f"{times + 1}-{uuid.uuid4().hex[:6]}" if times else ""
-        joins["joined"] = -1 if whole else state.epoch
+        joins["joined"] = -1 if has_all_epochs else state.epoch
         joins["generations"] = generations
-        found[name] = joins
-    return found
+        changes[name] = joins
+    return changes
 
 
-def left_by_restore(state: State, sinks: Iterable[Sink]) -> tuple[dict[str, SinkRecord | None], dict[str, int]]:
+def sinks_after_restore(state: State, sinks: Iterable[Sink]) -> tuple[dict[str, SinkRecord | None], dict[str, int]]:
     """What the ledger must record when it was restored: all sinks leave, and are known to have joined.
 
     So they join again at the next start, with epochs that they do not take for those of the time after the backup.
     Returns the fields `sinks` and `sink_places` of an epoch's record.
     """
-    joined = [SinkRecord(type=sink.type, path=str(sink.path)) for sink in sinks]
-    places = dict.fromkeys((sink_place(sink) for sink in (*joined, *state.sinks.values())), 0)
+    spec_sinks = [SinkRecord(type=sink.type, path=str(sink.path)) for sink in sinks]
+    places = dict.fromkeys((sink_place(sink) for sink in (*spec_sinks, *state.sinks.values())), 0)
     return dict.fromkeys(state.sinks), {place: state.sink_places.get(place, 0) + 1 for place in places}

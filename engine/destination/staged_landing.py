@@ -80,11 +80,11 @@ class StagedLanding:
         for file in files:
             (self._folder(table) / file.name).unlink(missing_ok=True)
 
-    def delete_orphans(self, named: Collection[str]) -> int:
+    def delete_orphans(self, committed_names: Collection[str]) -> int:
         """Delete files that no epoch of the ledger names. Returns how many. Call it while no reader runs."""
         deleted = 0
         for path in (self.root / FOLDER).glob("*/*/*.parquet"):
-            if path.name not in named:
+            if path.name not in committed_names:
                 path.unlink(missing_ok=True)
                 deleted += 1
         return deleted

@@ -10,7 +10,7 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import Content, CopyBegun, DestinationTable, Step, TableMaintenance
+from engine.destination.destination_protocol import Content, CopyStart, DestinationTable, MirrorStep, TableMaintenance
 from engine.destination.merge_schedule import MergeSchedule
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.records import TableChange
@@ -21,7 +21,7 @@ _MERGE_ROWS = 4_000_000
 """The approximate limit of changes per merge, whose keys are held in memory."""
 Part = tuple[int, TableChange]
 """An epoch's number and its record of one table."""
-Numbered = tuple[int, DataFile]
+EpochFile = tuple[int, DataFile]
 """A file and its epoch."""
 
 
@@ -44,11 +44,11 @@ class Target:
     mutable_key: bool
     """Whether rows move between chunks; all changes are then merged before a chunk is added
     (`capture.chunk.fast_forward`)."""
-    applied: dict[str, int]
+    applied_epochs: dict[str, int]
     """The last epoch applied to it, by kind: chunks, changes, merge."""
-    written: Callable[[SinkApplied | None], None]
+    on_commit: Callable[[SinkApplied | None], None]
     """Called with the result of each commit."""
-    waiting: list[Numbered] = field(default_factory=list)
+    waiting_files: list[EpochFile] = field(default_factory=list)
     """Change files that are not merged yet."""
     waiting_since_s: float | None = None
     """When the first of them began to wait; None if the mirror lacks nothing."""
@@ -56,7 +56,7 @@ class Target:
     resnapshot: Resnapshot | None = None
     error: TidemarkError | None = None
     """Why nothing more is written to it."""
-    lacking: list[Part] = field(default_factory=list)
+    missing_parts: list[Part] = field(default_factory=list)
     """Epochs committed since the error."""
     failed_since_s: float | None = None
     """Since when nothing has been written to it because of the error (`clock.monotonic_s`)."""
@@ -70,25 +70,25 @@ class Target:
         waiting_s = self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
         return min((s for s in (waiting_s, self.failed_since_s) if s is not None), default=None)
 
-    def fail(self, error: TidemarkError, lacking: Sequence[Part] = ()) -> None:
-        """Write nothing more to it. lacking: the epochs that it did not take."""
+    def fail(self, error: TidemarkError, missing_parts: Sequence[Part] = ()) -> None:
+        """Write nothing more to it. missing_parts: the epochs that it did not take."""
         self.error = error
-        self.lacking = [*self.lacking, *lacking]
+        self.missing_parts = [*self.missing_parts, *missing_parts]
         if self.failed_since_s is None:
             self.failed_since_s = clock.monotonic_s()
 
     def reopen(self) -> list[Part]:
         """Write to it again, because a resnapshot follows. Returns the epochs that it lacks."""
-        lacking = self.lacking
-        self.lacking = []
+        missing_parts = self.missing_parts
+        self.missing_parts = []
         self.error = None
-        self.waiting = []
-        return lacking
+        self.waiting_files = []
+        return missing_parts
 
     @property
-    def needed(self) -> set[int]:
+    def needed_epochs(self) -> set[int]:
         """The epochs that the ledger must keep for it."""
-        epochs = {epoch for epoch, _ in (*self.lacking, *self.waiting)}
+        epochs = {epoch for epoch, _ in (*self.missing_parts, *self.waiting_files)}
         resnapshot = self.resnapshot
         return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
 
@@ -102,8 +102,8 @@ class Target:
             self.append("changes", changes)
             if changes and self.resnapshot.changed_since_s is None:
                 self.resnapshot.changed_since_s = clock.monotonic_s()
-            known = {epoch for epoch, _ in self.resnapshot.parts}
-            self.resnapshot.parts += [part for part in parts if part[0] not in known]
+            known_epochs = {epoch for epoch, _ in self.resnapshot.parts}
+            self.resnapshot.parts += [part for part in parts if part[0] not in known_epochs]
             if "copied" in last:
                 self._complete_resnapshot(self.resnapshot, epoch)
         if "removed" in last and not last["removed"]["drop"]:
@@ -111,22 +111,24 @@ class Target:
 
     def merge(self) -> None:
         """Merge the waiting files in commits of bounded size. Each commit ends at the end of an epoch."""
-        while self.waiting:
-            rows, end = 0, len(self.waiting)
-            for n, (epoch, file) in enumerate(self.waiting):
-                if rows > _MERGE_ROWS and epoch != self.waiting[n - 1][0]:
+        while self.waiting_files:
+            rows, end = 0, len(self.waiting_files)
+            for n, (epoch, file) in enumerate(self.waiting_files):
+                if rows > _MERGE_ROWS and epoch != self.waiting_files[n - 1][0]:
                     end = n
                     break
                 rows += file.rows
-            merged = self.waiting[:end]
-            through = merged[-1][0]
+            files = self.waiting_files[:end]
+            through = files[-1][0]
             began_s = clock.monotonic_s()
-            applied = self.destination.apply(Content([Step(changes=[file for _, file in merged])], merge=through))
+            applied = self.destination.apply(Content([MirrorStep(changes=[file for _, file in files])], merge=through))
             ended_s = clock.monotonic_s()
-            changed = sum(file.bytes for _, file in merged)
-            self.schedule.merged(ended_s, ended_s - began_s, applied.written_bytes if applied else 0, changed)
-            self.written(applied)
-            self.applied["merge"], self.waiting = through, self.waiting[end:]
+            changed_bytes = sum(file.bytes for _, file in files)
+            self.schedule.count_merge(
+                ended_s, ended_s - began_s, applied.written_bytes if applied else 0, changed_bytes
+            )
+            self.on_commit(applied)
+            self.applied_epochs["merge"], self.waiting_files = through, self.waiting_files[end:]
         self.waiting_since_s = None
 
     def has_merged(self, epoch: int) -> bool:
@@ -134,100 +136,101 @@ class Target:
 
         May be called by another thread, once the epoch is applied.
         """
-        return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting))
+        return self.resnapshot is None and not any(number <= epoch for number, _ in list(self.waiting_files))
 
     def merge_due(self, sink: Sink) -> bool:
         """Whether the waiting changes are worth a merge (`destination.merge_schedule`)."""
-        return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting), clock.monotonic_s())
+        return self.schedule.is_due(sink, sum(file.bytes for _, file in self.waiting_files), clock.monotonic_s())
 
-    def append(self, kind: str, files: Sequence[Numbered]) -> None:
+    def append(self, kind: str, files: Sequence[EpochFile]) -> None:
         """Add the files of chunks or changes that are not applied yet."""
-        if new := self._new(kind, files):
-            self.written(self.destination.append(kind, new[-1][0], [file for _, file in new]))
-            self.applied[kind] = new[-1][0]
+        if new_files := self._new_files(kind, files):
+            self.on_commit(self.destination.append(kind, new_files[-1][0], [file for _, file in new_files]))
+            self.applied_epochs[kind] = new_files[-1][0]
 
     def alter(self, table: Table, epoch: int) -> None:
         """Switch the table to new columns after this epoch."""
-        self.destination.alter(table, epoch, copying=self.resnapshot is not None)
+        self.destination.alter(table, epoch, copy_follows=self.resnapshot is not None)
 
-    def begin_resnapshot(self, table: Table, plan: Plan, epoch: int, until: str, *, emptied: bool) -> CopyBegun:
+    def begin_resnapshot(self, table: Table, plan: Plan, epoch: int, until: str, *, empties_mirror: bool) -> CopyStart:
         """Begin a resnapshot after this epoch.
 
-        until: when the epoch was committed. emptied: the pipeline copies nothing, so the mirror is emptied instead.
+        until: when the epoch was committed. empties_mirror: the pipeline copies nothing, so the mirror is emptied
+        instead.
         """
-        begun = self.destination.begin_copy(table, plan, epoch, until)
-        self.applied["changes"] = max(self.applied["changes"], begun.generation)
+        copy_start = self.destination.begin_copy(table, plan, epoch, until)
+        self.applied_epochs["changes"] = max(self.applied_epochs["changes"], copy_start.generation)
         if not self.destination.has_mirror:
             self._forget_waiting()
-        elif emptied:
+        elif empties_mirror:
             self._forget_waiting()
-            if self.applied["chunks"] < epoch:
-                self.written(self.destination.apply(Content([], chunks=epoch, merge=epoch, replaces=True)))
-                self.applied["chunks"] = self.applied["merge"] = epoch
-        return begun
+            if self.applied_epochs["chunks"] < epoch:
+                self.on_commit(self.destination.apply(Content([], chunks=epoch, merge=epoch, replaces=True)))
+                self.applied_epochs["chunks"] = self.applied_epochs["merge"] = epoch
+        return copy_start
 
     def _publish(self, parts: Sequence[Part]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
-        if self.mutable_key and self._new("chunks", chunks):
+        if self.mutable_key and self._new_files("chunks", chunks):
             self.merge()
         if "copied" in last and self.destination.has_mirror:
-            if sum(file.rows for _, file in self.waiting) > _MERGE_ROWS:
+            if sum(file.rows for _, file in self.waiting_files) > _MERGE_ROWS:
                 self.merge()
             self._complete_first(epoch, chunks, changes)
             return
         self.append("chunks", chunks)
         self.append("changes", changes)
         if self.destination.has_mirror:
-            self.waiting += self._unmerged(changes)
-            if self.waiting and self.waiting_since_s is None:
+            self.waiting_files += self._unmerged_files(changes)
+            if self.waiting_files and self.waiting_since_s is None:
                 self.waiting_since_s = clock.monotonic_s()
 
-    def _complete_first(self, epoch: int, chunks: Sequence[Numbered], changes: Sequence[Numbered]) -> None:
+    def _complete_first(self, epoch: int, chunks: Sequence[EpochFile], changes: Sequence[EpochFile]) -> None:
         """Commit the last chunk of the first copy together with all changes.
 
         From then on the mirror equals the source.
         """
         self.append("changes", changes)
-        merged = [*self.waiting, *self._unmerged(changes)]
-        step = Step([file for _, file in self._new("chunks", chunks)], [file for _, file in merged])
-        if epoch > min(self.applied["chunks"], self.applied["merge"]):
-            self.written(self.destination.apply(Content([step], chunks=epoch, merge=epoch)))
-        self.applied |= {kind: max(epoch, self.applied[kind]) for kind in ("chunks", "merge")}
-        self.waiting = []
+        merged_files = [*self.waiting_files, *self._unmerged_files(changes)]
+        step = MirrorStep([file for _, file in self._new_files("chunks", chunks)], [file for _, file in merged_files])
+        if epoch > min(self.applied_epochs["chunks"], self.applied_epochs["merge"]):
+            self.on_commit(self.destination.apply(Content([step], chunks=epoch, merge=epoch)))
+        self.applied_epochs |= {kind: max(epoch, self.applied_epochs[kind]) for kind in ("chunks", "merge")}
+        self.waiting_files = []
         self.waiting_since_s = None
 
     def _complete_resnapshot(self, resnapshot: Resnapshot, epoch: int) -> None:
         """Commit the last chunk of a new copy: all chunks and the changes since replace the mirror's content."""
-        if self.applied["chunks"] < epoch:
+        if self.applied_epochs["chunks"] < epoch:
             parts = list(_groups(resnapshot.parts, 0 if self.mutable_key else _MERGE_ROWS))
             content = Content(list(_steps(parts)), chunks=epoch, merge=epoch, replaces=True)
-            self.written(self.destination.apply(content))
-            self.applied["chunks"] = self.applied["merge"] = epoch
+            self.on_commit(self.destination.apply(content))
+            self.applied_epochs["chunks"] = self.applied_epochs["merge"] = epoch
         self._forget_waiting()
 
     def _forget_waiting(self) -> None:
         """The mirror was replaced, and lacks nothing."""
         self.resnapshot = None
-        self.waiting = []
+        self.waiting_files = []
         self.waiting_since_s = None
         self.failed_since_s = None
 
-    def _unmerged(self, changes: Sequence[Numbered]) -> list[Numbered]:
+    def _unmerged_files(self, changes: Sequence[EpochFile]) -> list[EpochFile]:
         """The changes that are neither merged nor waiting for a merge."""
-        known = {epoch for epoch, _ in self.waiting}
-        return [one for one in self._new("merge", changes) if one[0] not in known]
+        waiting_epochs = {epoch for epoch, _ in self.waiting_files}
+        return [one for one in self._new_files("merge", changes) if one[0] not in waiting_epochs]
 
-    def _new(self, kind: str, files: Sequence[Numbered]) -> list[Numbered]:
+    def _new_files(self, kind: str, files: Sequence[EpochFile]) -> list[EpochFile]:
         """The files of epochs that are not applied yet."""
-        return [(epoch, file) for epoch, file in files if epoch > self.applied[kind]]
+        return [(epoch, file) for epoch, file in files if epoch > self.applied_epochs[kind]]
 
 
 def needed_epochs(targets: Mapping[str, Target]) -> dict[str, set[int]]:
     """The epochs that the ledger must keep, by table; called by any thread."""
-    return {name: target.needed for name, target in list(targets.items())}
+    return {name: target.needed_epochs for name, target in list(targets.items())}
 
 
-def files_of_parts(parts: Sequence[Part]) -> tuple[list[Numbered], list[Numbered]]:
+def files_of_parts(parts: Sequence[Part]) -> tuple[list[EpochFile], list[EpochFile]]:
     """The files of chunks and of changes, with their epochs."""
     chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
     changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
@@ -247,7 +250,7 @@ def _groups(parts: Sequence[Part], most_rows: int) -> Iterator[list[Part]]:
         yield group
 
 
-def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[Step]:
+def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[MirrorStep]:
     for group in parts:
         chunks, changes = files_of_parts(group)
-        yield Step([file for _, file in chunks], [file for _, file in changes])
+        yield MirrorStep([file for _, file in chunks], [file for _, file in changes])

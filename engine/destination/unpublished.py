@@ -18,7 +18,7 @@ from engine.ledger.state import Owner, State, TableState
 
 
 @dataclass(frozen=True)
-class Lacking:
+class MissingEpochs:
     """What a table's destination lacks."""
 
     since: str
@@ -27,21 +27,23 @@ class Lacking:
     """That epoch; None if a resnapshot is due."""
 
 
-def lacking(destination: Destination, state: State, kept: Sequence[EpochRecord], before: str) -> dict[str, Lacking]:
+def find_missing_epochs(
+    destination: Destination, state: State, records: Sequence[EpochRecord], before: str
+) -> dict[str, MissingEpochs]:
     """By table, what its destination has lacked since before a time. Tables that have stopped are left out.
 
-    kept: the ledger's epochs, in order. before: UTC text.
+    records: the ledger's epochs, in order. before: UTC text.
     """
-    old = [record for record in kept if record["ts"] < before]
-    found = {}
+    old_records = [record for record in records if record["ts"] < before]
+    missing_epochs = {}
     for name, table in state.tables.items():
         if table.stopped:
             continue
         if table.due is not None and table.due["at"] < before:
-            found[name] = Lacking(table.due["at"], None)
-        elif (first := _first(destination, state.owner, name, table, old)) is not None:
-            found[name] = Lacking(first["ts"], first["epoch"])
-    return found
+            missing_epochs[name] = MissingEpochs(table.due["at"], None)
+        elif (first := _first(destination, state.owner, name, table, old_records)) is not None:
+            missing_epochs[name] = MissingEpochs(first["ts"], first["epoch"])
+    return missing_epochs
 
 
 def _first(
@@ -53,7 +55,7 @@ def _first(
         if next(newer, None) is None:
             continue
         shown = published_as(table_from_dict(table.table), table.projection)
-        applied = destination.table(owner, shown).applied(kind)
+        applied = destination.table(owner, shown).last_epoch(kind)
         first = next(_with(name, kind, records, max(applied, owner.floor)), None)
         if first is not None:
             return first

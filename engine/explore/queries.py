@@ -28,7 +28,7 @@ from engine.base import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.destination.delta.read.delta_rows import Rows, rows_of
+from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.destination.delta.table_pair import TablePair
 from engine.explore.one_select import QueryError, one_select
 from engine.explore.query_advice import advice
@@ -82,7 +82,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
     delta = TablePair(root, ledger.state.owner, table)
     with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
     last_epoch = max(with_changes, default=-1)
-    while (applied := delta.applied("changes")) < last_epoch:
+    while (applied := delta.last_epoch("changes")) < last_epoch:
         if clock.monotonic_s() > deadline_s:
             raise QueryError(
                 f"The destination does not have all commits yet: epoch {applied} of {last_epoch}.",
@@ -180,7 +180,7 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
         connection.execute(setting)
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, files: ReadOnlyFiles) -> None:
+def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: DeltaRows, files: ReadOnlyFiles) -> None:
     """Give a table's rows a name.
 
     files: gets those that DuckDB reads itself, because deletion vectors delete some rows, or another program has
@@ -193,7 +193,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: Rows, file
         connection.register(name, rows.table())  # a column hides the number of the row
         return
     vectors = {files.add(path): vector for path, vector in rows.files.items()}
-    parts = [(file, rows.deleted(vector)) for file, vector in vectors.items() if vector is not None]
+    parts = [(file, rows.deleted_rows(vector)) for file, vector in vectors.items() if vector is not None]
     places = {
         "f": pa.array([file for file, numbers in parts for _ in range(len(numbers))], pa.string()),
         "n": pa.concat_arrays([pa.array([], pa.int64()), *(numbers.cast(pa.int64()) for _, numbers in parts)]),

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, mirror_folder
-from engine.destination.delta.read.delta_rows import Rows, rows_of
+from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.explore.queries import published_tables
 from engine.pipeline.directory import Directory, directory_of
 from engine.spec.settings import Spec, load
@@ -34,7 +34,7 @@ class Reading:
     version: int
     """Delta's number of the version."""
     schema: pa.Schema
-    _rows: Rows
+    _rows: DeltaRows
 
     def batches(self, limit: int | None = None) -> Iterator[pa.Table]:
         """Batches of a bounded size, in no order; at most `limit` rows. Raises DestinationError if a file is gone."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from engine.base import clock
 from engine.destination.registry import destination_of
-from engine.destination.unpublished import Lacking, lacking
+from engine.destination.unpublished import MissingEpochs, find_missing_epochs
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -21,11 +21,11 @@ _LATE = timedelta(seconds=30)
 """Changes that a destination has lacked for longer are shown."""
 
 
-def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, Lacking]:
+def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, MissingEpochs]:
     """By table, what its destination has lacked for too long. sink: None if it is not known."""
     if sink is None or ledger.state is None:
         return {}
-    return lacking(
+    return find_missing_epochs(
         destination_of(sink),
         ledger.state,
         list(ledger.kept_epochs()),
@@ -34,7 +34,7 @@ def lacking_now(ledger: Ledger, sink: Sink | None, now: datetime) -> dict[str, L
 
 
 def facts_of(
-    directory: Directory, state: State | None, lacks: Mapping[str, Lacking], *, copies: bool, mirrors: bool
+    directory: Directory, state: State | None, lacks: Mapping[str, MissingEpochs], *, copies: bool, mirrors: bool
 ) -> dict[str, TableFacts]:
     """The facts of the captured tables.
 

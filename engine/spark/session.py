@@ -15,7 +15,7 @@ from engine import __version__
 from engine.base.errors import SparkLostError, TidemarkError, TransientError
 from engine.base.redaction import redact
 from engine.capture.reports import ReaderReport
-from engine.capture.tasks import Task, Warming
+from engine.capture.tasks import Task, WarmUp
 from engine.journal.event_fields import SparkFacts
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
@@ -97,7 +97,7 @@ class Session:
         """
         if self._kind.own_python:
             self._claimed = self._kind.slots()
-            self.run([Warming()] * self.slots, "starting the readers")
+            self.run([WarmUp()] * self.slots, "starting the readers")
         else:
             self._kind.ship(_archive(Path(self._code.name)))
             with _explained(self.master, self._hosts):
@@ -130,7 +130,7 @@ class Session:
         """Fill all slots and count the readers; repeat while executors register."""
         for _ in range(_TRIES):
             claimed = max(1, self._kind.slots())
-            reports = self.run([Warming()] * (2 * claimed), "starting the readers")
+            reports = self.run([WarmUp()] * (2 * claimed), "starting the readers")
             self._claimed = self._kind.slots()
             readers = {report.reader for report in reports}
             # There may be more readers than slots: a slot may begin its next task before Spark has its last worker

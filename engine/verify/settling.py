@@ -103,8 +103,8 @@ class Settling:
             )
         if part.position.order > at.position.order:
             reduced = self._source.changes(at.position, part.position, part.request, within)
-            lacking = reduced.touched.num_rows
-            rows = pa.concat_tables([without(rows, reduced.touched), *reduced.upserts])
+            lacking = reduced.touched_keys.num_rows
+            rows = pa.concat_tables([without(rows, reduced.touched_keys), *reduced.upserts])
         compared = compare(part.rows, rows, self._key)
         return Settled(compared, part.position, part.limits, at.version, part.rows.num_rows, lacking)
 

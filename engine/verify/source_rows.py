@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.capture.chunk.backfill import Reduced, Within
+from engine.capture.chunk.backfill import NetChanges, Within
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, cut_short, null_keys, read_chunk, read_rows
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.chunk.redump_part import read_named
@@ -58,8 +58,8 @@ class SourceRows:
         self._endpoint = endpoint
         self._first = first_server_id
         self.request = request
-        self.schema = image_schema(request.projection.published(request.table))
-        widest = sum(map(_most_bytes, request.projection.needed(request.table)))
+        self.schema = image_schema(request.projection.published_table(request.table))
+        widest = sum(map(_most_bytes, request.projection.needed_columns(request.table)))
         self._fit = max(_PART_BYTES // max(widest, 1), _FIRST_ROWS)
 
     def quick(self, limits: Range) -> Iterator[tuple[Range, pa.Table]]:
@@ -89,7 +89,7 @@ class SourceRows:
 
     def _part(self, request: ChunkRequest) -> tuple[Range, pa.Table]:
         nulls = null_keys(self._session, request)
-        most, count, size = request.most(nulls), 0, 0
+        most, count, size = request.max_rows(nulls), 0, 0
         parts = [request.schema.empty_table()]
         for batch in read_rows(self._session, request, Counter(), nulls):
             rows = batch
@@ -138,14 +138,14 @@ class SourceRows:
             rows = pa.concat_tables([self.schema.empty_table(), *(part.cast(self.schema) for part in parts)])
         return ExactPart(rows, result.high, result.limits, replace(request, limits=result.limits))
 
-    def changes(self, start: Position, end: Position, request: ChunkRequest, within: Within | None) -> Reduced:
+    def changes(self, start: Position, end: Position, request: ChunkRequest, within: Within | None) -> NetChanges:
         """The changes from `start` to `end`, reduced to their effect on the rows `within`.
 
-        Raises as `FastForward.reduced`.
+        Raises as `FastForward.net_changes`.
         """
         mariadb, known = self._session.server.flavor == "mariadb", self._session.xa_places
         forward = FastForward(self._endpoint, self._first, mariadb, request, (), start, end, known)
-        reduced, _ = forward.reduced(within)
+        reduced, _ = forward.net_changes(within)
         published = [request.projection.apply(rows).cast(self.schema) for rows in reduced.upserts]
         return replace(reduced, upserts=published)
 

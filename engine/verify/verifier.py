@@ -251,7 +251,7 @@ class Verifier:
         keys, table = check.differing_keys(), self._captured.tables[name]
         differences = differences_of(found, table)
         if differences and keys is not None:
-            schema = image_schema(self._captured.projection(name).published(table))
+            schema = image_schema(self._captured.projection(name).published_table(table))
             named = list(dict.fromkeys(one.key for one in differences))
             reader = self._captured.reader(name)
             differences = explained(differences, table, schema, first.mirror, reader, named)
@@ -298,7 +298,9 @@ class Verifier:
         # are read, and hide what changed without an event.
         position = current(session.connection, session.server)
         gtids = known_gtids(session.connection, endpoint, session.server, position, first)
-        session.watermarks.offer(Candidate(replace(position, gtids=gtids.settled), server_time_s(session.connection)))
+        session.watermarks.offer(
+            Candidate(replace(position, gtids=gtids.proved_set), server_time_s(session.connection))
+        )
         self._session = session
         self._identity = state.identity
         return session

@@ -30,8 +30,8 @@ def test_ranges_over_many_files_add_up(server: Server, database: str) -> None:
     def read(start: Position, stop: Position) -> list[int]:
         binlog_range = BinlogRange({(database, "t"): table}, start, stop, mariadb=server.flavor == "mariadb")
         found = [key for _, _, c in read_range(endpoint, binlog_range, 6000) for key in c.rows["id"].to_pylist()]
-        assert binlog_range.done
-        assert not binlog_range.stopped
+        assert binlog_range.is_done
+        assert not binlog_range.stop_errors
         return found
 
     wanted = [key for number in range(9) for key in (number, number + 100)]
@@ -75,6 +75,6 @@ def test_a_write_logged_as_a_statement_is_never_passed_over(server: Server, data
         end = current(connection, described)
     binlog_range = BinlogRange({(database, "t"): table}, begin, end, mariadb=server.flavor == "mariadb")
     assert list(read_range(endpoint, binlog_range, 6000)) == []
-    assert binlog_range.altered is not None
-    assert binlog_range.altered.written is not None
-    assert binlog_range.altered.written.tables == ((database, "seen"),)
+    assert binlog_range.alteration is not None
+    assert binlog_range.alteration.written_tables is not None
+    assert binlog_range.alteration.written_tables.tables == ((database, "seen"),)

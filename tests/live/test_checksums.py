@@ -57,7 +57,7 @@ def test_damage_on_the_way_is_read_again(source: Source) -> None:
         binlog_range, found = keys(source, begin, end, network.port)
         assert network.damaged == 1
     assert found == expected
-    assert binlog_range.statistics.damaged == 1
+    assert binlog_range.statistics.damaged_events == 1
 
 
 def test_damage_that_stays_is_named(source: Source) -> None:
@@ -90,7 +90,7 @@ def test_compressed_content_is_read_again(flavor: str, private_server: ServerFac
     frame = b"\x28\xb5\x2f\xfd" if flavor == "mysql" else b"\x78\x9c"
     with DamagingProxy(server, frame, times=1) as network:
         binlog_range, found = keys(source, begin, end, network.port)
-        assert (found, network.damaged, binlog_range.statistics.damaged) == ([1], 1, 1)
+        assert (found, network.damaged, binlog_range.statistics.damaged_events) == ([1], 1, 1)
     with (
         DamagingProxy(server, frame, times=9) as network,
         pytest.raises(BinlogDamagedError, match="cannot be unpacked"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import pymysql
 
-from engine.capture.binlog.statements import Logged, concerned, meaningful
+from engine.capture.binlog.statements import LoggedStatement, affected_tables, meaningful
 from engine.decode.schema import Table, same_columns
 from engine.run.tables.ddl import keeps_rows
 from engine.source.catalog import list_tables, made_since, read_tables
@@ -165,7 +165,7 @@ def taken(world: World, rng: random.Random) -> list[Step]:
     return steps
 
 
-def statements_since(world: World, start: Position) -> Iterator[tuple[Position, Logged]]:
+def statements_since(world: World, start: Position) -> Iterator[tuple[Position, LoggedStatement]]:
     """The meaningful statements in the binlog, with the position after each."""
     with closing(open_connection(Endpoint(world.server.host, world.server.port, "root", ""))) as connection:
         for run in read_runs(connection, start.file, start.offset, 5000):
@@ -181,10 +181,10 @@ class Judged:
     changed: bool
 
 
-def judge(step: Step, logged: list[Logged]) -> Judged:
+def judge(step: Step, logged: list[LoggedStatement]) -> Judged:
     """Compare what is concluded from the statements in the binlog with what the server shows."""
     before, after = step.before, step.after
-    names = {name for one in logged if not one.effect.creates for name in concerned(one, before.tables.values())}
+    names = {name for one in logged if not one.effect.creates for name in affected_tables(one, before.tables.values())}
     proved = all(one.effect.known for one in logged)
     missed, changed = list[str](), False
     for place, table in before.tables.items():

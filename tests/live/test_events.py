@@ -49,7 +49,7 @@ def test_compressed_transactions_give_what_plain_ones_give(compressing: Source) 
     kind = "TRANSACTION_PAYLOAD" if compressing.server.flavor == "mysql" else "MARIA_WRITE_ROWS_COMPRESSED_V1"
     assert binlog_range.statistics.events[kind] >= 39
     assert sum(n for name, n in binlog_range.statistics.events.items() if "WRITE_ROWS" in name) == 40 + 30 + 1
-    assert not binlog_range.statistics.unknown
+    assert not binlog_range.statistics.unknown_events
 
 
 def test_a_compressed_transaction_of_many_megabytes_passes(compressing: Source) -> None:
@@ -79,7 +79,7 @@ def test_compressed_statements_are_read(compressing: Source) -> None:
     compressing.run("INSERT INTO i VALUES (1, 'a')", f"ALTER TABLE i ADD COLUMN {'n' * 60} INT COMMENT '{'c' * 500}'")
     binlog_range, found = compressing.read(begin, compressing.at(), "m")
     assert list(found) == []
-    assert binlog_range.altered is None
+    assert binlog_range.alteration is None
     table = compressing.table("i")
     binlog_range = BinlogRange(
         {(compressing.database, "i"): Table(table.database, "i", table.columns[:2], table.key)},
@@ -89,7 +89,7 @@ def test_compressed_statements_are_read(compressing: Source) -> None:
     )
     (only,) = read_range(compressing.endpoint, binlog_range, 6000)
     assert only[2].rows["id"].to_pylist() == [1]
-    assert binlog_range.altered is not None
+    assert binlog_range.alteration is not None
 
 
 XA = [
@@ -227,10 +227,10 @@ def test_a_savepoint_that_a_trigger_may_have_shadowed_stops_the_table(
     )  # fmt: skip
     assert set(source.selected("i")) == {1}
     binlog_range, found = source.read(begin, source.at(), "i", "m")
-    given = {table.full_name for table, _, _ in list(found)} - set(binlog_range.stopped)
-    assert (given, set(binlog_range.stopped)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
+    given = {table.full_name for table, _, _ in list(found)} - set(binlog_range.stop_errors)
+    assert (given, set(binlog_range.stop_errors)) == ({f"{source.database}.m"}, {f"{source.database}.i"})
     assert isinstance(
-        binlog_range.stopped[f"{source.database}.i"], DecodeError
+        binlog_range.stop_errors[f"{source.database}.i"], DecodeError
     )  # the binlog range discards what it had of the table
 
 
@@ -335,10 +335,10 @@ def test_a_load_that_is_logged_as_a_statement_is_reported(source: Source, tmp_pa
     assert (
         binlog_range.statistics.events["BEGIN_LOAD_QUERY"] == binlog_range.statistics.events["EXECUTE_LOAD_QUERY"] == 1
     )
-    assert binlog_range.altered is not None
-    assert binlog_range.altered.written is not None
-    assert binlog_range.altered.written.tables == ((source.database, "i"),)
-    assert str(lines) not in binlog_range.altered.statement
+    assert binlog_range.alteration is not None
+    assert binlog_range.alteration.written_tables is not None
+    assert binlog_range.alteration.written_tables.tables == ((source.database, "i"),)
+    assert str(lines) not in binlog_range.alteration.statement
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

@@ -17,14 +17,14 @@ Trials = str | tuple[str, ...]
 
 
 REGISTER: dict[str, tuple[int, Trials]] = {
-    "capture/binlog/binlog_access.py::BinaryLog.read": (1, WAIT),
+    "capture/binlog/binlog_access.py::BinaryLog.read_batches": (1, WAIT),
     "capture/binlog/binlog_range.py::BinlogRange._changes": (1, REPORT),
-    "capture/binlog/binlog_range.py::_doubtful_rows": (
+    "capture/binlog/binlog_range.py::_uncertain_rows_error": (
         1,
         ("test_resnapshot.py::test_a_write_that_is_logged_as_a_statement_stops_the_tables_and_is_repaired",),
     ),
     "capture/binlog/binlog_reader.py::read_range": (1, WAIT),
-    "capture/binlog/earlier_transactions.py::purged": (
+    "capture/binlog/earlier_transactions.py::purged_error": (
         1,
         ("test_source_hints.py::test_rows_that_were_prepared_in_a_purged_file_are_copied_as_the_hint_says",),
     ),
@@ -34,9 +34,9 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_source_hints.py::test_a_rollback_that_nothing_explains_is_copied_as_the_hint_says",),
     ),
     "capture/chunk/chunk_reader.py::cut_short": (1, INPUT),
-    "capture/chunk/chunk_reader.py::changed": (1, WAIT),
+    "capture/chunk/chunk_reader.py::schema_changed_error": (1, WAIT),
     "capture/chunk/keyless.py::read_keyless": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
-    "capture/tasks.py::_unforeseen": (2, OUTSIDE),
+    "capture/tasks.py::_unexpected_error": (2, OUTSIDE),
     "cli/command.py::to_runner": (1, INPUT),
     "cli/pipeline.py::run": (1, INPUT),
     "cli/published.py::_time": (1, INPUT),
@@ -247,9 +247,9 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_new_generations.py::test_what_the_change_log_cannot_take_begins_again",),
     ),
     "destination/fence.py::Fence._read": (1, OUTSIDE),
-    "destination/fence.py::_taken_over": (1, ("test_disaster.py::test_disasters_end_equal",)),
+    "destination/fence.py::_takeover_error": (1, ("test_disaster.py::test_disasters_end_equal",)),
     "destination/maintenance_schedule.py::_failure": (2, OUTSIDE),
-    "destination/delta/merge/newest_images.py::opened": (
+    "destination/delta/merge/newest_images.py::open_parquet": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),
@@ -289,7 +289,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "destination/delta/log/rollback.py::_version": (1, OUTSIDE),
     "destination/published_tables.py::PublishedTables._inspect": (1, WAIT),
-    "destination/published_tables.py::_failed": (
+    "destination/published_tables.py::_table_error": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),

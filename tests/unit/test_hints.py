@@ -40,7 +40,7 @@ def test_hints_are_found_wherever_they_are_written() -> None:
     """In an error, a check, a variable, a table of errors, and a function that returns them."""
     found = hints()
     for place, text in {
-        "destination/published_tables.py::_failed": "Check its folder in the destination",
+        "destination/published_tables.py::_table_error": "Check its folder in the destination",
         "source/preflight.py::_engine": "ENGINE = InnoDB;",
         "source/connect.py::": "Set gtid_mode = ON_PERMISSIVE",
         "source/column_grants.py::": "GRANT SELECT ON … TO …;",

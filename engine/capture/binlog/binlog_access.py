@@ -23,7 +23,7 @@ from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, binlog_files, file_number
 from engine.source.replication import read_runs
 
-_TORN = "truncated in the middle of event"
+_TORN_END = "truncated in the middle of event"
 """MariaDB's text for LOG_READ_TRUNC, sql/sql_repl.cc. The error number is the same for all errors of a dump."""
 
 
@@ -49,7 +49,7 @@ def runs_from(
             damaged = place
             on_damage()
         except SourceLostError as error:
-            files = binary_logs(endpoint) if _TORN in error.message else []
+            files = binary_logs(endpoint) if _TORN_END in error.message else []
             if place.file not in files[:-1]:
                 raise
             place = Position(files[files.index(place.file) + 1], FIRST_OFFSET)
@@ -75,7 +75,7 @@ class BinaryLog:
     endpoint: Endpoint
     first_server_id: int
 
-    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
+    def read_batches(self, start: Position, end: Position) -> Iterator[EventBatch]:
         """Yield the events from `start` to `end`. Raises TransientError if the binlog does not reach `end` yet."""
         with closing(runs_from(self.endpoint, start, self.first_server_id)) as runs:
             for run in runs:

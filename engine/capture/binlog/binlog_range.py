@@ -1,9 +1,9 @@
 """Turns runs of events into changes: transactions, table maps, statements, and the row images of captured tables.
 
 Pure. It takes the `EventBatch`s of a stream that begins between two transactions, and yields `RowChanges` until its end
-position is reached. If a table can no longer be captured exactly, it stops (`stopped`); if that could be any table,
+position is reached. If a table can no longer be captured exactly, it stops (`stop_errors`); if that could be any table,
 SourceLostError is raised. A statement that may alter a captured table ends the range before the next transaction
-(`altered`). `run.tables.schema_change` then finds out the table's new definition before more is read.
+(`alteration`). `run.tables.schema_change` then finds out the table's new definition before more is read.
 """
 
 import math
@@ -18,11 +18,11 @@ import pyarrow as pa
 
 from engine.base.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.capture.binlog.event_statistics import EventStatistics
-from engine.capture.binlog.judged import Judged
+from engine.capture.binlog.judged import ResolvedEvents
 from engine.capture.binlog.row_changes import FACTS, RowChanges
-from engine.capture.binlog.statements import Alteration, Logged, concerned, meaningful, without_values
+from engine.capture.binlog.statements import Alteration, LoggedStatement, affected_tables, meaningful, without_values
 from engine.capture.binlog.transaction_outcomes import Log, TransactionOutcomes
-from engine.capture.binlog.transactions import Facts, Transactions
+from engine.capture.binlog.transactions import TransactionFacts, Transactions
 from engine.capture.binlog.written_tables import UNKNOWN, written_by
 from engine.decode.arrow_schema import image_schema
 from engine.decode.binlog_events import BEGINS, ROWS, ROWS_COMPRESSED, Kind, TableMap, among, read_table_map
@@ -59,7 +59,7 @@ class SchemaMismatch(Exception):  # noqa: N818 - a signal, which never reaches a
 
 
 @dataclass(frozen=True)
-class _Mapped:
+class _MappedTable:
     """A captured table, with the binlog's description of its columns."""
 
     table: Table
@@ -71,13 +71,13 @@ class _Mapped:
 class BinlogRange:
     """The binlog from `start` to `end`, both between transactions. Captures `tables`, given by database and name.
 
-    awaited: tables that do not exist but may be created. since: by full name, the position (`Position.order`) through
-    which a table's rows are not needed, so not decoded. known: statements up to this position have been handled
-    already. log: see `log`. places: of the XA transactions that were prepared last before `start`, or before another
-    position. `position`: after the last event fed. `transactions`: those read. `statistics`: of the events fed.
-    `altered`: why the range ends earlier than requested; `end` is then its actual end. `stopped`: tables that can no
-    longer be captured, with the reason. `nulled`: dates that became NULL, by table and column. `defined`: whether a
-    statement may have created or renamed tables.
+    absent_tables: tables that do not exist but may be created. since: by full name, the position (`Position.order`)
+    through which a table's rows are not needed, so not decoded. handled_through: statements up to this position have
+    been handled already. log: see `log`. places: of the XA transactions that were prepared last before `start`, or
+    before another position. `position`: after the last event fed. `transactions`: those read. `statistics`: of the
+    events fed. `alteration`: why the range ends earlier than requested; `end` is then its actual end. `stop_errors`:
+    tables that can no longer be captured, with the reason. `nulled_dates`: dates that became NULL, by table and column.
+    `may_define_tables`: whether a statement may have created or renamed tables.
     """
 
     def __init__(
@@ -87,34 +87,34 @@ class BinlogRange:
         end: Position,
         *,
         mariadb: bool,
-        awaited: Sequence[Table] = (),
+        absent_tables: Sequence[Table] = (),
         log: Log | None = None,
         since: Mapping[str, tuple[float, float]] | None = None,
-        known: Position | None = None,
+        handled_through: Position | None = None,
         places: XaPlaces | None = None,
     ) -> None:
         self._since = since or {}
-        self._known = (known or start).order
+        self._handled_through = (handled_through or start).order
         self.position = start
         self.end = end
         self._tables = dict(tables)
         self._mariadb = mariadb
-        self._awaited = awaited
+        self._absent_tables = absent_tables
         self._open_start = start  # before the open transaction
         self._read_through = start  # after the last event read, not counting events held back
         self._ended_early = False
-        self._fact = Facts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
+        self._fact = TransactionFacts(np.zeros((1, 3), np.int64), np.zeros(1, np.int64))  # of the last event read
         self.statistics = EventStatistics(mariadb=mariadb)
-        self._captures = bool(tables) or bool(awaited)
+        self._captures = bool(tables) or bool(absent_tables)
         self._outcomes = TransactionOutcomes(
             start, end, log, self._captured_ids, wants_rows=bool(tables), places=places
         )
-        self.altered: Alteration | None = None
-        self.defined = False
+        self.alteration: Alteration | None = None
+        self.may_define_tables = False
         self.transactions = Transactions(mariadb=mariadb)
-        self.stopped: dict[str, TableStoppedError] = {}
-        self.nulled: dict[str, Counter[str]] = defaultdict(Counter)
-        self._maps: dict[int, _Mapped | None] = {}
+        self.stop_errors: dict[str, TableStoppedError] = {}
+        self.nulled_dates: dict[str, Counter[str]] = defaultdict(Counter)
+        self._maps: dict[int, _MappedTable | None] = {}
 
     @property
     def log(self) -> Log | None:
@@ -136,19 +136,19 @@ class BinlogRange:
         """
         if self._ended_early or not self._captures:
             return None
-        return self._outcomes.places, self._outcomes.decided
+        return self._outcomes.places, self._outcomes.decided_earlier
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the end position has been reached."""
         return self.position.order >= self.end.order
 
     def feed(self, run: EventBatch) -> Iterator[tuple[Table, str, RowChanges]]:
         """Yield a run's changes with their table and binlog file, in order within each table."""
-        if self.done:
+        if self.is_done:
             return
         if file_number(run.file) > file_number(self.end.file):
-            yield from self._process(self._outcomes.flush(torn=True))
+            yield from self._process(self._outcomes.flush(file_ended=True))
             self.position = self.end
             return
         past_end = run.file == self.end.file and run.offset[-1] > self.end.offset
@@ -160,36 +160,38 @@ class BinlogRange:
         if len(run.headers):
             self.position = Position(run.file, int(run.offset[-1]))
             self.statistics.add(run)
-            yield from self._process(self._judge(run))
-        if not self._ended_early and (past_end or self.done):
+            yield from self._process(self._resolve(run))
+        if not self._ended_early and (past_end or self.is_done):
             yield from self._process(self._outcomes.flush())
             self.position = self.end
 
-    def _judge(self, run: EventBatch) -> Iterator[Judged]:
+    def _resolve(self, run: EventBatch) -> Iterator[ResolvedEvents]:
         if not self._captures:
-            yield Judged(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+            yield ResolvedEvents(run, np.zeros(0, np.uint64), np.zeros(0, np.uint64))
             return
-        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._reread):
+        for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS)), reread=self._read_body_again):
             self.statistics.add_unfolded(plain, run)
-            yield from self._outcomes.judge(plain.run)
+            yield from self._outcomes.resolve(plain.run)
 
-    def _process(self, parts: Iterator[Judged]) -> Iterator[tuple[Table, str, RowChanges]]:
-        for judged in parts:
-            yield from self._read(judged.run, file_number(judged.run.file))
-            self._refuse_doubtful(judged)
+    def _process(self, parts: Iterator[ResolvedEvents]) -> Iterator[tuple[Table, str, RowChanges]]:
+        for resolved in parts:
+            yield from self._read_events(resolved.run, file_number(resolved.run.file))
+            self._refuse_uncertain(resolved)
             if self._ended_early:
                 return
-            if judged.committed is not None:
-                yield from self._committed(judged.run, judged.committed, judged.rows)
+            if resolved.committed_place is not None:
+                yield from self._committed_changes(resolved.run, resolved.committed_place, resolved.rows)
 
-    def _refuse_doubtful(self, judged: Judged) -> None:
-        for table_id in (*judged.undone.tolist(), *judged.doubtful.tolist()):
-            mapped = self._maps.get(table_id)
-            if mapped is not None and (table_id in judged.doubtful or not mapped.table.transactional):
-                self._stop(mapped.table, _doubtful_rows(mapped.table, judged.run))
+    def _refuse_uncertain(self, resolved: ResolvedEvents) -> None:
+        for table_id in (*resolved.rolled_back_ids.tolist(), *resolved.uncertain_ids.tolist()):
+            mapped_table = self._maps.get(table_id)
+            if mapped_table is not None and (
+                table_id in resolved.uncertain_ids or not mapped_table.table.transactional
+            ):
+                self._stop(mapped_table.table, _uncertain_rows_error(mapped_table.table, resolved.run))
 
-    def _committed(
-        self, commit: EventBatch, prepared: Prepared, kept: EventBatch | None
+    def _committed_changes(
+        self, commit: EventBatch, prepared: Prepared, kept_rows: EventBatch | None
     ) -> Iterator[tuple[Table, str, RowChanges]]:
         """Yield the rows of an XA transaction. If they were not kept, they are read where it was prepared.
 
@@ -199,26 +201,26 @@ class BinlogRange:
         fact, at, number = self._fact, int(commit.offset[-1]), file_number(commit.file)
         outcomes = TransactionOutcomes(prepared.start, prepared.end, self.log, self._captured_ids, prepared_count=True)
         none = np.zeros(0, np.uint64)
-        for judged in outcomes.read() if kept is None else [Judged(kept, none, none)]:
+        for resolved in outcomes.read_all() if kept_rows is None else [ResolvedEvents(kept_rows, none, none)]:
             if not self._tables:
                 break
-            count = len(judged.run.headers)
-            run = replace(judged.run, file=commit.file, offset=np.full(count, at))
+            count = len(resolved.run.headers)
+            run = replace(resolved.run, file=commit.file, offset=np.full(count, at))
             self._learn_tables(run)
             try:
                 yield from self._changes(run, number, fact.at(np.zeros(count, np.int64)))
             except SchemaMismatch as error:
                 raise error.at(self._open_start) from error
-            self._refuse_doubtful(judged)
+            self._refuse_uncertain(resolved)
         self._maps = {n: m if m and (m.table.database, m.table.name) in self._tables else None for n, m in maps.items()}
 
-    def _reread(self, damaged: EventBatch, n: int) -> bytes | None:
+    def _read_body_again(self, batch: EventBatch, n: int) -> bytes | None:
         """Read the body of an event that cannot be decompressed from the server again."""
-        end = Position(damaged.file, int(damaged.offset[n]))
-        start = replace(end, offset=end.offset - int(damaged.headers.size[n]))
+        end = Position(batch.file, int(batch.offset[n]))
+        start = replace(end, offset=end.offset - int(batch.headers.size[n]))
         self.statistics.read_twice()
-        for run in self.log.read(start, end) if self.log is not None else ():
-            for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == damaged.headers.kind[n])):
+        for run in self.log.read_batches(start, end) if self.log is not None else ():
+            for at in np.flatnonzero((run.offset == end.offset) & (run.headers.kind == batch.headers.kind[n])):
                 if run.file == end.file and run.headers.end_position[at]:
                     return run.body(int(at))
         return None
@@ -231,23 +233,23 @@ class BinlogRange:
         maps = {i: read_table_map(run.body(n), mariadb=self._mariadb) for i, n in first.items()}
         return np.array([i for i, m in maps.items() if (m.database, m.table) in self._tables], np.uint64)
 
-    def _read(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
+    def _read_events(self, run: EventBatch, number: int) -> Iterator[tuple[Table, str, RowChanges]]:
         if (run.headers.kind == Kind.FORMAT_DESCRIPTION).any():
             self._maps.clear()  # a restarted server numbers its tables from the beginning
         for part, speaks in self._parts(run):
-            if self.altered is None:
-                altered = self._statements(part) if speaks else None
+            if self.alteration is None:
+                alteration_event = self._statements(part) if speaks else None
             else:
-                altered = -1
-                if self.altered.written is not None:  # its transaction may contain more writes
-                    self._statements(self._up_to_next(part, altered))
+                alteration_event = -1
+                if self.alteration.written_tables is not None:  # its transaction may contain more writes
+                    self._statements(self._up_to_next(part, alteration_event))
             to_publish = part
-            if altered is not None and self.altered is not None:
-                to_publish = self._up_to_next(part, altered)
-                if self.altered.written is None:
+            if alteration_event is not None and self.alteration is not None:
+                to_publish = self._up_to_next(part, alteration_event)
+                if self.alteration.written_tables is None:
                     # Rows logged with such a statement (CREATE OR REPLACE TABLE … SELECT) already belong to the new
                     # table.
-                    self._since = {**self._since, **dict.fromkeys(self.altered.tables, (math.inf, math.inf))}
+                    self._since = {**self._since, **dict.fromkeys(self.alteration.tables, (math.inf, math.inf))}
             if len(to_publish.headers):
                 facts = self.transactions.of(to_publish)
                 self._fact = facts.at(np.array([-1]))
@@ -293,32 +295,32 @@ class BinlogRange:
         ids = words(run.buffer)[run.headers.body[events]] & _TABLE_ID
         for table_id in _distinct(ids) - self._maps.keys():
             event = int(events[int(np.flatnonzero(ids == table_id)[0])])
-            self._maps[table_id] = self._mapped(read_table_map(run.body(event), mariadb=self._mariadb))
+            self._maps[table_id] = self._map_table(read_table_map(run.body(event), mariadb=self._mariadb))
 
-    def _mapped(self, mapped: TableMap) -> _Mapped | None:
-        table = self._tables.get((mapped.database, mapped.table))
+    def _map_table(self, table_map: TableMap) -> _MappedTable | None:
+        table = self._tables.get((table_map.database, table_map.table))
         if table is None:
             return None
         try:
-            check_table_map(table, mapped)
+            check_table_map(table, table_map)
         except TableStoppedError as error:
-            return _Mapped(table, mapped, error)
-        return _Mapped(table, mapped)
+            return _MappedTable(table, table_map, error)
+        return _MappedTable(table, table_map)
 
-    def _publishable(self, run: EventBatch, number: int, mapped: _Mapped, events: Offsets) -> Offsets:
+    def _publishable(self, run: EventBatch, number: int, mapped_table: _MappedTable, events: Offsets) -> Offsets:
         """The row events of a table that may be published.
 
         Raises SchemaMismatch if they do not match the captured columns.
         """
-        since = self._since.get(mapped.table.full_name, (0, 0))
+        since = self._since.get(mapped_table.table.full_name, (0, 0))
         if number <= since[0]:
             events = events[(run.offset[events] > since[1]) & (number == since[0])]
-        if len(events) and mapped.fault is not None:
-            raise SchemaMismatch(mapped.table.full_name, self._start_of(run, int(events[0])), mapped.fault)
+        if len(events) and mapped_table.fault is not None:
+            raise SchemaMismatch(mapped_table.table.full_name, self._start_of(run, int(events[0])), mapped_table.fault)
         return events
 
     def _stop(self, table: Table, error: TableStoppedError) -> None:
-        self.stopped.setdefault(table.full_name, error)
+        self.stop_errors.setdefault(table.full_name, error)
         self._tables.pop((table.database, table.name), None)
         self._maps = {n: None if m and m.table == table else m for n, m in self._maps.items()}
 
@@ -328,57 +330,68 @@ class BinlogRange:
         All writes of one transaction are merged. A part contains the statements of only one transaction (see `_parts`).
         """
         first_write: int | None = None
-        for logged in meaningful(run, mariadb=self._mariadb):
-            n = logged.event
-            if (file_number(run.file), int(run.offset[n])) <= self._known:
+        for statement in meaningful(run, mariadb=self._mariadb):
+            n = statement.event
+            if (file_number(run.file), int(run.offset[n])) <= self._handled_through:
                 continue
-            self.defined = self.defined or logged.effect.kind != "rebuilds"
-            tables = [*([] if logged.effect.creates else self._tables.values()), *self._awaited]
-            if logged.effect.kind == "writes":
+            self.may_define_tables = self.may_define_tables or statement.effect.kind != "rebuilds"
+            tables = [*([] if statement.effect.creates else self._tables.values()), *self._absent_tables]
+            if statement.effect.kind == "writes":
                 first_write = n if first_write is None else first_write
-                self._record_write(run, logged, concerned(logged, tables) if logged.effect.tables else ())
+                self._record_write(
+                    run, statement, affected_tables(statement, tables) if statement.effect.tables else ()
+                )
                 continue
-            names, proved = concerned(logged, tables), logged.effect.known
-            if (names or not proved) and self.altered is not None:
-                self.altered = replace(self.altered, written=UNKNOWN)  # DDL between writes, in one transaction
+            names, proved = affected_tables(statement, tables), statement.effect.known
+            if (names or not proved) and self.alteration is not None:
+                self.alteration = replace(
+                    self.alteration, written_tables=UNKNOWN
+                )  # DDL between writes, in one transaction
             elif names or not proved:
-                self.altered = Alteration(
+                self.alteration = Alteration(
                     names,
-                    logged.database,
-                    logged.statement,
+                    statement.database,
+                    statement.statement,
                     f"{run.file}:{run.offset[n]}",
-                    alter=logged.effect.alter,
+                    alter=statement.effect.alter,
                     unproved_since=None if proved else int(run.headers.timestamp[n]),
                 )
                 return n
         return first_write
 
-    def _record_write(self, run: EventBatch, logged: Logged, created: tuple[str, ...]) -> None:
+    def _record_write(self, run: EventBatch, statement: LoggedStatement, created_tables: tuple[str, ...]) -> None:
         """Record a write that is logged as a statement.
 
         `run.tables.statement_reach` asks the catalog which tables it reaches.
 
-        created: tables that it creates or replaces by a SELECT.
+        created_tables: tables that it creates or replaces by a SELECT.
         """
-        if not self._tables and not created:
+        if not self._tables and not created_tables:
             return
-        written = written_by(logged.readable, logged.database) if logged.readable and not created else UNKNOWN
-        if self.altered is not None and self.altered.written is not None:
-            self.altered = replace(self.altered, written=self.altered.written | written)
-        elif self.altered is None:
-            held = [t.full_name for t in self._tables.values()]
-            names, at = tuple(dict.fromkeys([*held, *created])), f"{run.file}:{run.offset[logged.event]}"
-            self.altered = Alteration(names, logged.database, without_values(logged.readable), at, written)
+        targets = (
+            written_by(statement.readable, statement.database) if statement.readable and not created_tables else UNKNOWN
+        )
+        if self.alteration is not None and self.alteration.written_tables is not None:
+            self.alteration = replace(self.alteration, written_tables=self.alteration.written_tables | targets)
+        elif self.alteration is None:
+            captured_names = [t.full_name for t in self._tables.values()]
+            names, at = (
+                tuple(dict.fromkeys([*captured_names, *created_tables])),
+                f"{run.file}:{run.offset[statement.event]}",
+            )
+            self.alteration = Alteration(names, statement.database, without_values(statement.readable), at, targets)
 
-    def _changes(self, run: EventBatch, number: int, facts: Facts) -> Iterator[tuple[Table, str, RowChanges]]:
+    def _changes(
+        self, run: EventBatch, number: int, facts: TransactionFacts
+    ) -> Iterator[tuple[Table, str, RowChanges]]:
         rows = np.flatnonzero(among(run.headers.kind, ROWS))
         ids = words(run.buffer)[run.headers.body[rows]] & _TABLE_ID
-        compressed = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
+        is_compressed = among(run.headers.kind[rows], tuple(ROWS_COMPRESSED))
         if (
-            compressed.any()
-            and (compressed := compressed & np.isin(ids, [n for n, m in self._maps.items() if m])).any()
+            is_compressed.any()
+            and (is_compressed := is_compressed & np.isin(ids, [n for n, m in self._maps.items() if m])).any()
         ):
-            for plain in unfolded(run, rows[compressed], reread=self._reread):
+            for plain in unfolded(run, rows[is_compressed], reread=self._read_body_again):
                 yield from self._changes(plain.run, number, facts.at(plain.source))
             return
         events_of: dict[Table, list[tuple[TableMap, Offsets]]] = {}
@@ -389,16 +402,18 @@ class BinlogRange:
                     detail="They may belong to a captured table. Nothing of this binlog range was published.",
                     hint="Report this with the server's version.",
                 )
-            mapped = self._maps.get(table_id)
-            if mapped is not None and len(events := self._publishable(run, number, mapped, rows[ids == table_id])):
-                events_of.setdefault(mapped.table, []).append((mapped.map, events))
+            mapped_table = self._maps.get(table_id)
+            if mapped_table is not None and len(
+                events := self._publishable(run, number, mapped_table, rows[ids == table_id])
+            ):
+                events_of.setdefault(mapped_table.table, []).append((mapped_table.map, events))
         for table, groups in events_of.items():
             try:
                 parts = [self._images(run, number, facts, table, mapped, events) for mapped, events in groups]
             except TableStoppedError as error:
                 self._stop(table, error)
                 continue
-            changes = parts[0][1] if len(parts) == 1 else _interleaved(parts)
+            changes = parts[0][1] if len(parts) == 1 else _interleave(parts)
             if len(changes):
                 yield table, run.file, changes
 
@@ -406,15 +421,15 @@ class BinlogRange:
         self,
         run: EventBatch,
         number: int,
-        facts: Facts,
+        facts: TransactionFacts,
         table: Table,
-        mapped: TableMap,
+        table_map: TableMap,
         events: Offsets,
     ) -> tuple[Offsets, RowChanges]:
-        images = decode_images(run.buffer, run.headers, events, table, mapped, self.nulled[table.full_name])
-        known = facts.at(images.event)
+        images = decode_images(run.buffer, run.headers, events, table, table_map, self.nulled_dates[table.full_name])
+        image_facts = facts.at(images.event)
         columns = [images.kind, np.full(len(images.kind), number), run.offset[images.event]]
-        columns += [column[known.of] for column in known.table.T]
+        columns += [column[image_facts.of] for column in image_facts.table.T]
         rows = pa.table(images.rows, schema=image_schema(table))
         about = pa.table([pa.array(c) for c in columns], schema=FACTS)
         return images.event, RowChanges(rows, about, self.transactions.sources)
@@ -425,7 +440,7 @@ def _distinct(ids: npt.NDArray[np.uint64]) -> set[int]:
     return set(ids[np.flatnonzero(np.diff(ids, prepend=~ids[:1]))].tolist())
 
 
-def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
+def _interleave(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
     """Merge one table's changes under several table ids, in event order."""
     changes = [part for _, part in parts]
     rows, facts = pa.concat_tables(p.rows for p in changes), pa.concat_tables(p.facts for p in changes)
@@ -433,7 +448,7 @@ def _interleaved(parts: list[tuple[Offsets, RowChanges]]) -> RowChanges:
     return RowChanges(rows, facts, changes[-1].sources).take(order)
 
 
-def _doubtful_rows(table: Table, run: EventBatch) -> DecodeError:
+def _uncertain_rows_error(table: Table, run: EventBatch) -> DecodeError:
     return DoubtfulRowsError(
         f"{table.full_name}: rows of a transaction that ends at or before {run.file}:{run.offset[-1]} may have been "
         "rolled back.",

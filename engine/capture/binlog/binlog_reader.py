@@ -25,7 +25,7 @@ class EventConsumer(Protocol[Found_co]):
     end: Position
 
     @property
-    def done(self) -> bool: ...
+    def is_done(self) -> bool: ...
 
     def feed(self, run: EventBatch) -> Iterator[Found_co]: ...
 
@@ -42,7 +42,7 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
     if row_range is not None and row_range.log is None:
         row_range.log = BinaryLog(endpoint, first_server_id)
     on_damage = row_range.statistics.read_twice if row_range is not None else lambda: None
-    while not binlog_range.done:
+    while not binlog_range.is_done:
         place = binlog_range.position
         with closing(runs_from(endpoint, place, first_server_id, on_damage)) as runs:
             for run in runs:
@@ -59,13 +59,13 @@ def read_range(endpoint: Endpoint, binlog_range: EventConsumer[Found_co], first_
                 hint="The server may hang in a commit (disk full, semi-synchronous replica away); "
                 "look at SHOW PROCESSLIST.",
             )
-        if not binlog_range.done:
+        if not binlog_range.is_done:
             clock.sleep(_PAUSE_S)
 
 
 def _done(binlog_range: EventConsumer[object]) -> bool:
     """A function, so that type checkers know that `feed` may have changed the answer."""
-    return binlog_range.done
+    return binlog_range.is_done
 
 
 @dataclass(frozen=True)

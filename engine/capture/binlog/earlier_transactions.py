@@ -16,25 +16,25 @@ from itertools import pairwise
 from typing import Protocol
 
 from engine.base.errors import SourceLostError
-from engine.capture.binlog.prepared_rows import Kept
+from engine.capture.binlog.prepared_rows import KeptTransaction
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.xa_places import Prepared, XaPlaces, Xid
 
-Found = tuple[Prepared, Kept | str | None]
+FoundTransaction = tuple[Prepared, KeptTransaction | str | None]
 """A transaction's place, and its rows if they were kept (`PreparedRows.take`)."""
 
 
-class Scanned(Protocol):
+class LogPart(Protocol):
     """The transactions prepared in a part of the log, and not decided there."""
 
     @property
     def places(self) -> XaPlaces: ...
 
     @property
-    def decided(self) -> set[Xid]:
+    def decided_earlier(self) -> set[Xid]:
         """Those that were prepared before the part and decided in it."""
 
-    def take(self, xid: Xid) -> Found | None: ...
+    def take(self, xid: Xid) -> FoundTransaction | None: ...
 
 
 class Files(Protocol):
@@ -46,34 +46,35 @@ class Files(Protocol):
 class EarlierTransactions:
     """The XA transactions prepared before `start`.
 
-    places: those that are known. scanned: reads a part of the log again. near_bytes: how far before a position is near.
+    places: those that are known. scan_part: reads a part of the log again. near_bytes: how far before a position is
+    near.
     """
 
     def __init__(
-        self, start: Position, places: XaPlaces, scanned: Callable[[Position, Position], Scanned], near_bytes: int
+        self, start: Position, places: XaPlaces, scan_part: Callable[[Position, Position], LogPart], near_bytes: int
     ) -> None:
         self._start = start
         self._places = places
-        self._scanned = scanned
+        self._scan_part = scan_part
         self._near_bytes = near_bytes
-        self._near: Scanned | None = None
-        self._parts: dict[Position, Scanned] = {}
-        self._decided: set[Xid] = set()
-        self._found: dict[Xid, Prepared] = {}
+        self._near_part: LogPart | None = None
+        self._parts: dict[Position, LogPart] = {}
+        self._decided_xids: set[Xid] = set()
+        self._undecided_places: dict[Xid, Prepared] = {}
         late = places.at is None or places.at.order >= start.order
         self._at = start if late or places.at is None else places.at
 
     @property
-    def undecided(self) -> dict[Xid, Prepared]:
+    def undecided_places(self) -> dict[Xid, Prepared]:
         """The transactions undecided at `start`, as far as the log before it was read."""
-        return self._found
+        return self._undecided_places
 
-    def find(self, xid: Xid, log: Files) -> Found | None:
+    def find(self, xid: Xid, log: Files) -> FoundTransaction | None:
         """The transaction that a COMMIT in the range decides; None if the binlog no longer has its PREPARE."""
         late = self._at is self._start
         place = self._places.before(xid, self._start) if late else self._places.undecided.get(xid)
         if late and place is not None:
-            return self._known(xid, place)
+            return self._find_known(xid, place)
         edge = self._first_near(self._at)
         for begin, end in self._backwards(log, edge):
             if place is not None and end.order <= edge.order:
@@ -82,12 +83,12 @@ class EarlierTransactions:
                 return found
         return None if place is None else (place, None)
 
-    def _known(self, xid: Xid, place: Prepared) -> Found:
+    def _find_known(self, xid: Xid, place: Prepared) -> FoundTransaction:
         if not self._is_near(place, self._start):
             return place, None
-        if self._near is None:
-            self._near = self._scanned(self._first_near(self._start), self._start)
-        return self._near.take(xid) or (place, None)
+        if self._near_part is None:
+            self._near_part = self._scan_part(self._first_near(self._start), self._start)
+        return self._near_part.take(xid) or (place, None)
 
     def _first_near(self, end: Position) -> Position:
         """Where the first of the known transactions near a position was prepared; the position if there is none."""
@@ -106,17 +107,17 @@ class EarlierTransactions:
         first = (file_number(files[0]), 0) if files else start.order
         yield from reversed([*pairwise(at for order, at in sorted(edges.items()) if first <= order <= start.order)])
 
-    def _part(self, begin: Position, end: Position) -> Scanned:
+    def _part(self, begin: Position, end: Position) -> LogPart:
         if begin not in self._parts:
-            part = self._parts[begin] = self._scanned(begin, end)
+            part = self._parts[begin] = self._scan_part(begin, end)
             for xid, place in part.places.undecided.items():
-                if xid not in self._decided:
-                    self._found.setdefault(xid, place)
-            self._decided |= part.decided
+                if xid not in self._decided_xids:
+                    self._undecided_places.setdefault(xid, place)
+            self._decided_xids |= part.decided_earlier
         return self._parts[begin]
 
 
-def purged(xid: Xid, at: str) -> SourceLostError:
+def purged_error(xid: Xid, at: str) -> SourceLostError:
     """The error for a COMMIT without its PREPARE."""
     gtrid, bqual, form = xid
     return SourceLostError(

@@ -36,21 +36,21 @@ _NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Progress:
+class EmissionProgress:
     """How far one table is copied: runs in key order."""
 
     bounds: tuple[Bound, ...]
     """The keys between the runs; one fewer than runs."""
-    exact: tuple[Order | None, ...]
+    exact_positions: tuple[Order | None, ...]
     """A(c) of each run, the position at which its rows are exact; None if it is not finished."""
 
     @property
     def since(self) -> tuple[float, float]:
         """The position through which nothing of the table is emitted, whatever the key."""
-        return min((order for order in self.exact if order is not None), default=(math.inf, math.inf))
+        return min((order for order in self.exact_positions if order is not None), default=(math.inf, math.inf))
 
 
-def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> Progress:
+def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> EmissionProgress:
     """The runs of a table's ranges, which are given in key order.
 
     through: A of chunks finished earlier. exact: A of a newly finished chunk, by number; None for others.
@@ -65,13 +65,15 @@ def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], 
             assert piece.limits.lower is not None
             bounds.append(piece.limits.lower)
         orders.append(order)
-    return Progress(tuple(bounds), tuple(orders))
+    return EmissionProgress(tuple(bounds), tuple(orders))
 
 
-def emitted(changes: RowChanges, key: ChunkKey | None, progress: Progress, ask: Ask) -> npt.NDArray[np.bool_]:
+def emission_mask(
+    changes: RowChanges, key: ChunkKey | None, progress: EmissionProgress, ask: Ask
+) -> npt.NDArray[np.bool_]:
     """A mask of the images to emit. key: None if the table has none; it is then one chunk."""
     position = _order(changes.fact("file"), changes.fact("offset"))
-    exact = np.array([_NEVER if order is None else _order(*order) for order in progress.exact], np.int64)
+    exact = np.array([_NEVER if order is None else _order(*order) for order in progress.exact_positions], np.int64)
     if key is None or len(exact) == 1:
         return np.asarray(position > exact[0])
     if (exact == _NEVER).all():
@@ -84,16 +86,16 @@ def _order(file: npt.NDArray[np.int64] | int, offset: npt.NDArray[np.int64] | in
     return np.asarray(file, np.int64) << np.int64(40) | np.asarray(offset, np.int64)
 
 
-def published(
+def published_images(
     kind: npt.NDArray[np.int64], emit: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int8]]:
     """The indexes and kinds of the published images. A lone half of an update becomes an insert or a delete.
 
     kind: of all images, in order; a before-image is directly followed by its after-image.
     """
-    chosen = np.flatnonzero(emit)
+    indexes = np.flatnonzero(emit)
     kinds = kind.astype(np.int8)
     before, after = np.flatnonzero(kind == BEFORE), np.flatnonzero(kind == AFTER)
     alone_before, alone_after = emit[before] & ~emit[before + 1], emit[after] & ~emit[after - 1]
     kinds[before[alone_before]], kinds[after[alone_after]] = DELETE, INSERT
-    return chosen, kinds[chosen]
+    return indexes, kinds[indexes]

@@ -20,14 +20,14 @@ _ARTIFICIAL = 0x20
 class EventStatistics:
     """Counts the events of a binlog range, run by run.
 
-    bytes: size of the events as logged. damaged: how often a damaged event was requested again.
-    unknown: counts by type of the events that this version does not know but may skip.
+    bytes: size of the events as logged. damaged_events: how often a damaged event was requested again.
+    unknown_events: counts by type of the events that this version does not know but may skip.
     """
 
     def __init__(self, *, mariadb: bool) -> None:
         self.bytes = 0
-        self.damaged = 0
-        self.unknown: Counter[str] = Counter()
+        self.damaged_events = 0
+        self.unknown_events: Counter[str] = Counter()
         self._mariadb = mariadb
         self._kinds = np.zeros(256, np.int64)
         self._open: dict[str, Any] | None = None
@@ -35,7 +35,7 @@ class EventStatistics:
 
     def read_twice(self) -> None:
         """Count an event that was damaged and is requested again."""
-        self.damaged += 1
+        self.damaged_events += 1
 
     @property
     def events(self) -> dict[str, int]:
@@ -51,7 +51,7 @@ class EventStatistics:
     def add(self, run: EventBatch) -> None:
         """Add a run as received. Raises SourceLostError for an unknown event that must not be skipped."""
         headers = run.headers
-        self.unknown += refuse_unknown(headers)
+        self.unknown_events += refuse_unknown(headers)
         real = (headers.flags & _ARTIFICIAL == 0) & (
             (headers.end_position != 0) | (headers.kind != Kind.FORMAT_DESCRIPTION)
         )
@@ -68,7 +68,7 @@ class EventStatistics:
             return
         self._close()
         whole = total[1:-1]
-        if len(whole) and int(whole.max()) > self._most:
+        if len(whole) and int(whole.max()) > self._most_events:
             n = int(whole.argmax())
             self._largest = self._summary(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
         self._open = self._summary(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
@@ -77,15 +77,15 @@ class EventStatistics:
         """Add the content of a run's compressed transactions. Raises SourceLostError as `add` does."""
         inner = plain.run.headers.kind[run.headers.kind[plain.source] == Kind.TRANSACTION_PAYLOAD]
         if len(inner):
-            self.unknown += refuse_unknown(plain.run.headers)
+            self.unknown_events += refuse_unknown(plain.run.headers)
             self._kinds += np.bincount(inner, minlength=256)
 
     @property
-    def _most(self) -> int:
+    def _most_events(self) -> int:
         return 0 if self._largest is None else int(self._largest["bytes"])
 
     def _close(self) -> None:
-        if self._open is not None and self._open["bytes"] > self._most:
+        if self._open is not None and self._open["bytes"] > self._most_events:
             self._largest = self._open
         self._open = None
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from engine.capture.binlog.prepared_rows import Kept, rearranged
+from engine.capture.binlog.prepared_rows import KeptTransaction, rearrange
 from engine.decode.binlog_events import ROWS, among
 from engine.decode.framing import Offsets, words
 from engine.decode.stream import EventBatch
@@ -17,15 +17,15 @@ _TABLE_ID = np.uint64((1 << 48) - 1)
 
 
 @dataclass(frozen=True)
-class Judged:
+class ResolvedEvents:
     """A run without the rows that do not count."""
 
     run: EventBatch
-    undone: npt.NDArray[np.uint64]
+    rolled_back_ids: npt.NDArray[np.uint64]
     """Table ids of rows that were rolled back."""
-    doubtful: npt.NDArray[np.uint64]
+    uncertain_ids: npt.NDArray[np.uint64]
     """Table ids of rows for which it is unknown whether they were rolled back."""
-    committed: Prepared | None = None
+    committed_place: Prepared | None = None
     """The XA transaction that the run's last event commits, if its rows are not in the run: they must be read again."""
     rows: EventBatch | None = None
     """These rows, if they were kept. They were logged in another file, whose table ids mean something else."""
@@ -39,9 +39,9 @@ class Masks:
     (`idle`).
     """
 
-    prepared: Mask
-    undone: Mask
-    doubtful: Mask
+    is_prepared: Mask
+    is_rolled_back: Mask
+    is_uncertain: Mask
     idle: Offsets
 
 
@@ -56,7 +56,7 @@ class Moves:
     behind: Offsets
 
 
-class JudgedRun:
+class ResolvedRun:
     """A run whose first event has the number `first`."""
 
     def __init__(self, first: int, run: EventBatch, masks: Masks) -> None:
@@ -65,23 +65,23 @@ class JudgedRun:
         self.run = run
         self.masks = masks
         self.rows = among(run.headers.kind, ROWS)
-        self._uncounted = self.rows & (masks.prepared | masks.undone)
+        self._uncounted = self.rows & (masks.is_prepared | masks.is_rolled_back)
         self._stays = ~self._uncounted
         self._stays[masks.idle] = False
 
     def prepared_rows(self, captured: npt.NDArray[np.uint64]) -> Offsets:
         """The row events of captured tables that count if their transaction is committed."""
-        return of_tables(self.run, np.flatnonzero(self._uncounted & ~self.masks.undone), captured)
+        return of_tables(self.run, np.flatnonzero(self._uncounted & ~self.masks.is_rolled_back), captured)
 
     def part(
         self,
         begin: int,
         end: int,
         moves: Moves,
-        kept: Sequence[tuple[int, Kept]],
+        kept: Sequence[tuple[int, KeptTransaction]],
         committed: Prepared | None = None,
         rows: EventBatch | None = None,
-    ) -> Judged:
+    ) -> ResolvedEvents:
         """Events `begin` to `end`, exclusive, with those that count at a COMMIT among them.
 
         kept: as for `rearranged`.
@@ -89,10 +89,10 @@ class JudgedRun:
         run, part = self.run, slice(begin, end)
         low, high = np.searchsorted(moves.behind, (begin, end)).tolist()
         stay = np.flatnonzero(self._stays[part]) + begin
-        arranged = rearranged(run, stay, moves.events[low:high], moves.behind[low:high], kept)
-        undone, doubtful = self.rows & self.masks.undone, self.rows & self.masks.doubtful & ~self._uncounted
+        arranged = rearrange(run, stay, moves.events[low:high], moves.behind[low:high], kept)
+        undone, doubtful = self.rows & self.masks.is_rolled_back, self.rows & self.masks.is_uncertain & ~self._uncounted
         undone_ids, doubtful_ids = (_tables(run, np.flatnonzero(mask[part]) + begin) for mask in (undone, doubtful))
-        return Judged(arranged, undone_ids, doubtful_ids, committed, rows)
+        return ResolvedEvents(arranged, undone_ids, doubtful_ids, committed, rows)
 
 
 def of_tables(run: EventBatch, events: Offsets, tables: npt.NDArray[np.uint64]) -> Offsets:

@@ -27,22 +27,22 @@ from engine.source.watermarks import WatermarkClass, gtid_mode_lowered
 class KnownGtids:
     """The GTIDs of the transactions before a position."""
 
-    settled: str | None
+    proved_set: str | None
     """The set as watermarks need it; None if it is unknown."""
     complete: bool
     """Whether every transaction before the position has a GTID."""
 
     @property
-    def committed(self) -> str | None:
+    def committed_set(self) -> str | None:
         """The set that the ledger keeps; None if transactions without a GTID precede the position."""
-        return self.settled if self.complete else None
+        return self.proved_set if self.complete else None
 
     def after(self, reports: Sequence[RangeReport], *, mariadb: bool) -> "KnownGtids":
         """The GTIDs before the end of the ranges that the reports cover."""
-        if self.settled is None and not any(report.complete for report in reports):
+        if self.proved_set is None and not any(report.complete for report in reports):
             return self
         complete = self.complete and not any(report.anonymous for report in reports)
-        texts = [self.settled or "", *(report.gtids for report in reports)]
+        texts = [self.proved_set or "", *(report.gtids for report in reports)]
         return KnownGtids(joined(texts, mariadb=mariadb), complete)
 
 
@@ -66,8 +66,10 @@ def position_after(
 ) -> Position:
     """The position that an epoch commits, with its GTID set if known. gtids: those before `known`."""
     if end.order <= known.order:
-        return replace(known, gtids=gtids.committed)
-    return replace(end, gtids=gtids.after(reports, mariadb=mariadb).committed, born=reports[-1].births.get(end.file))
+        return replace(known, gtids=gtids.committed_set)
+    return replace(
+        end, gtids=gtids.after(reports, mariadb=mariadb).committed_set, born=reports[-1].births.get(end.file)
+    )
 
 
 def require_gtids(connection: Connection, kind: WatermarkClass, reports: Sequence[RangeReport]) -> None:

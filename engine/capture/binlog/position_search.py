@@ -60,7 +60,7 @@ class NoPlaceError(Exception):
         self.seen = seen
 
 
-class Wanted(Protocol):
+class SoughtPosition(Protocol):
     """Chooses transactions of a run, in order.
 
     alone: whether all transactions after the first chosen one must be chosen too.
@@ -76,13 +76,13 @@ class Wanted(Protocol):
 class Scan:
     """Finds the first transaction that `wanted` chooses (a `capture.binlog.binlog_reader.EventConsumer`).
 
-    found: the position before it.
+    matches: the position before it.
     """
 
-    def __init__(self, start: Position, end: Position, wanted: Wanted, *, mariadb: bool) -> None:
+    def __init__(self, start: Position, end: Position, wanted: SoughtPosition, *, mariadb: bool) -> None:
         self.position = start
         self.end = end
-        self.found: Position | None = None
+        self.matches: Position | None = None
         self._wanted = wanted
         self._transactions = Transactions(mariadb=mariadb)
 
@@ -91,11 +91,11 @@ class Scan:
         return self._transactions.births
 
     @property
-    def done(self) -> bool:
-        return self.position.order >= self.end.order or (self.found is not None and not self._wanted.alone)
+    def is_done(self) -> bool:
+        return self.position.order >= self.end.order or (self.matches is not None and not self._wanted.alone)
 
     def feed(self, run: EventBatch) -> Iterator[None]:
-        """Yield nothing; the result is `found`.
+        """Yield nothing; the result is `matches`.
 
         Raises NoPlaceError if a later transaction is not chosen but must be.
         """
@@ -117,16 +117,16 @@ class Scan:
         yield from ()
 
     def _take(self, run: EventBatch, begins: Offsets, chosen: npt.NDArray[np.bool_]) -> None:
-        if self.found is None and chosen.any():
+        if self.matches is None and chosen.any():
             first = int(np.argmax(chosen))
             n = int(begins[first])
             at = int(run.offset[n] - run.headers.size[n])
-            self.found = Position(run.file, at, born=self.births.get(run.file))
+            self.matches = Position(run.file, at, born=self.births.get(run.file))
             chosen = chosen[first:]
-        if self.found is not None and self._wanted.alone and not chosen.all():
+        if self.matches is not None and self._wanted.alone and not chosen.all():
             raise NoPlaceError(
                 "diverged",
-                f"it wrote transactions of its own (from {self.found} on) before others that are already published",
+                f"it wrote transactions of its own (from {self.matches} on) before others that are already published",
             )
 
 
@@ -161,13 +161,13 @@ class BehindPosition:
 
     def __init__(self, gtids: GtidPosition, before: GtidList) -> None:
         self._gtids = gtids
-        self._reached = {domain for domain, last in gtids.last.items() if before.position.last.get(domain) == last}
+        self._has_reached = {domain for domain, last in gtids.last.items() if before.position.last.get(domain) == last}
         self._numbers = {domain: number for domain, (_, number) in before.position.last.items()}
 
     @property
-    def missing(self) -> list[int]:
+    def missing_position(self) -> list[int]:
         """Domains whose last published transaction was not found."""
-        return sorted(set(self._gtids.last) - self._reached)
+        return sorted(set(self._gtids.last) - self._has_reached)
 
     def choose(
         self, run: EventBatch, begins: Offsets, facts: npt.NDArray[np.int64], sources: list[str]
@@ -178,12 +178,12 @@ class BehindPosition:
         for d in np.unique(domain).tolist():
             at = np.flatnonzero(domain == d)
             self._require_order(run, d, number[at])
-            if d not in self._gtids.last or d in self._reached:
+            if d not in self._gtids.last or d in self._has_reached:
                 continue
             last = self._gtids.last[d]
             hits = np.flatnonzero((server[at] == last[0]) & (number[at] == last[1]))
             if len(hits):
-                self._reached.add(d)
+                self._has_reached.add(d)
             new[at[: int(hits[0]) + 1 if len(hits) else len(at)]] = False
         return new
 
@@ -241,9 +241,10 @@ class Binlog:
         assert isinstance(head.before, GtidList)
         wanted = BehindPosition(gtids, head.before)
         place = self._scan(head, wanted)
-        if wanted.missing:
+        if wanted.missing_position:
             raise NoPlaceError(
-                "diverged", f"its binlog does not contain the last published transaction of domain {wanted.missing[0]}"
+                "diverged",
+                f"its binlog does not contain the last published transaction of domain {wanted.missing_position[0]}",
             )
         return place
 
@@ -264,12 +265,12 @@ class Binlog:
                 return head
         return None
 
-    def _scan(self, head: Head, wanted: Wanted) -> Position:
+    def _scan(self, head: Head, wanted: SoughtPosition) -> Position:
         scan = Scan(Position(head.file, FIRST_OFFSET), self.end, wanted, mariadb=self.mariadb)
         for _ in read_range(self.endpoint, scan, self.first_server_id):
             pass
         end = self.end
-        return scan.found or Position(end.file, end.offset, born=scan.births.get(end.file))
+        return scan.matches or Position(end.file, end.offset, born=scan.births.get(end.file))
 
     def is_between(self, position: Position, known: Position | None = None) -> bool:
         """Whether a transaction may begin at this offset of an existing file.

@@ -2,7 +2,7 @@
 
 Servers log the rows of an XA transaction at its PREPARE, and they count at its COMMIT. To read them there again would
 take a dump for each transaction. Most are committed in the block of the dump that prepares them: their row events only
-change places in it (`rearranged`). The table maps and row events of the others are kept: in memory up to a limit, then
+change places in it (`rearrange`). The table maps and row events of the others are kept: in memory up to a limit, then
 in a temporary file, up to another one. What is not kept (a transaction too large to be held back, or one beyond the
 limits) is read again.
 
@@ -42,7 +42,7 @@ class _Block:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptTransaction:
     """The events of one transaction: `run`, from event `begin` to `end`."""
 
     run: EventBatch
@@ -63,11 +63,11 @@ class PreparedRows:
     """The kept events, by a number for each transaction."""
 
     def __init__(self) -> None:
-        self._kept: dict[int, tuple[_Block, int, int] | None] = {}
+        self._kept_transactions: dict[int, tuple[_Block, int, int] | None] = {}
         self._in_memory: dict[int, _Block] = {}
-        self._bytes = self._spilled = 0
+        self._bytes = self._spilled_bytes = 0
         self._file: IO[bytes] | None = None
-        self._loaded: tuple[_Block, EventBatch] | None = None
+        self._loaded_block: tuple[_Block, EventBatch] | None = None
 
     def keep(self, run: EventBatch | None, parts: Sequence[tuple[int, int, int]]) -> None:
         """Keep transactions of one run: number, first event and end of each.
@@ -79,7 +79,7 @@ class PreparedRows:
             parts = [part for part in parts if part[1] == part[2]]
             block = None
         for number, begin, end in parts:
-            self._kept[number] = None if begin == end or block is None else (block, begin, end)
+            self._kept_transactions[number] = None if begin == end or block is None else (block, begin, end)
             if block is not None and begin != end:
                 block.users += 1
         if block is not None and block.users:
@@ -90,7 +90,7 @@ class PreparedRows:
         """Whether a block can be kept; others are moved to the file for that."""
         while self._in_memory and self._bytes + size > MOST_MEMORY:
             block = next(iter(self._in_memory.values()))
-            if self._spilled + block.bytes > MOST_SPILLED:
+            if self._spilled_bytes + block.bytes > MOST_SPILLED:
                 return False
             self._spill(self._in_memory.pop(id(block)))
             self._bytes -= block.bytes
@@ -103,35 +103,35 @@ class PreparedRows:
             weakref.finalize(self, self._file.close)
         block.place = self._file.seek(0, 2)
         pickle.dump(block.run, self._file, protocol=5)
-        self._spilled += block.bytes
+        self._spilled_bytes += block.bytes
         block.run = None
 
-    def take(self, number: int) -> Kept | str | None:
+    def take(self, number: int) -> KeptTransaction | str | None:
         """Return a transaction's events and forget them; `NOTHING` if it has none, None if they were not kept."""
-        if number not in self._kept:
+        if number not in self._kept_transactions:
             return None
-        entry = self._kept.pop(number)
+        entry = self._kept_transactions.pop(number)
         if entry is None:
             return NOTHING
         block, begin, end = entry
         run = self._run(block)
         self._release(block)
-        return Kept(run, begin, end)
+        return KeptTransaction(run, begin, end)
 
     def drop(self, number: int) -> None:
         """Forget a transaction that does not count."""
-        entry = self._kept.pop(number, None)
+        entry = self._kept_transactions.pop(number, None)
         if entry is not None:
             self._release(entry[0])
 
     def _run(self, block: _Block) -> EventBatch:
         if block.run is not None:
             return block.run
-        if self._loaded is None or self._loaded[0] is not block:
+        if self._loaded_block is None or self._loaded_block[0] is not block:
             assert self._file is not None
             self._file.seek(block.place)
-            self._loaded = block, pickle.load(self._file)  # noqa: S301 - written by `_spill`
-        return self._loaded[1]
+            self._loaded_block = block, pickle.load(self._file)  # noqa: S301 - written by `_spill`
+        return self._loaded_block[1]
 
     def _release(self, block: _Block) -> None:
         block.users -= 1
@@ -139,53 +139,59 @@ class PreparedRows:
             self._bytes -= block.bytes
 
 
-def compacted(run: EventBatch, chosen: Offsets) -> EventBatch:
+def copy_events(run: EventBatch, events: Offsets) -> EventBatch:
     """A copy of some events of a run that stays valid after the next one arrives."""
-    headers = run.headers.take(chosen)
+    headers = run.headers.take(events)
     begin, stop = headers.body - HEADER - 1, headers.end + _TAIL
     buffer = np.concatenate(
         [*(run.buffer[a:b] for a, b in zip(begin.tolist(), stop.tolist(), strict=True)), np.zeros(PADDING, np.uint8)]
     )
     moved = np.concatenate([[0], np.cumsum(stop - begin)[:-1]]) - begin
     headers = replace(headers, body=headers.body + moved, end=headers.end + moved)
-    return EventBatch(buffer, headers, run.file, run.offset[chosen])
+    return EventBatch(buffer, headers, run.file, run.offset[events])
 
 
-def rearranged(
-    run: EventBatch, stay: Offsets, moved: Offsets, behind: Offsets, kept: Sequence[tuple[int, Kept]]
+def rearrange(
+    run: EventBatch,
+    stay: Offsets,
+    moving: Offsets,
+    behind: Offsets,
+    kept_transactions: Sequence[tuple[int, KeptTransaction]],
 ) -> EventBatch:
-    """The events `stay` of a run, with `moved` ones behind others (`behind`, for each), and kept ones behind others.
+    """The events `stay` of a run, with `moving` ones behind others (`behind`, for each), and kept ones behind others.
 
     All are indices in the run. What moves gets the position of the event that it follows.
     """
-    if not len(moved) and not kept:
+    if not len(moving) and not kept_transactions:
         whole = len(stay) == len(run.headers)
         return run if whole else replace(run, headers=run.headers.take(stay), offset=run.offset[stay])
-    index, after = np.concatenate([stay, moved]), np.concatenate([stay, behind])
+    index, after = np.concatenate([stay, moving]), np.concatenate([stay, behind])
     buffer, headers = run.buffer, run.headers
-    if kept:
-        buffer, headers, added = _joined(replace(run, headers=headers.take(index)), [one for _, one in kept])
+    if kept_transactions:
+        buffer, headers, added = _append_kept(
+            replace(run, headers=headers.take(index)), [one for _, one in kept_transactions]
+        )
         index = np.arange(len(headers))
-        after = np.concatenate([after, np.array([at for at, _ in kept], np.int64)[added]])
+        after = np.concatenate([after, np.array([at for at, _ in kept_transactions], np.int64)[added]])
     follows = 2 * after
     follows[len(stay) :] += 1
     order = np.argsort(follows, kind="stable")
     return EventBatch(buffer, headers.take(index[order]), run.file, run.offset[after[order]])
 
 
-def _joined(run: EventBatch, kept: Sequence[Kept]) -> tuple[Bytes, Headers, Offsets]:
+def _append_kept(run: EventBatch, kept_transactions: Sequence[KeptTransaction]) -> tuple[Bytes, Headers, Offsets]:
     """The run and kept events behind it.
 
-    The buffer, the headers, and for each kept event, which of `kept` it belongs to.
+    The buffer, the headers, and for each kept event, which of `kept_transactions` it belongs to.
     """
     low, high = bounds(run)
     buffers, headers, owner = [run.buffer[low:high]], [run.headers.moved(-low)], list[Offsets]()
     size, groups = high - low, dict[int, list[int]]()
-    for n, one in enumerate(kept):
+    for n, one in enumerate(kept_transactions):
         groups.setdefault(id(one.run), []).append(n)
     for numbers in groups.values():
-        ranges = [np.arange(kept[n].begin, kept[n].end) for n in numbers]
-        part = compacted(kept[numbers[0]].run, np.concatenate(ranges))
+        ranges = [np.arange(kept_transactions[n].begin, kept_transactions[n].end) for n in numbers]
+        part = copy_events(kept_transactions[numbers[0]].run, np.concatenate(ranges))
         buffers.append(part.buffer)
         headers.append(part.headers.moved(size))
         owner.append(np.repeat(numbers, [len(one) for one in ranges]))
@@ -199,7 +205,7 @@ def bounds(run: EventBatch) -> tuple[int, int]:
     return max(int(run.headers.body.min()) - HEADER - 1, 0), min(int(run.headers.end.max()) + _TAIL, len(run.buffer))
 
 
-def joined(runs: Sequence[EventBatch]) -> EventBatch:
+def join(runs: Sequence[EventBatch]) -> EventBatch:
     """Several runs of one file as one, in a buffer of its own."""
     buffers, headers, size = [], [], 0
     for run in runs:

@@ -53,13 +53,13 @@ class RowChanges:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
-    def take(self, chosen: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "RowChanges":
+    def take(self, indexes: npt.NDArray[np.int64] | npt.NDArray[np.bool_]) -> "RowChanges":
         """Select changes by index or by mask."""
-        if chosen.dtype == bool:
-            chosen = np.flatnonzero(chosen)
-        if len(chosen) == len(self) and (chosen == np.arange(len(chosen))).all():
+        if indexes.dtype == bool:
+            indexes = np.flatnonzero(indexes)
+        if len(indexes) == len(self) and (indexes == np.arange(len(indexes))).all():
             return self
-        slots = pa.array(chosen)
+        slots = pa.array(indexes)
         return RowChanges(self.rows.take(slots), self.facts.take(slots), self.sources)
 
     def fact(self, name: str) -> npt.NDArray[np.int64]:
@@ -114,7 +114,9 @@ def log_table(changes: RowChanges, kinds: npt.NDArray[np.int8], file: str, first
     return pa.table([*changes.rows.columns, *columns], schema=schema)
 
 
-def dumped(rows: pa.Table, kind: str, position: str | None, first_seq: int, command: str | None = None) -> pa.Table:
+def redump_changes(
+    rows: pa.Table, kind: str, position: str | None, first_seq: int, command: str | None = None
+) -> pa.Table:
     """Convert rows that were read from the table at a position, not from the log, to rows of the change log.
 
     They have no commit time and no transaction. command: the id of the redump that requested them; None for a snapshot.

@@ -14,7 +14,7 @@ from functools import cache
 
 import numpy as np
 
-from engine.capture.binlog.written_tables import Written
+from engine.capture.binlog.written_tables import WrittenTables
 from engine.capture.binlog.xa_events import xa_statements
 from engine.decode.binlog_events import Kind
 from engine.decode.framing import words
@@ -45,7 +45,7 @@ class Alteration:
     """Empty if only a table map revealed the alteration. For a write, only the text before its first value."""
     at: str
     """`file:offset`."""
-    written: Written | None = None
+    written_tables: WrittenTables | None = None
     """What a write writes to directly; None for other statements."""
     alter: Alter | None = None
     """What an ALTER TABLE does; None for other statements, and for one that is not understood."""
@@ -54,7 +54,7 @@ class Alteration:
 
 
 @dataclass(frozen=True)
-class Logged:
+class LoggedStatement:
     """A statement that may concern a captured table."""
 
     event: int
@@ -70,7 +70,7 @@ class Logged:
     """The bytes that were logged."""
 
 
-def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
+def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[LoggedStatement]:
     """Yield the statements that may concern a captured table."""
     queries = np.flatnonzero(run.headers.kind == Kind.QUERY)
     tail = words(run.buffer)[run.headers.end[queries] - 8] >> np.uint64(16)
@@ -81,7 +81,9 @@ def meaningful(run: EventBatch, *, mariadb: bool) -> Iterator[Logged]:
             continue
         effect, readable = read(query, mariadb=mariadb)
         if effect.kind != "nothing":
-            yield Logged(n, query.database, query.statement.strip(), effect, readable, query.charset_known, query.raw)
+            yield LoggedStatement(
+                n, query.database, query.statement.strip(), effect, readable, query.charset_known, query.raw
+            )
 
 
 def read(query: Query, *, mariadb: bool) -> tuple[Effect, str]:
@@ -141,31 +143,31 @@ def without_values(statement: str) -> str:
     return shown if shown == statement else f"{shown}…"
 
 
-def concerned(logged: Logged, tables: Iterable[Table]) -> tuple[str, ...]:
+def affected_tables(statement: LoggedStatement, tables: Iterable[Table]) -> tuple[str, ...]:
     """The full names of the tables that a statement names, or, if it is not read to its end, may mention.
 
     Of those that it only rebuilds, the ones with generated columns.
     """
-    if logged.effect.kind == "rebuilds":  # only an ALTER TABLE changes what virtual columns are computed from
-        kinds = ("stored",) if logged.effect.alter is None else ("stored", "virtual")
+    if statement.effect.kind == "rebuilds":  # only an ALTER TABLE changes what virtual columns are computed from
+        kinds = ("stored",) if statement.effect.alter is None else ("stored", "virtual")
         tables = [table for table in tables if table.generated in kinds]
-    if not logged.effect.known:
-        return tuple(table.full_name for table in tables if _mentioned(table, logged))
+    if not statement.effect.known:
+        return tuple(table.full_name for table in tables if _mentioned_tables(table, statement))
     held = list(tables)
     exact, folded = set[str](), set[str]()
-    for database, name in logged.effect.tables:
-        place = database or logged.database, name
+    for database, name in statement.effect.tables:
+        place = database or statement.database, name
         same = {t.full_name for t in held if (t.database, t.name) == place}
         exact |= same
         if not same:
-            folded |= {t.full_name for t in held if _folded((t.database, t.name)) == _folded(place)}
-    dropped = {_folded((database, ""))[0] for database in logged.effect.databases}
-    names = exact | folded | {t.full_name for t in held if _folded((t.database, ""))[0] in dropped}
-    names |= {t.full_name for t in held if _written_otherwise(t, logged)}
+            folded |= {t.full_name for t in held if _fold((t.database, t.name)) == _fold(place)}
+    dropped = {_fold((database, ""))[0] for database in statement.effect.databases}
+    names = exact | folded | {t.full_name for t in held if _fold((t.database, ""))[0] in dropped}
+    names |= {t.full_name for t in held if _written_otherwise(t, statement)}
     return tuple(t.full_name for t in held if t.full_name in names)
 
 
-def _folded(name: tuple[str, str]) -> tuple[str, str]:
+def _fold(name: tuple[str, str]) -> tuple[str, str]:
     """The name without differences that a server may ignore (`lower_case_table_names`).
 
     MySQL replaces what is beyond U+FFFF.
@@ -174,7 +176,7 @@ def _folded(name: tuple[str, str]) -> tuple[str, str]:
     return database, table
 
 
-def _written_otherwise(table: Table, logged: Logged) -> bool:
+def _written_otherwise(table: Table, logged: LoggedStatement) -> bool:
     """Whether a name that is not ASCII stands in the statement in another character set than that of the event.
 
     A prepared statement is logged with the session's character set at its execution.
@@ -226,10 +228,10 @@ _CODECS = (
 """Character sets of clients, by Python's names."""
 
 
-def _mentioned(table: Table, logged: Logged) -> bool:
-    text = f"{logged.statement}\n{logged.readable}".casefold()
-    here = logged.database.casefold() == table.database.casefold()
-    clear = logged.charset_known and REPLACED not in text
+def _mentioned_tables(table: Table, statement: LoggedStatement) -> bool:
+    text = f"{statement.statement}\n{statement.readable}".casefold()
+    here = statement.database.casefold() == table.database.casefold()
+    clear = statement.charset_known and REPLACED not in text
     return _mentions(text, table.name, clear) and (here or _mentions(text, table.database, clear))
 
 

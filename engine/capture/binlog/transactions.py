@@ -18,11 +18,11 @@ from engine.decode.stream import EventBatch
 
 _HEADS = (Kind.FORMAT_DESCRIPTION, Kind.PREVIOUS_GTIDS, Kind.MARIA_GTID_LIST)
 TS, SOURCE, NUMBER = 0, 1, 2
-"""Column indexes of `Facts.table`."""
+"""Column indexes of `TransactionFacts.table`."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class TransactionFacts:
     """For each event of a run, its transaction's time, source and number, in this order.
 
     The number is 0 if it has no GTID.
@@ -33,9 +33,9 @@ class Facts:
     of: Offsets
     """For each event, its transaction's row in `table`."""
 
-    def at(self, events: Offsets) -> "Facts":
+    def at(self, events: Offsets) -> "TransactionFacts":
         """The facts of these events."""
-        return Facts(self.table, self.of[events])
+        return TransactionFacts(self.table, self.of[events])
 
     def lines(self) -> npt.NDArray[np.int64]:
         """The facts, one row per event."""
@@ -61,25 +61,25 @@ class Transactions:
         self.complete = False
         self.births: dict[str, int] = {}
         self.sources: list[str] = [""]
-        self._known: dict[tuple[int, int] | str, int] = {}
-        self._open = np.zeros((1, 3), np.int64)  # facts of the transaction that is open
+        self._known_headers: dict[tuple[int, int] | str, int] = {}
+        self._open_transaction = np.zeros((1, 3), np.int64)  # facts of the transaction that is open
 
-    def of(self, run: EventBatch) -> "Facts":
+    def of(self, run: EventBatch) -> "TransactionFacts":
         """The facts of a run's events."""
         headers = run.headers
         self.read_heads(run)
         mask = among(headers.kind, BEGINS)
         begins = np.flatnonzero(mask)
         table = np.zeros((len(begins) + 1, 3), np.int64)
-        table[0] = self._open
+        table[0] = self._open_transaction
         table[1:, TS] = headers.timestamp[begins]
         self._identify(run, begins, table[1:])
         self.count += len(begins)
         self.bytes += int(headers.size.sum())
         if len(headers):
             self.last_ts = max(self.last_ts, int(headers.timestamp[-1]))
-        self._open = table[-1:].copy()
-        return Facts(table, np.cumsum(mask))
+        self._open_transaction = table[-1:].copy()
+        return TransactionFacts(table, np.cumsum(mask))
 
     def read_heads(self, run: EventBatch) -> None:
         """Read the events at the head of a file. (A FORMAT_DESCRIPTION event also begins every dump.)"""
@@ -123,10 +123,10 @@ class Transactions:
 
     def _source(self, halves: tuple[int, int] | str) -> int:
         """The index of the source with these two halves, or with this text."""
-        if halves not in self._known:
-            self._known[halves] = len(self.sources)
+        if halves not in self._known_headers:
+            self._known_headers[halves] = len(self.sources)
             self.sources.append(self._text(halves))
-        return self._known[halves]
+        return self._known_headers[halves]
 
     def _text(self, halves: tuple[int, int] | str) -> str:
         if isinstance(halves, str):

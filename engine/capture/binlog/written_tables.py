@@ -1,8 +1,8 @@
 """Which tables a statement logged as text writes to directly, and which routines it may call. Pure; sqlglot parses.
 
 `run.tables.statement_reach` asks the catalog what triggers, foreign keys, views and routines do from there. A table too
-many costs a resnapshot, a table too few loses rows. So whatever is not certainly understood is `unknown`, which means
-every table:
+many costs a resnapshot, a table too few loses rows. So whatever is not certainly understood is `is_unknown`, which
+means every table:
 
 * text that is not text in its character set;
 * a verb, or a form of one, that is not recognised here, and whatever follows MariaDB's `SET STATEMENT … FOR`.
@@ -35,29 +35,29 @@ _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenTables:
     """What a statement writes to."""
 
     tables: tuple[Name, ...] = ()
     """Tables that it writes to directly."""
     routines: tuple[str, ...] = ()
     """Casefolded names of routines that it may call."""
-    unknown: bool = False
+    is_unknown: bool = False
     """True if neither is known."""
 
-    def __or__(self, other: "Written") -> "Written":
+    def __or__(self, other: "WrittenTables") -> "WrittenTables":
         """What both statements write to."""
-        return Written(
+        return WrittenTables(
             tuple(sorted({*self.tables, *other.tables})),
             tuple(sorted({*self.routines, *other.routines})),
-            self.unknown or other.unknown,
+            self.is_unknown or other.is_unknown,
         )
 
 
-UNKNOWN = Written(unknown=True)
+UNKNOWN = WrittenTables(is_unknown=True)
 
 
-def written_by(statement: str, database: str) -> Written:
+def written_by(statement: str, database: str) -> WrittenTables:
     """What a statement writes to. It is in the default modes and without comments. database: its default database."""
     logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs what it cannot parse, instead of raising
     if REPLACED in statement:
@@ -68,7 +68,7 @@ def written_by(statement: str, database: str) -> Written:
         return UNKNOWN
     if tables is None:
         return UNKNOWN
-    return Written(tuple(sorted(tables)), tuple(sorted(_called(statement))))
+    return WrittenTables(tuple(sorted(tables)), tuple(sorted(_called_routines(statement))))
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -86,33 +86,33 @@ def _tables(statement: str, database: str) -> set[Name] | None:
     if verb in ("CALL", "DO", "SELECT", "CREATE"):
         return set()  # they write only through routines; a table that is created is a captured one by chance only
     if verb == "LOAD":
-        return _loaded(sqlglot.tokenize(statement, dialect="mysql"), database)
+        return _load_target(sqlglot.tokenize(statement, dialect="mysql"), database)
     plain = _VERB.sub(lambda found: ("INSERT" if found[1].upper() == "REPLACE" else found[1]) + " ", statement)
-    parsed = sqlglot.parse(plain, dialect="mysql")
-    if len(parsed) != 1:
+    statements = sqlglot.parse(plain, dialect="mysql")
+    if len(statements) != 1:
         return None
-    if isinstance(parsed[0], exp.Insert):
-        target = parsed[0].this
-        named = [target.this if isinstance(target, exp.Schema) else target]
-    elif isinstance(parsed[0], exp.Update | exp.Delete):
-        named = list(parsed[0].find_all(exp.Table))
+    if isinstance(statements[0], exp.Insert):
+        target = statements[0].this
+        targets = [target.this if isinstance(target, exp.Schema) else target]
+    elif isinstance(statements[0], exp.Update | exp.Delete):
+        targets = list(statements[0].find_all(exp.Table))
     else:
         return None
-    return _names(named, database)
+    return _names(targets, database)
 
 
-def _names(named: list[Any], database: str) -> set[Name] | None:
-    found: set[Name] = set()
-    for table in named:
+def _names(targets: list[Any], database: str) -> set[Name] | None:
+    names: set[Name] = set()
+    for table in targets:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.catalog:
             return None
         if table.name.casefold() in _MODIFIERS:
             return None
-        found.add((table.db.casefold() or database, table.name.casefold()))
-    return found or None
+        names.add((table.db.casefold() or database, table.name.casefold()))
+    return names or None
 
 
-def _loaded(tokens: list[Token], database: str) -> set[Name] | None:
+def _load_target(tokens: list[Token], database: str) -> set[Name] | None:
     """The target of LOAD DATA … INTO TABLE, which sqlglot does not parse."""
     places = [n for n, (a, b) in enumerate(pairwise(tokens)) if (a.text.upper(), b.text.upper()) == ("INTO", "TABLE")]
     if len(places) != 1:
@@ -125,7 +125,7 @@ def _loaded(tokens: list[Token], database: str) -> set[Name] | None:
     return {(database, after[0].text.casefold())}
 
 
-def _called(statement: str) -> set[str]:
+def _called_routines(statement: str) -> set[str]:
     """The names before a parenthesis, even inside a literal, and what CALL calls, with or without parentheses."""
     found = {_bare(match[1]) for match in _CALLED.finditer(statement)}
     if match := _CALLS.match(statement):

@@ -40,7 +40,7 @@ class Spans:
 
 
 @dataclass(frozen=True)
-class Decided:
+class DecidedTransactions:
     """What one run says about XA transactions."""
 
     file: str
@@ -62,45 +62,47 @@ class Decided:
     def place(self, begin: int) -> Prepared:
         """Where a transaction that the run decides was prepared."""
         if begin in self.places:
-            return _prepared(self.places[begin])
+            return _prepared_place(self.places[begin])
         n = int(np.searchsorted(self.spans.begin, begin))
-        return _prepared((self.file, int(self.spans.start[n]), int(self.spans.end[n])))
+        return _prepared_place((self.file, int(self.spans.start[n]), int(self.spans.end[n])))
 
 
-def nothing_decided() -> Decided:
+def no_decisions() -> DecidedTransactions:
     """What is known before the first run."""
     none = np.zeros(0, np.int64)
-    return Decided("", Spans(none, none, none, none), none, none, none, (), (), {})
+    return DecidedTransactions("", Spans(none, none, none, none), none, none, none, (), (), {})
 
 
 @dataclass(frozen=True)
 class _Recent:
     """The last transactions that a run decided, in order.
 
-    others: the places of those that were prepared in earlier runs.
+    other_places: the places of those that were prepared in earlier runs.
     """
 
     keys: U64
     file: str
     start: Offsets
     end: Offsets
-    others: Mapping[int, _Place]
+    other_places: Mapping[int, _Place]
 
     def places(self) -> Iterator[tuple[Xid, _Place]]:
         """Yield each transaction and its place."""
         for n, (row, start, end) in enumerate(zip(self.keys, self.start.tolist(), self.end.tolist(), strict=True)):
-            yield _xid(row), self.others.get(n, (self.file, start, end))
+            yield _xid(row), self.other_places.get(n, (self.file, start, end))
 
 
 class XaDecisions:
     """The XA transactions of one range."""
 
     def __init__(self) -> None:
-        self._undecided: dict[bytes, tuple[int, _Place, int]] = {}  # the first event, the place, the hash of the key
+        self._undecided_transactions: dict[
+            bytes, tuple[int, _Place, int]
+        ] = {}  # the first event, the place, the hash of the key
         self._recent: list[_Recent] = []
         self._earlier: set[Xid] = set()
 
-    def record(self, file: str, xa: XaEvents, spans: Spans, first: int) -> Decided:
+    def record(self, file: str, xa: XaEvents, spans: Spans, first: int) -> DecidedTransactions:
         """Add a run whose first event has this number."""
         hashes, commits = _hashes(xa.keys), xa.verb == COMMIT
         partner = _partners(xa, hashes)
@@ -113,7 +115,7 @@ class XaDecisions:
         places = self._one_by_one(file, xa, spans, np.flatnonzero(partner < 0), span, hashes, of)
         self._forget_lost(xa.keys, hashes, np.flatnonzero(here), of)
         self._remember(file, xa.keys, spans, places, np.flatnonzero((xa.verb != PREPARE) & (of != EARLIER)), of)
-        return Decided(
+        return DecidedTransactions(
             file=file,
             spans=spans,
             decided_at=decided_at,
@@ -137,33 +139,37 @@ class XaDecisions:
             if xa.verb[n] == PREPARE:
                 at = span[n]
                 place = file, int(spans.start[at]), int(spans.end[at])
-                self._undecided[key] = int(spans.begin[at]), place, int(hashes[n])
-            elif (found := self._undecided.pop(key, None)) is not None:
+                self._undecided_transactions[key] = int(spans.begin[at]), place, int(hashes[n])
+            elif (found := self._undecided_transactions.pop(key, None)) is not None:
                 of[n], places[found[0]] = found[0], found[1]
             else:
                 self._earlier.add(xid_of(key))
         return places
 
-    def _forget_lost(self, keys: U64, hashes: U64, decided: Offsets, begin: Offsets) -> None:
+    def _forget_lost(self, keys: U64, hashes: U64, decided_events: Offsets, begin: Offsets) -> None:
         """Forget transactions whose id was prepared again: a crashed server has rolled them back without a trace."""
-        held = np.fromiter((entry[2] for entry in self._undecided.values()), np.uint64, len(self._undecided))
-        for n in decided[np.isin(hashes[decided], held)].tolist() if len(held) else ():
-            entry = self._undecided.get(key := _key(keys[n]))
+        undecided_hashes = np.fromiter(
+            (entry[2] for entry in self._undecided_transactions.values()), np.uint64, len(self._undecided_transactions)
+        )
+        for n in (
+            decided_events[np.isin(hashes[decided_events], undecided_hashes)].tolist() if len(undecided_hashes) else ()
+        ):
+            entry = self._undecided_transactions.get(key := _key(keys[n]))
             if entry is not None and entry[0] < begin[n]:
-                del self._undecided[key]
+                del self._undecided_transactions[key]
 
     def _remember(
-        self, file: str, keys: U64, spans: Spans, places: Mapping[int, _Place], decided: Offsets, of: Offsets
+        self, file: str, keys: U64, spans: Spans, places: Mapping[int, _Place], decided_events: Offsets, of: Offsets
     ) -> None:
         """Remember where the last ones that were decided had been prepared."""
-        decided = decided[-MOST_RECENT:]
-        begin, at = of[decided], np.searchsorted(spans.begin, of[decided])
+        decided_events = decided_events[-MOST_RECENT:]
+        begin, at = of[decided_events], np.searchsorted(spans.begin, of[decided_events])
         here = at < len(spans.begin)
         here[here] = spans.begin[at[here]] == begin[here]
         start, end = np.zeros(len(begin), np.int64), np.zeros(len(begin), np.int64)
         start[here], end[here] = spans.start[at[here]], spans.end[at[here]]
         others = {n: places[int(begin[n])] for n in np.flatnonzero(~here).tolist()}
-        self._recent.append(_Recent(keys[decided], file, start, end, others))
+        self._recent.append(_Recent(keys[decided_events], file, start, end, others))
         while sum(len(some.keys) for some in self._recent[1:]) >= MOST_RECENT:
             del self._recent[0]
 
@@ -173,27 +179,27 @@ class XaDecisions:
         recent = dict[Xid, Prepared]()
         for xid, place in [one for some in self._recent for one in some.places()][-MOST_RECENT:]:
             recent.pop(xid, None)
-            recent[xid] = _prepared(place)
-        undecided = {xid_of(key): _prepared(place) for key, (_, place, _) in self._undecided.items()}
+            recent[xid] = _prepared_place(place)
+        undecided = {xid_of(key): _prepared_place(place) for key, (_, place, _) in self._undecided_transactions.items()}
         return XaPlaces(undecided, recent)
 
     @property
-    def decided(self) -> set[Xid]:
+    def decided_earlier(self) -> set[Xid]:
         """Those that were prepared before the range and decided in it."""
         return self._earlier
 
     def take(self, xid: Xid) -> tuple[Prepared, int] | None:
         """Forget an undecided transaction; returns its place and its first event. None if there is none."""
-        found = self._undecided.pop(key_of(xid), None)
-        return None if found is None else (_prepared(found[1]), found[0])
+        entry = self._undecided_transactions.pop(key_of(xid), None)
+        return None if entry is None else (_prepared_place(entry[1]), entry[0])
 
 
 def _hashes(keys: U64) -> U64:
-    found = np.zeros(len(keys), np.uint64)
+    hashes = np.zeros(len(keys), np.uint64)
     for column in keys.T:
-        found = (found ^ column) * _FACTOR
-        found ^= found >> _SHIFT
-    return found
+        hashes = (hashes ^ column) * _FACTOR
+        hashes ^= hashes >> _SHIFT
+    return hashes
 
 
 def _partners(xa: XaEvents, hashes: U64) -> Offsets:
@@ -217,6 +223,6 @@ def _xid(row: U64) -> Xid:
     return xid_of(row.tobytes())
 
 
-def _prepared(place: _Place) -> Prepared:
+def _prepared_place(place: _Place) -> Prepared:
     file, start, end = place
     return Prepared(Position(file, start), Position(file, end))

@@ -87,7 +87,7 @@ class XaEvents:
     """Their keys, one a row."""
     idle: Offsets
     """XA START and XA END statements, which decide nothing."""
-    others: Offsets
+    other_events: Offsets
     """The statements that have nothing to do with XA."""
 
 
@@ -112,10 +112,10 @@ def xa_events(run: EventBatch, queries: Offsets) -> XaEvents:
     other = np.ones(len(run.headers), bool)
     for part in parts:
         other[part.event] = False
-    return XaEvents(*_merged(parts), queries[idle], rest[other[rest]])
+    return XaEvents(*_merge(parts), queries[idle], rest[other[rest]])
 
 
-def _merged(parts: Sequence[_Part]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
+def _merge(parts: Sequence[_Part]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
     count = sum(len(part.event) for part in parts)
     keys = np.zeros((count, max((part.keys.shape[1] for part in parts), default=1)), np.uint64)
     event, verb, done = np.zeros(count, np.int64), np.zeros(count, np.int8), 0
@@ -154,7 +154,7 @@ def _texts(run: EventBatch, at: Offsets, width: int) -> U64:
     return found
 
 
-def _packed(key: bytes) -> U64:
+def _pack(key: bytes) -> U64:
     """A key as a row."""
     return np.frombuffer(key.ljust(-(-len(key) // 8) * 8, b"\0"), np.uint64)[None]
 
@@ -162,7 +162,7 @@ def _packed(key: bytes) -> U64:
 def _alone(run: EventBatch, n: int) -> list[_Part]:
     """The decision that a QUERY event contains, if any."""
     found = decision(run.body(n))
-    return [] if found is None else [_Part(np.array([n]), COMMIT if found[0] else ROLLBACK, _packed(found[1]))]
+    return [] if found is None else [_Part(np.array([n]), COMMIT if found[0] else ROLLBACK, _pack(found[1]))]
 
 
 def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_Part]:
@@ -210,7 +210,7 @@ class _Template:
 
     def keys(self, statements: U64) -> tuple[npt.NDArray[np.bool_], U64]:
         """Which statements equal the template except for the digits, and their keys."""
-        text, fixed = _packed(self.text), np.full(statements.shape[1] * 8, 0xFF, np.uint8)
+        text, fixed = _pack(self.text), np.full(statements.shape[1] * 8, 0xFF, np.uint8)
         for digits in self.digits:
             fixed[digits] = 0
         equal = ((statements ^ text) & fixed.view(np.uint64) == 0).all(axis=1)

@@ -23,28 +23,28 @@ from engine.source.xa_places import Prepared, XaPlaces, Xid
 class XaScan:
     """Reads a binlog range for XA statements (a `capture.binlog.binlog_reader.EventConsumer`).
 
-    commits: for each transaction whose last statement commits it, the position before that. others: those whose last
-    statement does not. places: of the transactions prepared in the range. earlier: those decided in it that were
-    prepared before.
+    commits: for each transaction whose last statement commits it, the position before that. uncommitted_xids: those
+    whose last statement does not. places: of the transactions prepared in the range. earlier: those decided in it that
+    were prepared before.
     """
 
     def __init__(self, start: Position, end: Position) -> None:
         self.position = self._start = start
         self.end = end
         self.commits: dict[Xid, Position] = {}
-        self.others: set[Xid] = set()
+        self.uncommitted_xids: set[Xid] = set()
         self.earlier: set[Xid] = set()
-        self._undecided: dict[Xid, Prepared] = {}
+        self._undecided_places: dict[Xid, Prepared] = {}
         self._recent: dict[Xid, Prepared] = {}
         self._begin = start
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.position.order >= self.end.order
 
     @property
     def places(self) -> XaPlaces:
-        return XaPlaces().after(XaPlaces(self._undecided, self._recent, self._start, self.end), ())
+        return XaPlaces().after(XaPlaces(self._undecided_places, self._recent, self._start, self.end), ())
 
     def feed(self, run: EventBatch) -> Iterator[None]:
         """Yield nothing."""
@@ -56,54 +56,54 @@ class XaScan:
             self.position = self.end
         if not len(run.headers):
             return
-        if not self.done:
+        if not self.is_done:
             self.position = Position(run.file, int(run.offset[-1]))
         for plain in unfolded(run, np.flatnonzero(run.headers.kind == Kind.MARIA_QUERY_COMPRESSED)):
-            self._read(plain.run)
+            self._read_statements(plain.run)
         yield from ()
 
-    def _read(self, run: EventBatch) -> None:
+    def _read_statements(self, run: EventBatch) -> None:
         kind = run.headers.kind
         begins, queries = np.flatnonzero(among(kind, BEGINS)), np.flatnonzero(kind == Kind.QUERY)
         events = np.union1d(queries[xa_statements(run, queries)], np.flatnonzero(kind == Kind.XA_PREPARE))
         for n, before in zip(events.tolist(), np.searchsorted(begins, events, side="right").tolist(), strict=True):
             begin = self._start_of(run, int(begins[before - 1])) if before else self._begin
             if kind[n] == Kind.XA_PREPARE:
-                self._prepared(run, n, begin)
+                self._record_prepare(run, n, begin)
             elif (decided := decision(run.body(n))) is not None:
-                self._decided(decided[0], xid_of(decided[1]), begin)
+                self._record_decision(decided[0], xid_of(decided[1]), begin)
         if len(begins):
             self._begin = self._start_of(run, int(begins[-1]))
 
     def _start_of(self, run: EventBatch, begin: int) -> Position:
         return Position(run.file, int(run.offset[begin] - run.headers.size[begin]))
 
-    def _prepared(self, run: EventBatch, n: int, begin: Position) -> None:
+    def _record_prepare(self, run: EventBatch, n: int, begin: Position) -> None:
         xid, one_phase = read_xa_prepare(run.body(n))
         if not one_phase:
             self.commits.pop(xid, None)
-            self.others.add(xid)
-            self._undecided[xid] = Prepared(begin, Position(run.file, int(run.offset[n])))
+            self.uncommitted_xids.add(xid)
+            self._undecided_places[xid] = Prepared(begin, Position(run.file, int(run.offset[n])))
 
-    def _decided(self, commits: bool, xid: Xid, begin: Position) -> None:
-        if xid in self._undecided:
+    def _record_decision(self, commits: bool, xid: Xid, begin: Position) -> None:
+        if xid in self._undecided_places:
             self._recent.pop(xid, None)
-            self._recent[xid] = self._undecided.pop(xid)
+            self._recent[xid] = self._undecided_places.pop(xid)
         else:
             self.earlier.add(xid)
-        self.others.discard(xid)
+        self.uncommitted_xids.discard(xid)
         self.commits.pop(xid, None)
         if commits:
             self.commits[xid] = begin
         else:
-            self.others.add(xid)
+            self.uncommitted_xids.add(xid)
 
 
 @dataclass
 class XaVisibility:
     """Follows the binlog up to `_through`.
 
-    `_pending`: the positions before XA COMMITs up to there that may not be visible.
+    `_pending_commits`: the positions before XA COMMITs up to there that may not be visible.
     """
 
     endpoint: Endpoint
@@ -111,52 +111,54 @@ class XaVisibility:
 
     def __post_init__(self) -> None:
         self._through: Position | None = None
-        self._pending: dict[Xid, Position] = {}
+        self._pending_commits: dict[Xid, Position] = {}
         self._places = XaPlaces()
 
     def visible_through(
-        self, end: Position, prepared: Collection[Xid], known: Position | None = None
+        self, end: Position, prepared_xids: Collection[Xid], known_position: Position | None = None
     ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible.
 
         Also returns the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
-        before `end`; the first reading looks after it first.
+        prepared_xids: what XA RECOVER listed after the binlog had reached `end`. known_position: a position between two
+        transactions before `end`; the first reading looks after it first.
         """
         if self._through is None or self._through.order > end.order:
-            self._begin(end, prepared, known)
+            self._begin(end, prepared_xids, known_position)
         elif self._through.order < end.order:
             self._follow(self._through, end)
         self._through = end
-        self._pending = {xid: before for xid, before in self._pending.items() if xid in prepared}
-        return min([end, *self._pending.values()], key=lambda position: position.order), self._places
+        self._pending_commits = {xid: before for xid, before in self._pending_commits.items() if xid in prepared_xids}
+        return min([end, *self._pending_commits.values()], key=lambda position: position.order), self._places
 
-    def _begin(self, end: Position, prepared: Collection[Xid], known: Position | None) -> None:
+    def _begin(self, end: Position, prepared_xids: Collection[Xid], known_position: Position | None) -> None:
         """Find the last statement of each listed transaction, backwards from `end`."""
-        self._pending = {}
+        self._pending_commits = {}
         self._places = XaPlaces()
-        unknown = set(prepared)
+        unknown = set(prepared_xids)
         decided_later = set[Xid]()
         files = [name for name in binary_logs(self.endpoint) if file_number(name) <= file_number(end.file)]
         edges = {edge.order: edge for edge in (*(Position(name, FIRST_OFFSET) for name in files), end)}
-        if known is not None and min(edges) < known.order < end.order:
-            edges[known.order] = known
+        if known_position is not None and min(edges) < known_position.order < end.order:
+            edges[known_position.order] = known_position
         for start, stop in reversed([*pairwise(edge for _, edge in sorted(edges.items()))]):
             if not unknown:
                 return
-            scan = self._scanned(start, stop)
-            self._pending |= {xid: before for xid, before in scan.commits.items() if xid in unknown}
+            scan = self._scan(start, stop)
+            self._pending_commits |= {xid: before for xid, before in scan.commits.items() if xid in unknown}
             self._places = scan.places.after(self._places, decided_later)
             decided_later |= scan.earlier
-            unknown -= scan.commits.keys() | scan.others
+            unknown -= scan.commits.keys() | scan.uncommitted_xids
 
     def _follow(self, start: Position, end: Position) -> None:
-        scan = self._scanned(start, end)
-        self._pending = {xid: before for xid, before in self._pending.items() if xid not in scan.others} | scan.commits
+        scan = self._scan(start, end)
+        self._pending_commits = {
+            xid: before for xid, before in self._pending_commits.items() if xid not in scan.uncommitted_xids
+        } | scan.commits
         self._places = self._places.after(scan.places, scan.earlier)
 
-    def _scanned(self, start: Position, end: Position) -> XaScan:
+    def _scan(self, start: Position, end: Position) -> XaScan:
         scan = XaScan(start, end)
         for _ in read_range(self.endpoint, scan, self.first_server_id):
             pass

@@ -32,14 +32,14 @@ Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
 
 
 @dataclass(frozen=True)
-class Reduced:
+class NetChanges:
     """The images in a chunk's range, reduced to the last image per key."""
 
-    touched: pa.Table
+    touched_keys: pa.Table
     """The keys that changed: only the key columns."""
     upserts: Iterable[pa.Table]
     """The rows of those keys that exist at the high watermark, in batches; to be read any number of times."""
-    upserted: int
+    upserted_rows: int
     """The number of those rows."""
     changes: int
     """The number of images before reduction."""
@@ -49,8 +49,8 @@ class Reduced:
         """For the report: images, deleted keys, upserted keys."""
         return {
             "changes": self.changes,
-            "deleted": int(self.touched.num_rows) - self.upserted,
-            "upserted": self.upserted,
+            "deleted": int(self.touched_keys.num_rows) - self.upserted_rows,
+            "upserted": self.upserted_rows,
         }
 
 
@@ -81,34 +81,34 @@ class LastImages:
         """keys: the columns that identify a row."""
         self._names = keys.names
         fields = [pa.field(_NUMBER, pa.int64()), pa.field(_EXISTS, pa.bool_())]
-        self._held = pa.schema([*keys, *fields]).empty_table()
-        self._waiting: list[pa.Table] = []
+        self._spill = pa.schema([*keys, *fields]).empty_table()
+        self._waiting_rows: list[pa.Table] = []
         self._rows = 0
 
     def add(self, keys: pa.Table, numbers: npt.NDArray[np.int64], exists: npt.NDArray[np.bool_]) -> None:
         """Add images. numbers: theirs, ascending; exists: whether each leaves a row."""
         added = keys.append_column(_NUMBER, pa.array(numbers)).append_column(_EXISTS, pa.array(exists))
-        self._waiting.append(added)
+        self._waiting_rows.append(added)
         self._rows += added.num_rows
-        if self._rows > max(self._held.num_rows, _WAITING_ROWS):
+        if self._rows > max(self._spill.num_rows, _WAITING_ROWS):
             self._reduce()
 
-    def reduced(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    def net_changes(self) -> tuple[pa.Table, npt.NDArray[np.int64]]:
         """The keys, and the ascending numbers of the last images that leave a row."""
         self._reduce()
-        numbers = self._held[_NUMBER].filter(self._held[_EXISTS])
-        return self._held.select(self._names), np.asarray(numbers.to_numpy())
+        numbers = self._spill[_NUMBER].filter(self._spill[_EXISTS])
+        return self._spill.select(self._names), np.asarray(numbers.to_numpy())
 
     def _reduce(self) -> None:
-        keys = pa.concat_tables([self._held, *self._waiting])
-        self._waiting = []
+        keys = pa.concat_tables([self._spill, *self._waiting_rows])
+        self._waiting_rows = []
         self._rows = 0
-        self._held = keys.take(pa.array(last_of_each(keys.select(self._names))))
+        self._spill = keys.take(pa.array(last_of_each(keys.select(self._names))))
 
 
 def reduce_changes(
     parts: Iterable[RowChanges], schema: pa.Schema, identity: Sequence[str], within: Within | None
-) -> Reduced:
+) -> NetChanges:
     """Reduce changes, given in order, to their effect on the rows that are `within` (None: on all rows).
 
     schema: the schema of the rows. A window may contain a transaction of any size and rows of any width. So only the
@@ -122,8 +122,8 @@ def reduce_changes(
             numbers = np.arange(count, count + len(chosen))
             last.add(chosen.rows.select(identity), numbers, np.isin(chosen.fact("kind"), (INSERT, AFTER)))
             count += len(chosen)
-    touched, upserted = last.reduced()
-    return Reduced(touched, _Chosen(images, upserted), len(upserted), count)
+    touched, upserted = last.net_changes()
+    return NetChanges(touched, _Chosen(images, upserted), len(upserted), count)
 
 
 def last_of_each(keys: pa.Table) -> npt.NDArray[np.int64]:
@@ -164,7 +164,7 @@ def among(rows: pa.Table, keys: pa.Table) -> npt.NDArray[np.bool_]:
     return found
 
 
-def without(rows: pa.Table, touched: pa.Table) -> pa.Table:
-    """The rows whose key is not in `touched`."""
-    found = among(rows, touched)
+def without(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows whose key is not in `touched_keys`."""
+    found = among(rows, keys)
     return rows.filter(pa.array(~found)) if found.any() else rows

@@ -24,7 +24,7 @@ from engine.base.errors import SchemaChangedError, TableStoppedError
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.row_changes import RowChanges
-from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
+from engine.capture.chunk.backfill import NetChanges, Within, reduce_changes, without
 from engine.capture.files import DataFile, FileWriter
 from engine.capture.landing import MirrorReader
 from engine.capture.pacing import slice_rows
@@ -80,7 +80,7 @@ class ChunkRequest:
     @property
     def schema(self) -> pa.Schema:
         """The schema of the published rows."""
-        return arrow_schema(self.projection.published(self.table))
+        return arrow_schema(self.projection.published_table(self.table))
 
     @property
     def may_be_null(self) -> bool:
@@ -92,7 +92,7 @@ class ChunkRequest:
         key, limits = self.key, self.limits
         return (lambda rows: inside(rows, limits, key, ask)) if key else None
 
-    def most(self, nulls: int | None = None) -> int | None:
+    def max_rows(self, nulls: int | None = None) -> int | None:
         """Rows after which the reader stops. None if it cannot stop, because rows could share the key of the last one.
 
         nulls: the number of rows with a NULL key, None if not counted. NULL keys are indistinguishable, so all of them
@@ -119,7 +119,7 @@ class ChunkResult:
     files: list[DataFile]
     rows: int
     backfill: Backfill
-    nulled: Counter[str]
+    nulled_dates: Counter[str]
     """Invalid dates that became NULL, by column."""
     timings: dict[str, float]
     """Seconds per step."""
@@ -150,7 +150,7 @@ def read_chunk(
     nulled: Counter[str] = Counter()
     with Spill(schema, request.max_memory) as waiting, chunk_writer(request, schema) as writer:
         nulls = null_keys(session, request)
-        count, most = 0, request.most(nulls)
+        count, most = 0, request.max_rows(nulls)
         for rows in read_rows(session, request, nulled, nulls):
             count += rows.num_rows
             kept = rows
@@ -172,12 +172,12 @@ def read_chunk(
         step("after_backfill")
         timings.lap("backfill")
         for rows in waiting:
-            writer.write(rows if reduced is None else without(rows, reduced.touched))
+            writer.write(rows if reduced is None else without(rows, reduced.touched_keys))
         for rows in reduced.upserts if reduced is not None else ():
             writer.write(request.projection.apply(rows).cast(schema))
         files = writer.close()
         timings.lap("write")
-    nulled = request.projection.counted(nulled)
+    nulled = request.projection.published_counts(nulled)
     counts: Backfill = reduced.counts if reduced else {"changes": 0, "deleted": 0, "upserted": 0}
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
@@ -241,22 +241,22 @@ def select_statement(request: ChunkRequest, nulls: int | None = None) -> str:
         return f"{_select(request)} WHERE {having(request.table, request.keys)}"
     if request.key is None:
         return _select(request)
-    condition, most = predicate(request.key, request.limits), request.most(nulls)
+    condition, most = predicate(request.key, request.limits), request.max_rows(nulls)
     if not condition and not most:
         return _select(request)
     return _select(request) + _range(request.key, condition, most)
 
 
-def slice_statement(request: ChunkRequest, after: Bound | None, most: int) -> str:
-    """The SELECT of a slice of the chunk: at most `most` rows after a key, or of its first rows."""
+def slice_statement(request: ChunkRequest, after: Bound | None, max_rows: int) -> str:
+    """The SELECT of a slice of the chunk: at most `max_rows` rows after a key, or of its first rows."""
     key, limits = request.key, request.limits
     assert key is not None
     condition = predicate(key, limits) if after is None else predicate(key, Range(after, limits.upper), after=True)
-    return _select(request) + _range(key, condition, most)
+    return _select(request) + _range(key, condition, max_rows)
 
 
 def _select(request: ChunkRequest) -> str:
-    columns = ", ".join(quote(column.name) for column in request.projection.needed(request.table))
+    columns = ", ".join(quote(column.name) for column in request.projection.needed_columns(request.table))
     return f"SELECT {columns} FROM {quote(request.table.database, request.table.name)}"
 
 
@@ -267,16 +267,16 @@ def _range(key: ChunkKey, condition: str, most: int | None) -> str:
 
 
 def read_rows(
-    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None = None
+    session: ReaderSession, request: ChunkRequest, nulled_dates: Counter[str], nulls: int | None = None
 ) -> Iterator[pa.Table]:
     """Yield the chunk's rows in batches, with the columns that its projection needs, and count them."""
-    for rows in _paced(session, request, nulled, nulls):
+    for rows in _read_paced(session, request, nulled_dates, nulls):
         session.counter.add(rows.num_rows)
         yield rows
 
 
-def _paced(
-    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None
+def _read_paced(
+    session: ReaderSession, request: ChunkRequest, nulled_dates: Counter[str], nulls: int | None
 ) -> Iterator[pa.Table]:
     """Yield the chunk's rows no faster than its rate.
 
@@ -284,36 +284,36 @@ def _paced(
     holds a read view and a metadata lock. An engine without transactions would lock its writers out, so such a table is
     read without pauses.
     """
-    whole = request.most(nulls) is None and not request.keys
+    whole = request.max_rows(nulls) is None and not request.keys
     if not request.rows_per_s or (whole and not request.table.transactional):
-        yield from _selected(session, request, select_statement(request, nulls), nulled)
-    elif request.most(nulls) is not None:
-        yield from _slices(session, request, nulled, nulls)
+        yield from _read_select(session, request, select_statement(request, nulls), nulled_dates)
+    elif request.max_rows(nulls) is not None:
+        yield from _slices(session, request, nulled_dates, nulls)
     else:
         pacer = session.pacer
         pacer.wait(_LONGEST_PAUSE_S)
-        for rows in _selected(session, request, select_statement(request, nulls), nulled, _SMALL_BLOCK):
+        for rows in _read_select(session, request, select_statement(request, nulls), nulled_dates, _SMALL_BLOCK):
             pacer.wait(_LONGEST_PAUSE_S)
             yield rows
             pacer.read(rows.num_rows, request.rows_per_s)
 
 
 def _slices(
-    session: ReaderSession, request: ChunkRequest, nulled: Counter[str], nulls: int | None
+    session: ReaderSession, request: ChunkRequest, nulled_dates: Counter[str], nulls: int | None
 ) -> Iterator[pa.Table]:
     """Yield the rows of the chunk's SELECT slice by slice: each slice is what follows the last key of the one before.
 
     If the last key cannot be a bound, the slice is read again: up to a key that can, or twice as many rows.
     """
     assert request.key is not None
-    size, after, left = slice_rows(request.rows_per_s), None, request.most(nulls)
+    size, after, left = slice_rows(request.rows_per_s), None, request.max_rows(nulls)
     assert left is not None
     limit = size + (nulls or 0)
     while True:
         limit = left if left < limit + size else limit  # so that enough rows remain to find a bound among
         counts = Counter[str]()
         session.pacer.wait(math.inf)
-        batches = list(_selected(session, request, slice_statement(request, after, limit), counts))
+        batches = list(_read_select(session, request, slice_statement(request, after, limit), counts))
         rows = pa.concat_tables(batches) if batches else request.schema.empty_table()
         session.pacer.read(rows.num_rows, request.rows_per_s)
         last, bound = _last_bound(request.key, rows)
@@ -321,27 +321,27 @@ def _slices(
         if more and (bound is None or last < limit - 1):
             limit = 2 * limit if bound is None else last + 1
             continue
-        nulled.update(counts)
+        nulled_dates.update(counts)
         yield from batches
         if not more:
             return
         after, left, limit = bound, left - limit, size
 
 
-def _selected(
-    session: ReaderSession, request: ChunkRequest, sql: str, nulled: Counter[str], block_bytes: int = BUFFER
+def _read_select(
+    session: ReaderSession, request: ChunkRequest, sql: str, nulled_dates: Counter[str], block_bytes: int = BUFFER
 ) -> Iterator[pa.Table]:
     """Yield the rows of a SELECT in batches."""
     doing, columns = (
         f"Reading chunk {request.number} of {request.table.full_name}",
-        request.projection.needed(request.table),
+        request.projection.needed_columns(request.table),
     )
     schema = arrow_schema(replace(request.table, columns=columns))
     statement = prepare(session.connection, sql, doing)
     types, packets = statement.execute(doing, block_bytes)
     check_types(columns, types)
     for block in packets.blocks():
-        batch = decode_rows(block.buffer, block.start, block.end, columns, nulled)
+        batch = decode_rows(block.buffer, block.start, block.end, columns, nulled_dates)
         yield pa.Table.from_batches([batch]).cast(schema)
     statement.close()
 
@@ -353,12 +353,12 @@ def backfill(
     request: ChunkRequest,
     low: Position,
     high: Position,
-    nulled: Counter[str],
+    nulled_dates: Counter[str],
     within: Within | None,
-) -> Reduced:
+) -> NetChanges:
     """Reduce the changes between the watermarks to their effect on the chunk's rows."""
     table = request.projection.tolerant(request.table)
-    changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled)
+    changes = changes_between(session, endpoint, first_server_id, table, low, high, nulled_dates)
     return reduce_changes(changes, image_schema(table), table.key, within)
 
 
@@ -369,7 +369,7 @@ def changes_between(
     table: Table,
     low: Position,
     high: Position,
-    nulled: Counter[str],
+    nulled_dates: Counter[str],
 ) -> Iterator[RowChanges]:
     """Yield a table's changes in (low, high].
 
@@ -382,7 +382,7 @@ def changes_between(
         before = session.xa_places.near(low)
     binlog_range = BinlogRange({(table.database, table.name): table}, low, high, mariadb=mariadb, places=before)
     yield from changes_of(endpoint, first_server_id, table, binlog_range)
-    nulled.update(binlog_range.nulled[table.full_name])
+    nulled_dates.update(binlog_range.nulled_dates[table.full_name])
     places = before.after(*binlog_range.places) if binlog_range.places is not None else XaPlaces()
     session.xa_places.note(before)
     session.xa_places.note(places)
@@ -403,14 +403,14 @@ def changes_of(
         for _, _, changes in read_range(endpoint, binlog_range, first_server_id):
             yield changes
     except SchemaMismatch as mismatch:
-        raise changed(table, str(mismatch)) from mismatch
-    if binlog_range.altered is not None:
-        raise changed(table, f"At {binlog_range.altered.at}: {binlog_range.altered.statement[:200]}")
-    if table.full_name in binlog_range.stopped:
-        raise binlog_range.stopped[table.full_name]
+        raise schema_changed_error(table, str(mismatch)) from mismatch
+    if binlog_range.alteration is not None:
+        raise schema_changed_error(table, f"At {binlog_range.alteration.at}: {binlog_range.alteration.statement[:200]}")
+    if table.full_name in binlog_range.stop_errors:
+        raise binlog_range.stop_errors[table.full_name]
 
 
-def changed(table: Table, why: str) -> SchemaChangedError:
+def schema_changed_error(table: Table, why: str) -> SchemaChangedError:
     """The error for a table that was altered while it was being read."""
     return SchemaChangedError(
         f"{table.full_name} was altered while it was read. {why}",

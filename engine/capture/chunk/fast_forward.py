@@ -24,10 +24,10 @@ import pyarrow.parquet as pq
 from engine.base.errors import TidemarkError
 from engine.capture.batches import batches
 from engine.capture.binlog.binlog_range import BinlogRange
-from engine.capture.chunk.backfill import Reduced, Within, reduce_changes, without
+from engine.capture.chunk.backfill import NetChanges, Within, reduce_changes, without
 from engine.capture.chunk.chunk_reader import ChunkRequest, changes_of, chunk_writer
 from engine.capture.files import DataFile
-from engine.capture.reports import FailureReport, FastForwardReport, Reader, ReaderReport
+from engine.capture.reports import FailureReport, FastForwardReport, ReaderProcess, ReaderReport
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import Table
 from engine.plan.keys import ChunkKey
@@ -54,17 +54,17 @@ class FastForward:
     start: Position
     end: Position
     xa_places: KnownPlaces = field(default_factory=KnownPlaces)
-    """Where XA transactions were prepared; `reduced` notes what it finds."""
+    """Where XA transactions were prepared; `net_changes` notes what it finds."""
 
     def run(self) -> Iterator[ReaderReport]:
         """Yield one report with the chunk's new files."""
         try:
-            yield self._forwarded()
+            yield self._fast_forward()
         except TidemarkError as error:
             name, number = self.request.table.full_name, self.request.number
-            yield FailureReport(reader=Reader.here(), error=error, table=name, chunk=number)
+            yield FailureReport(reader=ReaderProcess.here(), error=error, table=name, chunk=number)
 
-    def reduced(self, within: Within | None) -> tuple[Reduced, Counter[str]]:
+    def net_changes(self, within: Within | None) -> tuple[NetChanges, Counter[str]]:
         """Reduce the changes from `start` to `end` to their effect on the rows `within`.
 
         Also returns dates that became NULL.
@@ -77,23 +77,27 @@ class FastForward:
         reduced = reduce_changes(changes, image_schema(table), table.key, within)
         if binlog_range.places is not None:
             self.xa_places.note(before.after(*binlog_range.places))
-        return reduced, projection.counted(binlog_range.nulled[table.full_name])
+        return reduced, projection.published_counts(binlog_range.nulled_dates[table.full_name])
 
-    def _forwarded(self) -> FastForwardReport:
+    def _fast_forward(self) -> FastForwardReport:
         request, projection, schema = self.request, self.request.projection, self.request.schema
         with closing(ServerOrder(self.endpoint)) as order:
-            reduced, nulled = self.reduced(request.within(order))
+            changes, nulled_dates = self.net_changes(request.within(order))
         report = partial(
-            FastForwardReport, reader=Reader.here(), table=request.table.full_name, chunk=request.number, nulled=nulled
+            FastForwardReport,
+            reader=ReaderProcess.here(),
+            table=request.table.full_name,
+            chunk=request.number,
+            nulled_dates=nulled_dates,
         )
-        if not reduced.changes:
+        if not changes.changes:
             return report(files=self.files)
         with chunk_writer(request, schema) as writer:
             for file in self.files:
                 data = pq.ParquetFile(request.folder / file.name)
                 for _, batch in batches(data):
-                    writer.write(without(batch.cast(schema), reduced.touched))
-            for rows in reduced.upserts:
+                    writer.write(without(batch.cast(schema), changes.touched_keys))
+            for rows in changes.upserts:
                 writer.write(projection.apply(rows).cast(schema))
             files = writer.close()
         return report(files=tuple(files))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine.base import clock
 from engine.base.errors import TableStoppedError
-from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, concatenate, dumped, log_schema
+from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, concatenate, log_schema, redump_changes
 from engine.capture.chunk.chunk_reader import ChunkRequest, ChunkResult, Timings, changes_between, read_rows
 from engine.capture.files import FileWriter
 from engine.capture.reader_session import ReaderSession
@@ -117,6 +117,6 @@ def _write(session: ReaderSession, request: ChunkRequest, high: Position, writer
     seq = SNAPSHOT_SEQ
     for batch in read_rows(session, request, nulled):
         rows = request.projection.apply(batch)
-        writer.write(dumped(rows, "+I", str(high), seq))
+        writer.write(redump_changes(rows, "+I", str(high), seq))
         seq += rows.num_rows
-    return request.projection.counted(nulled)
+    return request.projection.published_counts(nulled)

@@ -33,8 +33,8 @@ import pyarrow.parquet as pq
 
 from engine.base.errors import TidemarkError
 from engine.capture.batches import batches, batches_of
-from engine.capture.binlog.row_changes import dumped, log_schema
-from engine.capture.chunk.backfill import Reduced, Within, among, last_of_each, without
+from engine.capture.binlog.row_changes import log_schema, redump_changes
+from engine.capture.chunk.backfill import NetChanges, Within, among, last_of_each, without
 from engine.capture.chunk.chunk_reader import (
     ChunkRequest,
     ChunkResult,
@@ -50,7 +50,7 @@ from engine.capture.files import DataFile, FileWriter
 from engine.capture.landing import MirrorReader, read_or_raise
 from engine.capture.pacing import slice_rows
 from engine.capture.reader_session import ReaderSession
-from engine.capture.reports import FailureReport, Reader, ReaderReport, RedumpReport, WrittenChanges
+from engine.capture.reports import FailureReport, ReaderProcess, ReaderReport, RedumpReport, WrittenChanges
 from engine.capture.spill import Spill
 from engine.decode.arrow_schema import arrow_schema, conformed, image_schema
 from engine.decode.images import DELETE, GONE, INSERT, KINDS
@@ -108,12 +108,12 @@ def read_named(session: ReaderSession, endpoint: Endpoint, first_server_id: int,
             reduced = backfill(session, endpoint, first_server_id, request, low, high, nulled, within)
         timings.lap("backfill")
         for rows in waiting:
-            writer.write(rows if reduced is None else without(rows, reduced.touched))
+            writer.write(rows if reduced is None else without(rows, reduced.touched_keys))
         for rows in reduced.upserts if reduced is not None else ():
             writer.write(request.projection.apply(rows).cast(schema))
         files = writer.close()
     timings.lap("write")
-    nulled = request.projection.counted(nulled)
+    nulled = request.projection.published_counts(nulled)
     counts = reduced.counts if reduced is not None else Backfill(changes=0, deleted=0, upserted=0)
     return ChunkResult(
         request.limits, low, high, files, sum(file.rows for file in files), counts, nulled, dict(timings)
@@ -149,7 +149,7 @@ def _ghosts(request: ChunkRequest, reader: MirrorReader, within: Within, files: 
 
     Scans the keys first, and whole rows only if there are ghosts.
     """
-    table = request.projection.published(request.table)
+    table = request.projection.published_table(request.table)
     schema, read = image_schema(table), _keys(request, files)
     names = list(dict.fromkeys([*table.key, *(request.key.names if request.key else ())]))
     mirror, condition = reader.mirror(), _condition(request)
@@ -206,45 +206,47 @@ class RedumpPart:
         It has the change log's file, the number of rows and ghosts, and the requested keys that do not exist.
         """
         try:
-            yield self._written()
+            yield self._write_changes()
         except TidemarkError as error:
             request = self.fast_forward.request
-            yield FailureReport(reader=Reader.here(), error=error, table=request.table.full_name, chunk=request.number)
+            yield FailureReport(
+                reader=ReaderProcess.here(), error=error, table=request.table.full_name, chunk=request.number
+            )
 
-    def _written(self) -> RedumpReport:
+    def _write_changes(self) -> RedumpReport:
         part, request, projection = self.fast_forward, self.fast_forward.request, self.fast_forward.request.projection
-        table, published = request.table, projection.published(request.table)
+        table, published = request.table, projection.published_table(request.table)
         with closing(ServerOrder(part.endpoint)) as order:
-            reduced, nulled = part.reduced(_within(request, list(part.files), order))
+            reduced, nulled = part.net_changes(_within(request, list(part.files), order))
         schema = image_schema(published)
         writer = FileWriter(self.folder, "changes", log_schema(arrow_schema(published)), (*table.key, TM_SEQ))
         kinds, seq = [0, 0, 0, 0], self.first_seq
         unmatched = [] if not request.keys else [identities(request.table, request.keys)]
         with writer:
             for kind, rows in self._parts(reduced, schema):
-                writer.write(dumped(rows, KINDS[kind], str(part.end), seq, self.command))
+                writer.write(redump_changes(rows, KINDS[kind], str(part.end), seq, self.command))
                 kinds[kind], seq = kinds[kind] + rows.num_rows, seq + rows.num_rows
                 if kind == INSERT:
                     unmatched = [without(some, rows.select(table.key)) for some in unmatched]
             files = writer.close()
         inserts, before, after, deletes = kinds
         return RedumpReport(
-            reader=Reader.here(),
+            reader=ReaderProcess.here(),
             table=request.table.full_name,
             chunk=request.number,
             redump=self.command,
             changes=WrittenChanges(
-                files=tuple(files), kinds=(inserts, before, after, deletes), nulled=dict(nulled), next_seq=seq
+                files=tuple(files), kinds=(inserts, before, after, deletes), nulled_dates=dict(nulled), next_seq=seq
             ),
-            missing=_texts(request.keys, request.table, unmatched[0]) if unmatched else [],
+            missing_keys=_texts(request.keys, request.table, unmatched[0]) if unmatched else [],
         )
 
-    def _parts(self, reduced: Reduced, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
+    def _parts(self, reduced: NetChanges, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
                 data = pq.ParquetFile(self.fast_forward.request.folder / file.name)
                 for _, batch in batches(data):
-                    rows = without(conformed(batch, schema), reduced.touched)
+                    rows = without(conformed(batch, schema), reduced.touched_keys)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
         for rows in reduced.upserts:
             yield INSERT, conformed(self.fast_forward.request.projection.apply(rows), schema)

@@ -23,7 +23,7 @@ from engine.capture.projection.row_filter import Among, Compare, Condition, Ever
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
 
-ALLOWED = (
+ALLOWED_SYNTAX = (
     "Allowed are comparisons of a column with a literal (= != <> < <= > >=), IN, NOT IN, BETWEEN, IS NULL and IS NOT "
     "NULL, joined by AND, OR, NOT and parentheses."
 )
@@ -54,13 +54,13 @@ def parse_where(text: str, table: Table) -> Condition:
     try:
         parsed = sqlglot.condition(text, dialect="mysql")
     except (sqlglot.errors.SqlglotError, RecursionError):
-        raise _refused(table, text, "it is not a condition in SQL") from None
+        raise _refusal(table, text, "it is not a condition in SQL") from None
     if any(node.comments for node in parsed.walk()):
-        raise _refused(table, text, "it contains a comment")
+        raise _refusal(table, text, "it contains a comment")
     try:
         return _condition(parsed, table)
     except _UnfitError as error:
-        raise _refused(table, text, str(error)) from None
+        raise _refusal(table, text, str(error)) from None
 
 
 def column_named(table: Table, name: str) -> Column | None:
@@ -76,11 +76,11 @@ def nearest(name: str, names: Sequence[str]) -> str:
     return f"; the nearest is {found[0]!r}" if found else ""
 
 
-def _refused(table: Table, text: str, why: str) -> SpecError:
+def _refusal(table: Table, text: str, why: str) -> SpecError:
     return SpecError(
         f"The filter of {table.full_name} cannot be used: {why}. Filter: {text}",
         detail="Nothing is guessed: which rows are published must be the same for rows that are read and for changes.",
-        hint=ALLOWED,
+        hint=ALLOWED_SYNTAX,
     )
 
 
@@ -163,42 +163,42 @@ def _binary(column: Column, digits: str) -> bytes | None:
     return value if column.type != "bit" or len(value) == (column.precision + 7) // 8 else None
 
 
-def _text(column: Column, text: str, wanted: pa.DataType) -> Any:
-    if pa.types.is_string(wanted):
+def _text(column: Column, text: str, expectation: pa.DataType) -> Any:
+    if pa.types.is_string(expectation):
         return text if column.type in (*_TEXTS, *_UNORDERED) else None
     with suppress(ValueError):
-        if pa.types.is_date(wanted) and len(text) == len("2024-01-31"):
+        if pa.types.is_date(expectation) and len(text) == len("2024-01-31"):
             return date.fromisoformat(text)
-        if pa.types.is_timestamp(wanted) and _MOMENT.fullmatch(text):
-            return datetime.fromisoformat(text).replace(tzinfo=UTC if wanted.tz else None)
+        if pa.types.is_timestamp(expectation) and _MOMENT.fullmatch(text):
+            return datetime.fromisoformat(text).replace(tzinfo=UTC if expectation.tz else None)
     return None
 
 
-def _number(number: Decimal, wanted: pa.DataType) -> Any:
-    if pa.types.is_floating(wanted):
+def _number(number: Decimal, expectation: pa.DataType) -> Any:
+    if pa.types.is_floating(expectation):
         return float(number)
-    if pa.types.is_boolean(wanted):
+    if pa.types.is_boolean(expectation):
         return bool(number) if number in (0, 1) else None
-    if pa.types.is_integer(wanted):
-        end = 2 ** (wanted.bit_width - 1)
+    if pa.types.is_integer(expectation):
+        end = 2 ** (expectation.bit_width - 1)
         whole = number == number.to_integral_value() and -end <= number < end
         return int(number) if whole else None
-    if pa.types.is_decimal(wanted):
+    if pa.types.is_decimal(expectation):
         sign, digits, exponent = number.normalize().as_tuple()
         assert isinstance(exponent, int)
-        fits = -exponent <= wanted.scale and len(digits) + exponent <= wanted.precision - wanted.scale
+        fits = -exponent <= expectation.scale and len(digits) + exponent <= expectation.precision - expectation.scale
         return Decimal((sign, digits, exponent)) if fits else None
     return None
 
 
-def _example(wanted: pa.DataType) -> str:
-    if pa.types.is_timestamp(wanted):
-        return ", such as '2024-01-31 12:00:00'" + (" in UTC" if wanted.tz else "")
-    if pa.types.is_date(wanted):
+def _example(expectation: pa.DataType) -> str:
+    if pa.types.is_timestamp(expectation):
+        return ", such as '2024-01-31 12:00:00'" + (" in UTC" if expectation.tz else "")
+    if pa.types.is_date(expectation):
         return ", such as '2024-01-31'"
-    if pa.types.is_binary(wanted):
+    if pa.types.is_binary(expectation):
         return ", such as x'00ff'"
-    return ", with IS NULL alone" if pa.types.is_nested(wanted) else ""
+    return ", with IS NULL alone" if pa.types.is_nested(expectation) else ""
 
 
 def _sql(node: exp.Expr) -> str:

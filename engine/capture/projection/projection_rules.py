@@ -25,7 +25,7 @@ from engine.spec.settings import ProjectionRules, Spec, mask_salt
 def projection_of(spec: Spec, table: Table, key_columns: Collection[str] = ()) -> Projection:
     """The projection of a table. key_columns: the columns of its chunk key. Raises SpecError if it is invalid."""
     rules = spec.projection_rules(table.database, table.name)
-    kept, masks = _kept(rules, table), _masks(rules, table)
+    kept, masks = _kept_columns(rules, table), _masks(rules, table)
     for name in dict.fromkeys([*table.key, *key_columns]):
         if name in masks or (kept is not None and name not in kept):
             raise _identifies(table, name, masked=name in masks)
@@ -41,10 +41,12 @@ def projection_record(spec: Spec, table: Table) -> Description | None:
     """A table's projection as the ledger keeps it, with a digest to compare; None if the spec has no rules for it."""
     rules = spec.projection_rules(table.database, table.name)
     digest = _digest(spec, rules)
-    return {**Projection(_kept(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
+    return (
+        {**Projection(_kept_columns(rules, table), _masks(rules, table)).as_dict(), "rules": digest} if digest else None
+    )
 
 
-def _kept(rules: ProjectionRules, table: Table) -> tuple[str, ...] | None:
+def _kept_columns(rules: ProjectionRules, table: Table) -> tuple[str, ...] | None:
     if rules.columns is None and rules.exclude is None:
         return None
     only = {*map(str.lower, rules.columns), *map(str.lower, table.key)} if rules.columns is not None else None
@@ -113,12 +115,12 @@ def as_read(spec: Spec, table: Table) -> Table:
     return table
 
 
-def check_spec(spec: Spec, tables: Sequence[Table], removed: Sequence[Table] = ()) -> None:
+def check_spec(spec: Spec, tables: Sequence[Table], removed_tables: Sequence[Table] = ()) -> None:
     """Raises SpecError when the spec's projections do not fit the captured tables.
 
-    removed: removed tables, for which the spec may still have rules.
+    removed_tables: removed tables, for which the spec may still have rules.
     """
-    check_rules(spec, [*tables, *removed])
+    check_rules(spec, [*tables, *removed_tables])
     unfit = refused([as_read(spec, table) for table in tables])
     for table in (table for table in tables if table.full_name not in unfit and spec.tables):
         key = chunk_key(table, spec.snapshot)
@@ -150,11 +152,11 @@ def with_other_projection(spec: Spec, state: State) -> list[str]:
     return [name for name, known in state.tables.items() if not known.stopped and has_other_rules(spec, known)]
 
 
-def has_other_rules(spec: Spec, known: TableState) -> bool:
+def has_other_rules(spec: Spec, projection: TableState) -> bool:
     """Whether the spec publishes other columns or rows of a table than the ledger's."""
-    table = table_from_dict(known.table)
+    table = table_from_dict(projection.table)
     rules = _digest(spec, spec.projection_rules(table.database, table.name))
-    return bool(rules != (known.projection["rules"] if known.projection else ""))
+    return bool(rules != (projection.projection["rules"] if projection.projection else ""))
 
 
 def check_asked(names: Collection[str]) -> None:

@@ -84,7 +84,7 @@ def columns_of(condition: Condition) -> Iterator[str]:
         yield condition.column
 
 
-def passing(condition: Condition, rows: pa.Table) -> npt.NDArray[np.bool_]:
+def filter_mask(condition: Condition, rows: pa.Table) -> npt.NDArray[np.bool_]:
     """A mask of the rows for which the condition is true."""
     return np.asarray(pc.fill_null(_truth(condition, rows), False).to_numpy(), bool)
 

@@ -5,7 +5,8 @@ The reader applies a projection before it writes a row anywhere:
     a chunk      the SELECT lists the needed columns. Its rows are filtered, masked and cut as they arrive. Keys that
                  the backfill touches are removed from them, whether or not their new images pass.
     the log      an image is emitted if the rule of emission says so and its row passes. An update into the filter has
-                 only one half left and becomes an insert; an update out of it becomes a delete (`emission.published`).
+                 only one half left and becomes an insert; an update out of it becomes a delete
+                 (`emission.published_images`).
 
 So the destination always equals the filtered source, provided the same columns identify a row: the columns of the key
 and the chunk key are always published unchanged. (Plans and journals show chunk bounds too.)
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.capture.binlog.row_changes import RowChanges
-from engine.capture.projection.row_filter import Condition, columns_of, passing
+from engine.capture.projection.row_filter import Condition, columns_of, filter_mask
 from engine.decode.schema import Column, Table
 
 _DIGEST_LENGTH = 512
@@ -43,16 +44,16 @@ class Projection:
     salt: bytes = field(default=b"", repr=False)
     """The salt of the masks."""
 
-    def published(self, table: Table) -> Table:
+    def published_table(self, table: Table) -> Table:
         """The table as the destination has it."""
         if self.kept is None and not self.masks:
             return table
         columns = (self._masked_column(c) if c.name in self.masks else c for c in table.columns if self._keeps(c.name))
         return replace(table, columns=tuple(columns))
 
-    def needed(self, table: Table) -> tuple[Column, ...]:
+    def needed_columns(self, table: Table) -> tuple[Column, ...]:
         """The columns that a SELECT must fetch."""
-        filtered = self._filtered()
+        filtered = self._filter()
         return tuple(c for c in table.columns if self._keeps(c.name) or c.name in filtered)
 
     def tolerant(self, table: Table) -> Table:
@@ -62,11 +63,11 @@ class Projection:
         """
         if self.kept is None:
             return table
-        needed = self.needed(table)
+        needed = self.needed_columns(table)
         columns = (replace(c, unread=c not in needed and c.type != "json") for c in table.columns)
         return replace(table, columns=tuple(columns))
 
-    def counted(self, nulled: Mapping[str, int]) -> Counter[str]:
+    def published_counts(self, nulled: Mapping[str, int]) -> Counter[str]:
         """The counts of the published columns."""
         return Counter({name: count for name, count in nulled.items() if self._keeps(name)})
 
@@ -80,35 +81,35 @@ class Projection:
     def apply(self, rows: pa.Table) -> pa.Table:
         """Convert rows, which have at least the needed columns, to rows as published."""
         if self.where is not None:
-            rows = rows.filter(pa.array(passing(self.where, rows)))
-        return self._shown(rows)
+            rows = rows.filter(pa.array(filter_mask(self.where, rows)))
+        return self._show_columns(rows)
 
-    def emitted(self, changes: RowChanges, emit: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    def emission_mask(self, changes: RowChanges, emit: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
         """The mask `emit`, without the images whose rows do not pass the filter."""
-        return emit if self.where is None or not emit.any() else emit & passing(self.where, changes.rows)
+        return emit if self.where is None or not emit.any() else emit & filter_mask(self.where, changes.rows)
 
-    def chosen(self, changes: RowChanges, chosen: npt.NDArray[np.int64]) -> RowChanges:
+    def published_changes(self, changes: RowChanges, chosen: npt.NDArray[np.int64]) -> RowChanges:
         """The chosen changes, with their rows as published."""
         if self.kept is not None:
             names = [name for name in changes.rows.column_names if self._keeps(name)]
             changes = replace(changes, rows=changes.rows.select(names))
         if len(chosen) < len(changes):
             changes = changes.take(chosen)
-        return replace(changes, rows=self._shown(changes.rows)) if self.masks else changes
+        return replace(changes, rows=self._show_columns(changes.rows)) if self.masks else changes
 
     def _keeps(self, name: str) -> bool:
         return self.kept is None or name in self.kept
 
-    def _filtered(self) -> set[str]:
+    def _filter(self) -> set[str]:
         return set(columns_of(self.where)) if self.where is not None else set()
 
-    def _shown(self, rows: pa.Table) -> pa.Table:
+    def _show_columns(self, rows: pa.Table) -> pa.Table:
         if self.kept is not None:
             rows = rows.select([name for name in rows.column_names if self._keeps(name)])
         for name, algorithm in self.masks.items():
             if name in rows.column_names:
                 number, nullable = rows.column_names.index(name), rows.schema.field(name).nullable
-                digests = digested(rows[name], algorithm, self.salt)
+                digests = digest_column(rows[name], algorithm, self.salt)
                 rows = rows.set_column(number, pa.field(name, pa.string(), nullable), digests)
         return rows
 
@@ -129,20 +130,20 @@ def published_as(table: Table, record: Mapping[str, Any] | None) -> Table:
     """
     if record is None:
         return table
-    return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published(table)
+    return Projection(None if record["kept"] is None else tuple(record["kept"]), record["masks"]).published_table(table)
 
 
-def digested(values: pa.ChunkedArray, algorithm: str, salt: bytes) -> pa.ChunkedArray:
+def digest_column(values: pa.ChunkedArray, algorithm: str, salt: bytes) -> pa.ChunkedArray:
     """The hexadecimal digest of each value's bytes, or of its text if it is neither text nor binary. NULL stays NULL.
 
     With a salt, it is the HMAC keyed by the salt. Each distinct value is digested once.
     """
     if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
         values = values.cast(pa.string())
-    return pa.chunked_array([_digested(chunk, algorithm, salt) for chunk in values.chunks], pa.string())
+    return pa.chunked_array([_digest_texts(chunk, algorithm, salt) for chunk in values.chunks], pa.string())
 
 
-def _digested(values: pa.Array, algorithm: str, salt: bytes) -> pa.Array:
+def _digest_texts(values: pa.Array, algorithm: str, salt: bytes) -> pa.Array:
     encoded = pc.dictionary_encode(values)
     distinct: Iterable[bytes] = encoded.dictionary.cast(pa.binary()).to_pylist()
     if salt:

@@ -20,9 +20,9 @@ from engine.destination.delta.folder_removal import drop
 from engine.destination.delta.generations import can_become, keep, kept_generations
 from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
-from engine.destination.delta.log.missing_files import lost_names
+from engine.destination.delta.log.missing_files import missing_names
 from engine.destination.delta.merge.rewritten_changes import restore, restored_path
-from engine.destination.delta.schema_evolution import check_evolution, schema_of, united, widened
+from engine.destination.delta.schema_evolution import check_evolution, rewrite_wider, schema_of, unite
 from engine.destination.delta.table_properties import properties_of
 from engine.destination.destination_protocol import CHANGES
 
@@ -49,11 +49,11 @@ class ChangeLogTable:
         """The largest `_tm_seq`, by the files' statistics; 0 for none."""
         return max((file.high.get("_tm_seq", 0) for file in self.lake.files()), default=0)
 
-    def create(self, table: Table, *, expected: bool) -> None:
+    def create(self, table: Table, *, must_exist: bool) -> None:
         """Create it if it does not exist; else add what one of an earlier version lacks (`LakeTable.create`)."""
         properties = properties_of(table, mirror=False)
         schema = log_schema(arrow_schema(table))
-        self.lake.create(schema, properties, expected=expected, vectors=False, all_columns=True)
+        self.lake.create(schema, properties, must_exist=must_exist, vectors=False, all_columns=True)
 
     def drop(self) -> None:
         """Delete it and its earlier generations, as far as they belong to the ledger."""
@@ -65,9 +65,9 @@ class ChangeLogTable:
 
     def check(self, before: Table, after: Table) -> None:
         """Raises IncompatibleColumnsError when it cannot evolve from the columns of `before` to those of `after`."""
-        if not self.lake.there:
+        if not self.lake.exists:
             return  # it will be created
-        current = united(schema_of(self.lake.load()), log_schema(arrow_schema(before)))
+        current = unite(schema_of(self.lake.load()), log_schema(arrow_schema(before)))
         check_evolution(after.full_name, current, log_schema(arrow_schema(after)))
 
     def evolve(self, table: Table, epoch: int) -> None:
@@ -78,7 +78,7 @@ class ChangeLogTable:
         if self.generation > epoch:
             return
         current = schema_of(self.lake.load())
-        both = united(current, log_schema(arrow_schema(table)))  # never narrower: an older epoch may be applied again
+        both = unite(current, log_schema(arrow_schema(table)))  # never narrower: an older epoch may be applied again
         if any(both.field(name).type != current.field(name).type for name in current.names):
             self._widen(table, both)
         else:
@@ -118,7 +118,7 @@ class ChangeLogTable:
         def actions() -> Actions:
             delta = self.lake.load()
             before, bounded = self.lake.log.files(delta), (*table.key, "_tm_seq")
-            after = [new for file in before for new in widened(self.folder, file, schema, bounded)]
+            after = [new for file in before for new in rewrite_wider(self.folder, file, schema, bounded)]
             protocol = protocol_of(delta, needed_features(schema))
             return Actions("WRITE", {}, after, before, metadata_of(delta, schema), protocol)
 
@@ -130,7 +130,7 @@ class ChangeLogTable:
 
         def actions() -> Actions | None:
             files = self.lake.files()
-            missing[:] = lost_names(files, self.folder)
+            missing[:] = missing_names(files, self.folder)
             return Actions("FSCK", {}, remove=[f for f in files if f.name in missing]) if missing else None
 
         self.lake.commit(actions)

@@ -37,8 +37,8 @@ class DeltaDestination:
     def __init__(self, sink: Sink, notes: Path | None = None, known_tables: Path | None = None) -> None:
         self._sink = sink
         self._notes = notes
-        self._known_tables = known_tables
-        self._known: KnownTables | None = None
+        self._known_tables_file = known_tables
+        self._known_tables: KnownTables | None = None
         self._fence: Fence | None = None
 
     @property
@@ -69,15 +69,15 @@ class DeltaDestination:
         """Mark the term as ended; remember the tables as this run leaves them."""
         if self._fence is None:
             return
-        if self._known_tables is not None:
+        if self._known_tables_file is not None:
             with suppress(OSError):  # then the next run opens all tables
-                KnownTables.write(self._known_tables, self._fence.held, dict(_remembered(tables)))
+                KnownTables.write(self._known_tables_file, self._fence.own_term, dict(_known_of(tables)))
         self._fence.release()
 
     def recall(self, newest: Term | None) -> None:
         """Read what the last run remembered, unless another one has written since."""
-        found = None if self._known_tables is None else KnownTables.read(self._known_tables, newest)
-        self._known = found or KnownTables()
+        known_tables = None if self._known_tables_file is None else KnownTables.read(self._known_tables_file, newest)
+        self._known_tables = known_tables or KnownTables()
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
         """The pair of Delta tables."""
@@ -85,7 +85,7 @@ class DeltaDestination:
         pair = TablePair(self.root, owner, table, self.guard, on_read=reads)
         if (notes := self._notes_of(table)) is not None:
             pair.mirror.index = KeyIndex(notes / "keys")
-        return DeltaDestinationTable(self._sink, pair, self._known)
+        return DeltaDestinationTable(self._sink, pair, self._known_tables)
 
     def _notes_of(self, table: Table) -> Path | None:
         return self._notes and self._notes / folder_name(table.database) / folder_name(table.name)
@@ -108,23 +108,23 @@ class DeltaDestination:
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
 
-    def seal(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
+    def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Commit this runner's term to every Delta table, which takes the version that an earlier runner expects."""
         for pair in self._pairs(owner, tables):
             with suppress(DestinationError):  # it concerns this table alone, and is looked at again later
                 if not pair.fault():
                     pair.repair()
-                    pair.seal()
+                    pair.commit_term()
 
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """By the statistics of the files."""
         largest = 0
         for pair in self._pairs(owner, tables):
             with suppress(DestinationError):  # without its change log, a table has no numbers
-                largest = max(largest, pair.changes.largest_seq() if pair.changes.lake.there else 0)
+                largest = max(largest, pair.changes.largest_seq() if pair.changes.lake.exists else 0)
         return largest
 
-    def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+    def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
         """Which files are gone or damaged. Readers write them where the Delta tables have them."""
         chunk_folder, changes_folder = folders(self.root, table)
         try:
@@ -143,18 +143,20 @@ class DeltaDestination:
         """Append them to the Delta table `_tm_differences`."""
         append_differences(self.root, rows)
 
-    def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
+    def delete_orphans(
+        self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int
+    ) -> int:
         """Delete younger files that neither the ledger nor the Delta tables name."""
         deleted = 0
-        for one in opened:
+        for one in opened_tables:
             assert isinstance(one, DeltaDestinationTable)
-            own = one.pair.file_names()
+            table_names = one.pair.file_names()
             for folder in (one.pair.mirror.folder, one.pair.changes.folder):
-                deleted += delete_orphans(folder, own, named, after_ns)
+                deleted += delete_orphans(folder, table_names, committed_names, after_ns)
         return deleted
 
 
-def _remembered(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _known_of(tables: Iterable[DestinationTable]) -> Iterator[tuple[str, dict[str, Any]]]:
     for one in tables:
         assert isinstance(one, DeltaDestinationTable)
         with suppress(Exception):  # then the next run opens it

@@ -12,20 +12,23 @@ from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import KINDS, Content, CopyBegun, Look, Opened
+from engine.destination.destination_protocol import KINDS, Content, CopyStart, OpenedTable, StoredState
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
 
 
 class DeltaDestinationTable:
-    """Applies epochs to a pair of Delta tables. known: as the last run left them; None if that is not to be used."""
+    """Applies epochs to a pair of Delta tables.
 
-    def __init__(self, sink: Sink, pair: TablePair, known: KnownTables | None = None) -> None:
+    known_tables: as the last run left them; None if that is not to be used.
+    """
+
+    def __init__(self, sink: Sink, pair: TablePair, known_tables: KnownTables | None = None) -> None:
         self.pair = pair
         self._sink = sink
-        self._known = known
-        self._missing: list[str] = []
+        self._known_tables = known_tables
+        self._missing_files: list[str] = []
 
     @property
     def table(self) -> Table:
@@ -49,21 +52,21 @@ class DeltaDestinationTable:
     @property
     def is_there(self) -> bool:
         """Whether all its Delta tables exist and belong to the ledger."""
-        return self.pair.there
+        return self.pair.is_complete
 
     @property
     def needs_repair(self) -> bool:
         """Whether one of its Delta tables is gone or torn."""
-        return not self.pair.exist or self.pair.is_torn
+        return not self.pair.all_exist or self.pair.is_torn
 
-    def applied(self, kind: str) -> int:
+    def last_epoch(self, kind: str) -> int:
         """By the identifiers in the newest version, read by itself; without the lineage's floor."""
         lake = self.pair.lake_of(kind)
         try:
-            found = DeltaTable(str(lake.folder)).transaction_version(lake.app(kind))
+            epoch = DeltaTable(str(lake.folder)).transaction_version(lake.app(kind))
         except (DeltaError, OSError):
             return -1
-        return -1 if found is None else int(found)
+        return -1 if epoch is None else int(epoch)
 
     def check_free(self) -> None:
         """Raises SpecError when one of the Delta tables exists already."""
@@ -72,28 +75,28 @@ class DeltaDestinationTable:
     def create(self) -> None:
         """Create both Delta tables."""
         self.pair.drop()
-        self.pair.create(expected=False)
+        self.pair.create(must_exist=False)
 
-    def open(self, *, expected: bool) -> Opened:
+    def open(self, *, must_exist: bool) -> OpenedTable:
         """Open both Delta tables; create those that are not there."""
-        self.pair.hold(held=self._known is not None)
-        if self._known is not None and self.pair.recall(self._known):
-            return Opened(self._applied(), unchanged=True)
-        repaired = self.pair.repair()
-        self.pair.create(expected=expected)
-        return Opened(self._applied(), repaired)
+        self.pair.keep_in_memory(stays=self._known_tables is not None)
+        if self._known_tables is not None and self.pair.recall(self._known_tables):
+            return OpenedTable(self._applied_epochs(), is_unchanged=True)
+        repaired_commits = self.pair.repair()
+        self.pair.create(must_exist=must_exist)
+        return OpenedTable(self._applied_epochs(), repaired_commits)
 
-    def repair(self, table: Table) -> Opened:
+    def repair(self, table: Table) -> OpenedTable:
         """Open both, whatever is lost. A change log that is gone begins with the columns of `table`."""
-        is_new = not self.pair.changes.lake.there
+        is_new = not self.pair.changes.lake.exists
         if is_new:
             self.pair.table = table
-        repaired = self.pair.repair(accepting=True)
-        self.pair.create(expected=False)
-        return Opened(self._applied(), repaired, is_new=is_new)
+        repaired_commits = self.pair.repair(accepts_loss=True)
+        self.pair.create(must_exist=False)
+        return OpenedTable(self._applied_epochs(), repaired_commits, is_new=is_new)
 
-    def _applied(self) -> dict[str, int]:
-        return {kind: self.pair.applied(kind) for kind in KINDS}
+    def _applied_epochs(self) -> dict[str, int]:
+        return {kind: self.pair.last_epoch(kind) for kind in KINDS}
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
         """Add files to the mirror ("chunks") or the change log ("changes")."""
@@ -105,16 +108,16 @@ class DeltaDestinationTable:
     def apply(self, content: Content) -> SinkApplied | None:
         """Apply chunks and changes to the mirror in one Delta commit."""
         began_s = time.monotonic()
-        written = self.pair.mirror.apply(self.table, content)
-        if written is None:
+        commit = self.pair.mirror.apply(self.table, content)
+        if commit is None:
             return None
         number = content.merge if content.chunks is None else content.chunks
         assert number is not None
         kind = "merge" if content.chunks is None else "replace" if content.replaces else "append"
-        taken = sum(len(step.chunks) + len(step.changes) for step in content.steps)
-        applied = self._event(kind, number, written.rows, taken, began_s)
-        changed = sum(file.bytes for step in content.steps for file in step.changes)
-        return replace(applied, changed_bytes=changed, written_bytes=written.bytes)
+        file_count = sum(len(step.chunks) + len(step.changes) for step in content.steps)
+        event = self._event(kind, number, commit.rows, file_count, began_s)
+        changed_bytes = sum(file.bytes for step in content.steps for file in step.changes)
+        return replace(event, changed_bytes=changed_bytes, written_bytes=commit.bytes)
 
     def _event(self, kind: str, epoch: int, rows: int, files: int, began_s: float) -> SinkApplied:
         return SinkApplied(
@@ -134,35 +137,35 @@ class DeltaDestinationTable:
         """
         self.pair.changes.check(before, after)
 
-    def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
+    def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
         """Add columns to the change log and, unless a new copy follows, to the mirror; widen the change log's types."""
         self.pair.table = table
         self.pair.changes.evolve(table, epoch)
         if self.pair.changes.generation > epoch:
             return  # a later resnapshot has replaced the columns
-        self.pair.create(expected=False)
-        if table.key and not copying:
+        self.pair.create(must_exist=False)
+        if table.key and not copy_follows:
             self.pair.mirror.widen(table)
 
-    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
         """Give the change log the new columns, or begin it again.
 
         The mirror's files are not checked: all are replaced.
         """
         self.pair.mirror.on_read = on_read(self._sink, table, plan)
         self.pair.mirror.lake.forget_recent()
-        self._missing += self.pair.changes.drop_lost()  # kept for a second attempt
+        self._missing_files += self.pair.changes.drop_lost()  # kept for a second attempt
         self.pair.table = table
-        kept = self.pair.changes.begin_generation(table, epoch, until)
+        kept_folder = self.pair.changes.begin_generation(table, epoch, until)
         generation = self.pair.changes.generation
         if generation <= epoch:
-            self.pair.create(expected=False)  # a table that got a key gets a mirror
-        missing, self._missing = self._missing, []
-        return CopyBegun(generation, "" if kept is None else str(kept), missing)
+            self.pair.create(must_exist=False)  # a table that got a key gets a mirror
+        missing_files, self._missing_files = self._missing_files, []
+        return CopyStart(generation, "" if kept_folder is None else str(kept_folder), missing_files)
 
     def inspect(self) -> list[str]:
         """Check again the files added since the last call. Returns the failures of checkpoints."""
-        self.pair.hold(held=False)
+        self.pair.keep_in_memory(stays=False)
         lakes = (self.pair.mirror.lake, self.pair.changes.lake)
         for lake in lakes:
             lake.check_recent()
@@ -171,16 +174,16 @@ class DeltaDestinationTable:
             lake.log.failure = ""
         return failures
 
-    def look(self) -> Look:
+    def read_state(self) -> StoredState:
         """The last epochs and terms, or what is wrong with the Delta tables and their files."""
-        self.pair.hold(held=True)
+        self.pair.keep_in_memory(stays=True)
         try:
-            recalled = self._known is not None and self.pair.recall(self._known)
-            if not recalled and (fault := self.pair.fault() or self.pair.lost()):
-                return Look(self.pair.applied_so_far(), fault=fault)
-            return Look(self._applied(), frozenset(self.pair.terms()))
+            is_known = self._known_tables is not None and self.pair.recall(self._known_tables)
+            if not is_known and (fault := self.pair.fault() or self.pair.missing_files()):
+                return StoredState(self.pair.readable_epochs(), fault=fault)
+            return StoredState(self._applied_epochs(), frozenset(self.pair.terms()))
         except DestinationError as error:
-            return Look(self.pair.applied_so_far(), fault=error.message)
+            return StoredState(self.pair.readable_epochs(), fault=error.message)
 
     def drop(self) -> None:
         """Delete the Delta tables that exist and belong to the ledger."""

@@ -26,10 +26,10 @@ from engine.destination.delta.log.delta_log import DeltaLog, create
 from engine.destination.delta.schema_evolution import check_evolution
 
 
-def can_become(table: str, held: pa.Schema, wanted: pa.Schema) -> bool:
+def can_become(table: str, old_schema: pa.Schema, new_schema: pa.Schema) -> bool:
     """Whether a change log can get these columns."""
     try:
-        check_evolution(table, held, wanted)
+        check_evolution(table, old_schema, new_schema)
     except IncompatibleColumnsError:
         return False
     return True

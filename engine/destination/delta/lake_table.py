@@ -35,10 +35,10 @@ from engine.destination.delta.log.delta_actions import (
 )
 from engine.destination.delta.log.delta_log import DeltaLog, StaleVersionError, check_vectors, create
 from engine.destination.delta.log.known_tables import KnownTables, describe, fingerprint
-from engine.destination.delta.log.missing_files import Recent, lost_names
+from engine.destination.delta.log.missing_files import RecentFiles, missing_names
 from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
-from engine.destination.destination_protocol import Guard, unguarded
+from engine.destination.destination_protocol import Guard, no_guard
 from engine.ledger.state import Owner
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
@@ -56,7 +56,7 @@ class LakeTable:
     """
 
     def __init__(
-        self, folder: Path, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = unguarded, *, keeps: bool
+        self, folder: Path, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = no_guard, *, keeps: bool
     ) -> None:
         self.folder = folder
         self.kinds = kinds
@@ -64,7 +64,7 @@ class LakeTable:
         self._owner = owner
         self._name = name
         self._guard = guard
-        self._recent = Recent()
+        self._recent = RecentFiles()
 
     @property
     def description(self) -> str:
@@ -72,9 +72,9 @@ class LakeTable:
         return f"Tidemark ledger {self._owner.ledger}"
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the table exists, whoever owns it."""
-        return self.log.there
+        return self.log.exists
 
     @property
     def is_ours(self) -> bool:
@@ -110,28 +110,28 @@ class LakeTable:
         """A transaction identifier, as of the last load or commit; None without one."""
         return self.log.transactions.get(self.app(kind))
 
-    def has_applied(self, kind: str) -> int:
+    def loaded_epoch(self, kind: str) -> int:
         """The last epoch of a kind, as of the last load or commit; -1 for none."""
-        found = self.newest(kind)
-        return max(-1 if found is None else found, self._owner.floor)
+        epoch = self.newest(kind)
+        return max(-1 if epoch is None else epoch, self._owner.floor)
 
-    def applied(self, kind: str) -> int:
+    def last_epoch(self, kind: str) -> int:
         """The last epoch of a kind in the newest version; -1 for none."""
         self.refresh()
-        return self.has_applied(kind)
+        return self.loaded_epoch(kind)
 
     def create(
-        self, schema: pa.Schema, properties: Mapping[str, str], *, expected: bool, vectors: bool, all_columns: bool
+        self, schema: pa.Schema, properties: Mapping[str, str], *, must_exist: bool, vectors: bool, all_columns: bool
     ) -> None:
         """Create the table if it does not exist; else add the properties that it lacks.
 
-        expected: the ledger has published rows to it. vectors: a new table may get deletion vectors. all_columns:
+        must_exist: the ledger has published rows to it. vectors: a new table may get deletion vectors. all_columns:
         whether an existing table gets the columns that it lacks. Raises SpecError when it exists and belongs to another
         ledger, DestinationError when it is expected and missing, or cannot be read.
         """
         check_no_link(self.folder)
-        if not self.there:
-            if expected:
+        if not self.exists:
+            if must_exist:
                 raise DestinationError(
                     f"The destination {self.folder} is gone, but the ledger has published rows to it.",
                     detail="Continuing would leave a table without those rows; nothing was written.",
@@ -149,16 +149,16 @@ class LakeTable:
                 detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                 hint="Choose another sink.path, or move that folder away.",
             )
-        wanted = schema if all_columns else pa.schema([])
-        if _lacks(delta, wanted, properties):
-            self.add_columns(wanted, properties)
+        columns = schema if all_columns else pa.schema([])
+        if _lacks(delta, columns, properties):
+            self.add_columns(columns, properties)
 
     def check_free(self) -> None:
         """Raises SpecError when the table exists already, whoever owns it, so that the captured table cannot join.
 
         A table of this ledger without writes is fine: a runner created it, and was killed before it committed the join.
         """
-        if self.there and not (self.is_ours and self.log.version == 0):
+        if self.exists and not (self.is_ours and self.log.version == 0):
             raise SpecError(
                 f"The destination {self.folder} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
@@ -168,21 +168,21 @@ class LakeTable:
     def drop(self) -> None:
         """Delete the table if it belongs to the ledger; also completes an interrupted deletion."""
         self._guard()
-        if not self.folder.exists() or (self.there and self.is_ours):
+        if not self.folder.exists() or (self.exists and self.is_ours):
             drop(self.folder)
             self.log.version = -1
 
-    def add_columns(self, wanted: pa.Schema, properties: Mapping[str, str]) -> None:
+    def add_columns(self, schema: pa.Schema, properties: Mapping[str, str]) -> None:
         """Add the columns that the table lacks, NULL in existing rows, and the properties."""
 
         def actions() -> Actions | None:
             delta = self.load()
-            if not _lacks(delta, wanted, properties):
+            if not _lacks(delta, schema, properties):
                 return None
-            held = schema_of(delta)
-            new = [field for field in wanted if field.name not in held.names]
-            metadata = metadata_of(delta, pa.schema([*held, *new]), properties)
-            return Actions("ADD COLUMN", {}, metadata=metadata, protocol=protocol_of(delta, needed_features(wanted)))
+            columns = schema_of(delta)
+            new_columns = [field for field in schema if field.name not in columns.names]
+            metadata = metadata_of(delta, pa.schema([*columns, *new_columns]), properties)
+            return Actions("ADD COLUMN", {}, metadata=metadata, protocol=protocol_of(delta, needed_features(schema)))
 
         self.commit(actions)
 
@@ -190,7 +190,7 @@ class LakeTable:
         """Add the files of an epoch. Returns False if the table has them, or there are none."""
 
         def actions() -> Actions | None:
-            if not files or self.has_applied(kind) >= epoch:
+            if not files or self.loaded_epoch(kind) >= epoch:
                 return None
             return Actions("WRITE", {self.app(kind): epoch}, add=files)
 
@@ -207,11 +207,11 @@ class LakeTable:
             term = self._guard()
             self._check_term(term)
             try:
-                found = actions()
-                if found is None:
+                commit_actions = actions()
+                if commit_actions is None:
                     return False
-                transactions = {**found.transactions, **({self.app(TERM): term} if term else {})}
-                self.log.commit(replace(found, transactions=transactions))
+                transactions = {**commit_actions.transactions, **({self.app(TERM): term} if term else {})}
+                self.log.commit(replace(commit_actions, transactions=transactions))
             except StaleVersionError:
                 if attempt < _ATTEMPTS:
                     clock.sleep(_RETRY_S * 2**attempt)
@@ -222,7 +222,7 @@ class LakeTable:
                 if attempt == _ATTEMPTS:
                     raise
             else:
-                self._recent.committed(found.add, found.remove)
+                self._recent.add(commit_actions.add, commit_actions.remove)
                 return True
         raise DestinationError(
             f"Another writer keeps committing to {self.folder}: {_ATTEMPTS + 1} attempts came too late.",
@@ -246,47 +246,47 @@ class LakeTable:
         Files torn at the end of its log do not count: the ledger has their actions (`DeltaLog.repair`). Raises
         DestinationError.
         """
-        if not self.there:
+        if not self.exists:
             return f"{self.folder} is gone"
-        end, amid = self.log.torn()
+        end, amid = self.log.torn_files()
         if amid:
             return f"the commit {amid[0].name} of {self.folder} is empty, torn or gone, and later ones rest on it"
         return "" if end or self.is_ours else f"{self.folder} belongs to another ledger"
 
-    def lost(self) -> list[str]:
+    def missing_files(self) -> list[str]:
         """The names of missing data files. Raises DestinationError."""
-        return lost_names(self.files(), self.folder)
+        return missing_names(self.files(), self.folder)
 
     def check_recent(self) -> None:
         """Check again the files added since the last check. Raises MissingFilesError if any is missing."""
         try:
-            check_vectors(self.folder, added := self._recent.take())
+            check_vectors(self.folder, files := self._recent.take())
         except MissingFilesError:
             names = {file.name for file in self.files()}  # another writer may have removed some from the table
-            check_vectors(self.folder, [file for file in added if file.name in names])
+            check_vectors(self.folder, [file for file in files if file.name in names])
 
     def forget_recent(self) -> None:
         """Do not check the files added so far, because all of them are replaced."""
         self._recent.take()
 
-    def recall(self, known: KnownTables, checked: object) -> bool:
+    def recall(self, known_tables: KnownTables, expectations: object) -> bool:
         """Take the table as the last run left it. Returns False if it has changed, or was checked for something else.
 
-        checked: what `create` checks it for.
+        expectations: what `create` checks it for.
         """
-        log = known.unchanged(self.folder, self._fingerprint(checked))
+        log = known_tables.find_unchanged(self.folder, self._fingerprint(expectations))
         return log is not None and self.log.recall(log)
 
-    def remember(self, checked: object) -> dict[str, Any]:
+    def remember(self, expectations: object) -> dict[str, Any]:
         """The table as this run leaves it, by its folder, for the next run's `recall`; empty if it has just changed."""
         self.refresh()
-        found = describe(self.folder, self._fingerprint(checked), self.log.remembered())
-        return {str(self.folder): found} if found else {}
+        description = describe(self.folder, self._fingerprint(expectations), self.log.description())
+        return {str(self.folder): description} if description else {}
 
-    def _fingerprint(self, checked: object) -> str:
-        return fingerprint(self._owner.ledger, self._owner.application, self._owner.floor, checked)
+    def _fingerprint(self, expectations: object) -> str:
+        return fingerprint(self._owner.ledger, self._owner.application, self._owner.floor, expectations)
 
 
-def _lacks(delta: DeltaTable, wanted: pa.Schema, properties: Mapping[str, str]) -> bool:
+def _lacks(delta: DeltaTable, schema: pa.Schema, properties: Mapping[str, str]) -> bool:
     """Whether a table lacks some of the columns or of the properties."""
-    return lacks(delta, wanted) or not properties.items() <= delta.metadata().configuration.items()
+    return lacks(delta, schema) or not properties.items() <= delta.metadata().configuration.items()

@@ -33,11 +33,11 @@ from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.schema_evolution import mirror_schema, schema_of
 from engine.destination.delta.table_properties import is_on_read, properties_of
-from engine.destination.destination_protocol import CHUNKS, MERGE, Content, Step
+from engine.destination.destination_protocol import CHUNKS, MERGE, Content, MirrorStep
 
 
 @dataclass(frozen=True)
-class Written:
+class MirrorCommit:
     """The result of a commit to a mirror."""
 
     rows: int
@@ -64,10 +64,12 @@ class MirrorTable:
         """The folder of the Delta table."""
         return self.lake.folder
 
-    def create(self, table: Table, *, expected: bool) -> None:
+    def create(self, table: Table, *, must_exist: bool) -> None:
         """Create it if it does not exist (`LakeTable.create`)."""
         properties = properties_of(table, mirror=True)
-        self.lake.create(mirror_schema(table), properties, expected=expected, vectors=self.on_read, all_columns=False)
+        self.lake.create(
+            mirror_schema(table), properties, must_exist=must_exist, vectors=self.on_read, all_columns=False
+        )
 
     def widen(self, table: Table) -> None:
         """Add the table's new columns, and leave the types of the others."""
@@ -76,14 +78,14 @@ class MirrorTable:
     def merged_seq(self) -> int:
         """The `_tm_seq` up to which the change log is merged; -1 if unknown."""
         self.lake.refresh()
-        found = self.lake.newest(SEQ)
-        return -1 if found is None else found
+        seq = self.lake.newest(SEQ)
+        return -1 if seq is None else seq
 
     def files_at(self, delta: DeltaTable, table: Table) -> MirrorFiles:
         """The files of a version, to be rewritten without a change of rows."""
         return MirrorFiles(self.folder, schema_of(delta), table, self.lake.log.files(delta), is_on_read(delta))
 
-    def apply(self, table: Table, content: Content) -> Written | None:
+    def apply(self, table: Table, content: Content) -> MirrorCommit | None:
         """Apply chunks and changes in one commit; None if the mirror has them."""
         prepared, rows = list[MirrorFiles](), 0
 
@@ -94,8 +96,8 @@ class MirrorTable:
         def actions() -> Actions | None:
             nonlocal rows
             delta = self.lake.load()
-            copies = content.chunks is not None and self.lake.has_applied(CHUNKS) < content.chunks
-            merges = content.merge is not None and self.lake.has_applied(MERGE) < content.merge
+            copies = content.chunks is not None and self.lake.loaded_epoch(CHUNKS) < content.chunks
+            merges = content.merge is not None and self.lake.loaded_epoch(MERGE) < content.merge
             if not copies and not merges:
                 return None
             discard()
@@ -119,8 +121,8 @@ class MirrorTable:
             return Actions(
                 "WRITE" if copies else "MERGE",
                 transactions,
-                files.added,
-                files.removed,
+                files.added_files,
+                files.removed_files,
                 None if known and schema == schema_of(delta) else metadata_of(delta, schema, properties),
                 protocol_of(delta, [*needed_features(schema), *([FEATURE] if on_read else [])]),
                 mode="Overwrite" if replaced else "Append",
@@ -131,9 +133,9 @@ class MirrorTable:
                 return None
         prepared[-1].drop_unused()
         self._changes.discard_copies(file for step in content.steps for file in step.changes)
-        return Written(rows, prepared[-1].written_bytes)
+        return MirrorCommit(rows, prepared[-1].written_bytes)
 
-    def _apply_steps(self, files: MirrorFiles, steps: Sequence[Step], *, copies: bool, merges: bool) -> int:
+    def _apply_steps(self, files: MirrorFiles, steps: Sequence[MirrorStep], *, copies: bool, merges: bool) -> int:
         """Apply the steps to a mirror's files. Returns the number of rows added and keys merged."""
         count = 0
         for step in steps:

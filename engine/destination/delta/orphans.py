@@ -12,13 +12,21 @@ from pathlib import Path
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_orphans(folder: Path, own: Collection[str], named: Collection[str], after_ns: int) -> int:
-    """Delete younger files that neither the table (`own`) nor the ledger (`named`) has. Returns how many."""
+def delete_orphans(folder: Path, table_names: Collection[str], committed_names: Collection[str], after_ns: int) -> int:
+    """Delete younger files that neither the table (`table_names`) nor the ledger (`committed_names`) has.
+
+    Returns how many.
+    """
     deleted = 0
     names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
     for name in names:
-        ours = name.startswith(_PREFIXES) and name.endswith(".parquet") and name not in own and name not in named
-        if ours and (path := folder / name).stat().st_mtime_ns > after_ns:
+        is_orphan = (
+            name.startswith(_PREFIXES)
+            and name.endswith(".parquet")
+            and name not in table_names
+            and name not in committed_names
+        )
+        if is_orphan and (path := folder / name).stat().st_mtime_ns > after_ns:
             path.unlink()
             deleted += 1
     return deleted

@@ -47,14 +47,14 @@ class PairVersions:
                 check_vectors(lake.folder, found.add)
 
     def roll_back(self, versions: Versions) -> None:
-        """Roll both back to these versions, transaction identifiers included (the inverse of `newest`), and seal them.
+        """Roll both back to these versions, transaction identifiers included; then commit the term.
 
         Raises DestinationError when a version or one of its files is missing; that table is then unchanged.
         """
         self._pair.repair()
         for lake in self._pair.lakes:
             lake.commit(partial(_rolled_back, lake, *versions[lake.folder.name]))
-        self._pair.seal()
+        self._pair.commit_term()
 
 
 def _rolled_back(lake: LakeTable, version: int, transactions: Mapping[str, int]) -> Actions | None:

@@ -20,7 +20,7 @@ from engine.destination.delta.log.known_tables import KnownTables
 from engine.destination.delta.mirror_table import MirrorTable
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.destination.delta.table_properties import properties_of
-from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, Guard, unguarded
+from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, Guard, no_guard
 from engine.ledger.state import Owner
 
 
@@ -32,7 +32,7 @@ class TablePair:
     """
 
     def __init__(
-        self, root: Path, owner: Owner, table: Table, guard: Guard = unguarded, *, on_read: bool = False
+        self, root: Path, owner: Owner, table: Table, guard: Guard = no_guard, *, on_read: bool = False
     ) -> None:
         self._table = table
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
@@ -62,11 +62,14 @@ class TablePair:
         """The Delta table that gets chunks, changes or merges."""
         return self.mirror.lake if self.table.key and kind != CHANGES else self.changes.lake
 
-    def create(self, *, expected: bool) -> None:
-        """Create the tables that do not exist (`LakeTable.create`). expected: the ledger has published rows to them."""
+    def create(self, *, must_exist: bool) -> None:
+        """Create the tables that do not exist (`LakeTable.create`).
+
+        must_exist: the ledger has published rows to them.
+        """
         if self.table.key:
-            self.mirror.create(self.table, expected=expected)
-        self.changes.create(self.table, expected=expected)
+            self.mirror.create(self.table, must_exist=must_exist)
+        self.changes.create(self.table, must_exist=must_exist)
 
     def check_free(self) -> None:
         """Raises SpecError when one exists already, whoever owns it, so that the table cannot join."""
@@ -79,29 +82,29 @@ class TablePair:
         self.changes.drop()
 
     @property
-    def exist(self) -> bool:
+    def all_exist(self) -> bool:
         """Whether all its tables exist, whoever owns them."""
-        return all(lake.there for lake in self.lakes)
+        return all(lake.exists for lake in self.lakes)
 
     @property
-    def there(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all its tables exist and belong to the ledger."""
-        return all(lake.there and lake.is_ours for lake in self.lakes)
+        return all(lake.exists and lake.is_ours for lake in self.lakes)
 
     @property
     def any_is_there(self) -> bool:
         """Whether one of its tables exists and belongs to the ledger."""
-        return any(lake.there and lake.is_ours for lake in self.lakes)
+        return any(lake.exists and lake.is_ours for lake in self.lakes)
 
     def fault(self) -> str:
         """Why the tables are not the ones this ledger has published to; "" if they are (`LakeTable.fault`)."""
         return next((fault for lake in self.lakes if (fault := lake.fault())), "")
 
-    def lost(self) -> str:
+    def missing_files(self) -> str:
         """The missing data files as text; "" if none is missing. Raises DestinationError."""
-        found = [(lake.folder, names) for lake in self.lakes if (names := lake.lost())]
+        files_by_folder = [(lake.folder, names) for lake in self.lakes if (names := lake.missing_files())]
         return "; ".join(
-            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in found
+            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in files_by_folder
         )
 
     @property
@@ -110,19 +113,21 @@ class TablePair:
 
         Runs read only newer commits, so they may not notice.
         """
-        return any(lake.log.torn()[1] for lake in self.lakes)
+        return any(lake.log.torn_files()[1] for lake in self.lakes)
 
-    def repair(self, *, accepting: bool = False) -> list[str]:
+    def repair(self, *, accepts_loss: bool = False) -> list[str]:
         """Set aside commits torn by a power cut.
 
         Returns their names. Raises DestinationError when later commits rest on them.
 
-        accepting: give up the actions of those instead, because a resnapshot follows.
+        accepts_loss: give up the actions of those instead, because a resnapshot follows.
         """
         self.guard()
-        return [f"{lake.folder.name}/{name}" for lake in self.lakes for name in lake.log.repair(accepting=accepting)]
+        return [
+            f"{lake.folder.name}/{name}" for lake in self.lakes for name in lake.log.repair(accepts_loss=accepts_loss)
+        ]
 
-    def seal(self) -> None:
+    def commit_term(self) -> None:
         """Commit this runner's term to both: from then on a commit prepared by an earlier runner is rejected."""
         for lake in self.lakes:
             lake.commit(lambda: Actions("TERM", {}))
@@ -133,18 +138,18 @@ class TablePair:
             lake.refresh()
         return {term for lake in self.lakes if (term := lake.newest(TERM)) is not None}
 
-    def applied(self, kind: str) -> int:
+    def last_epoch(self, kind: str) -> int:
         """The last epoch whose "chunks", "changes" or "merge" is in the destination; -1 for none."""
-        return self.lake_of(kind).applied(kind)
+        return self.lake_of(kind).last_epoch(kind)
 
-    def applied_so_far(self) -> dict[str, int]:
-        """As `applied`, by kind, of the tables that can be read."""
-        found = {}
+    def readable_epochs(self) -> dict[str, int]:
+        """As `last_epoch`, by kind, of the tables that can be read."""
+        epochs = {}
         for kind in KINDS:
             with suppress(DestinationError):
-                if (lake := self.lake_of(kind)).there and lake.is_ours:
-                    found[kind] = lake.applied(kind)
-        return found
+                if (lake := self.lake_of(kind)).exists and lake.is_ours:
+                    epochs[kind] = lake.last_epoch(kind)
+        return epochs
 
     def merged_seq(self) -> int:
         """The `_tm_seq` up to which the change log is merged into the mirror; -1 if unknown."""
@@ -154,39 +159,39 @@ class TablePair:
         """The names of the tables' current data files."""
         return {file.name for lake in self.lakes for file in lake.files()}
 
-    def hold(self, *, held: bool) -> None:
+    def keep_in_memory(self, *, stays: bool) -> None:
         """Whether the change log's newest version stays in memory too, which a start needs several times."""
         log = self.changes.lake.log
-        log.keeps = held
-        if not held:
+        log.keeps = stays
+        if not stays:
             log.forget()
 
-    def recall(self, known: KnownTables) -> bool:
+    def recall(self, known_tables: KnownTables) -> bool:
         """Take the tables as the last run left them.
 
         Returns False if one has changed, or was checked for something else.
         """
-        checked = self._checked()
-        return all(lake.recall(known, checked[lake.folder]) for lake in self.lakes)
+        expectations = self._expectations()
+        return all(lake.recall(known_tables, expectations[lake.folder]) for lake in self.lakes)
 
     def remember(self) -> dict[str, dict[str, Any]]:
         """The tables as this run leaves them, for the next run's `recall`; without those that have just changed."""
-        found, checked = dict[str, dict[str, Any]](), self._checked()
+        descriptions, expectations = dict[str, dict[str, Any]](), self._expectations()
         for lake in self.lakes:
-            found |= lake.remember(checked[lake.folder])
-        return found
+            descriptions |= lake.remember(expectations[lake.folder])
+        return descriptions
 
-    def _checked(self) -> dict[Path, object]:
+    def _expectations(self) -> dict[Path, object]:
         """What `create` checks each table for, by folder."""
         schemas = {
             self.mirror.folder: mirror_schema(self.table),
             self.changes.folder: log_schema(arrow_schema(self.table)),
         }
-        found = dict[Path, object]()
+        expectations = dict[Path, object]()
         for folder, schema in schemas.items():
             properties = properties_of(self.table, mirror=folder == self.mirror.folder)
-            found[folder] = sorted(properties.items()), [(field.name, str(field.type)) for field in schema]
-        return found
+            expectations[folder] = sorted(properties.items()), [(field.name, str(field.type)) for field in schema]
+        return expectations
 
 
 def _log_kinds(table: Table) -> Sequence[str]:

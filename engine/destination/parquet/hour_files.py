@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engine.capture.batches import batches
-from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, dumped
+from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, redump_changes
 from engine.capture.files import DataFile, FileWriter
 
 _HOUR_US = 3_600_000_000
@@ -35,22 +35,22 @@ class HourFile:
 class HourWriter:
     """Writes files of one commit to a table's folder; deletes them if it fails.
 
-    prefix: of their names. hour: of rows without a commit time, in hours since 1970. bounded: the columns that get
-    statistics.
+    prefix: of their names. hour: of rows without a commit time, in hours since 1970. bounded_columns: the columns that
+    get statistics.
     """
 
     folder: Path
     prefix: str
     hour: int
-    bounded: tuple[str, ...]
+    bounded_columns: tuple[str, ...]
     _writers: dict[int, FileWriter] = field(default_factory=dict)
-    _finished: list[HourFile] = field(default_factory=list)
+    _finished_files: list[HourFile] = field(default_factory=list)
 
     def write(self, source: Path) -> None:
         """Write the rows of a reader's file."""
         with pq.ParquetFile(source) as file:
             for _, batch in batches(file):
-                rows = batch if "_tm_kind" in batch.column_names else dumped(batch, "+I", None, SNAPSHOT_SEQ)
+                rows = batch if "_tm_kind" in batch.column_names else redump_changes(batch, "+I", None, SNAPSHOT_SEQ)
                 self._write(rows)
 
     def _write(self, rows: pa.Table) -> None:
@@ -68,18 +68,18 @@ class HourWriter:
 
     def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:
         if hour not in self._writers:
-            self._writers[hour] = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded)
+            self._writers[hour] = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded_columns)
         return self._writers[hour]
 
     def _finish(self, hour: int) -> None:
-        self._finished += [HourFile(_partition(hour), file) for file in self._writers[hour].close()]
+        self._finished_files += [HourFile(_partition(hour), file) for file in self._writers[hour].close()]
         del self._writers[hour]  # not before it is finished: `__exit__` discards those that are not
 
     def finish(self) -> list[HourFile]:
         """Finish all files, durably."""
         for hour in list(self._writers):
             self._finish(hour)
-        return self._finished
+        return self._finished_files
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +89,7 @@ class HourWriter:
             return
         for writer in self._writers.values():
             writer.discard()
-        for one in self._finished:
+        for one in self._finished_files:
             (self.folder / one.folder / one.file.name).unlink(missing_ok=True)
 
 

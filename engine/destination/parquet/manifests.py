@@ -14,9 +14,9 @@ Their number is bounded: the oldest thousand of two thousand are merged into one
 twice, never too few of them. A merged manifest has the state of all tables, so that a start reads it and what follows.
 
 An earlier runner may be about to create a manifest when a later one takes over. The later one creates those names
-first, as empty manifests (`seal`). They are never deleted: the earlier runner may wake up after a thousand epochs.
-Names are never used twice: the second manifest of an epoch is `12_1.json`, which a run creates that continues after a
-table's failure, or after its own seal.
+first, as empty manifests (`take_names`). They are never deleted: the earlier runner may wake up after a thousand
+epochs. Names are never used twice: the second manifest of an epoch is `12_1.json`, which a run creates that continues
+after a table's failure, or after its own placeholder.
 """
 
 import json
@@ -37,7 +37,7 @@ from engine.ledger.state import Owner
 
 FOLDER = "_manifests"
 FORMAT = 1
-MERGED = 1000
+MANIFESTS_PER_MERGE = 1000
 """How many manifests become one, once there are twice as many."""
 _NAME = re.compile(r"^(\d+)(?:_(\d+))?(?:\.(.+))?\.json$")
 Manifest = Mapping[str, Any]
@@ -60,7 +60,7 @@ class PublishedFile:
 
 
 @dataclass(frozen=True)
-class Progress:
+class PublishedTable:
     """What is published of one table."""
 
     generation: int = 0
@@ -79,7 +79,7 @@ class Progress:
         """The last epoch of a kind. Merges are none here: changes count."""
         return self.chunks if kind == CHUNKS else self.changes
 
-    def added(self, kind: str, epoch: int, largest_seq: int) -> "Progress":
+    def with_files(self, kind: str, epoch: int, largest_seq: int) -> "PublishedTable":
         """With files of a kind through an epoch."""
         largest = max(self.largest_seq, largest_seq)
         if kind == CHUNKS:
@@ -94,22 +94,24 @@ class Manifests:
         self._folder = root / FOLDER
         self._owner = owner
         self._guard = guard
-        self._progress: dict[str, Progress] = {}
-        self._read: set[str] = set()
+        self._progress: dict[str, PublishedTable] = {}
+        self._read_names: set[str] = set()
         """The names that were read."""
-        self._loose: list[str] = []
+        self._unmerged_names: list[str] = []
         """The names of this count of epochs that were not merged, in order."""
         self._term = 0
         self._lock = threading.Lock()
 
-    def progress(self, table: str) -> Progress:
+    def progress(self, table: str) -> PublishedTable:
         """What is published of a table now, for this count of epochs. Raises DestinationError."""
         with self._lock:
             self._refresh()
-            found = self._progress.get(table, Progress())
-        if found.application == self._owner.application:
-            return found
-        return Progress(found.generation, largest_seq=found.largest_seq, application=self._owner.application)
+            published_table = self._progress.get(table, PublishedTable())
+        if published_table.application == self._owner.application:
+            return published_table
+        return PublishedTable(
+            published_table.generation, largest_seq=published_table.largest_seq, application=self._owner.application
+        )
 
     def has(self, table: str) -> bool:
         """Whether anything of a table was ever published here."""
@@ -124,20 +126,20 @@ class Manifests:
             self._refresh()
             return self._term
 
-    def publish(self, end: EpochEnd, tables: Mapping[str, Progress], files: Sequence[PublishedFile]) -> None:
+    def publish(self, end: EpochEnd, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]) -> None:
         """Create the manifest of some epochs. Raises PipelineHeldError if a later runner has taken over."""
         with self._lock:
             self._create(end, tables, files)
             sync_folder(self._folder)
-            if len(self._loose) >= 2 * MERGED:
+            if len(self._unmerged_names) >= 2 * MANIFESTS_PER_MERGE:
                 with suppress(OSError):  # such as a full disk: there are more manifests until the next attempt
                     self._merge_oldest()
 
-    def seal(self, epochs: Iterable[int]) -> None:
+    def take_names(self, epochs: Iterable[int]) -> None:
         """Take the names that an earlier runner could still create for these epochs."""
         with self._lock:
             self._refresh()
-            newest = max(map(_epoch, self._loose), default=-1)
+            newest = max(map(_epoch, self._unmerged_names), default=-1)
             for epoch in sorted({newest, *epochs} - {-1}):
                 if epoch >= newest:
                     self._create(EpochEnd(epoch, "", ""), {}, ())
@@ -152,10 +154,12 @@ class Manifests:
         with self._lock:
             self._refresh()
             names = self._names()
-            merged = [name for name in names if _lineage(name) == self._owner.lineage and name not in self._loose]
-            loose = [name for name in names if name not in merged]
-            paths = {file["path"] for name in loose for file in self._load(name)["files"]}
-            return max(map(_epoch, merged), default=-1), paths
+            merged_names = [
+                name for name in names if _lineage(name) == self._owner.lineage and name not in self._unmerged_names
+            ]
+            unmerged_names = [name for name in names if name not in merged_names]
+            paths = {file["path"] for name in unmerged_names for file in self._load(name)["files"]}
+            return max(map(_epoch, merged_names), default=-1), paths
 
     def forget(self, table: str) -> None:
         """Remove a table from all manifests, one after the other."""
@@ -168,19 +172,22 @@ class Manifests:
                     write_atomically(self._folder / name, _text({**manifest, "tables": tables, "files": files}))
             self._progress.pop(table, None)
 
-    def _create(self, end: EpochEnd, tables: Mapping[str, Progress], files: Sequence[PublishedFile]) -> None:
+    def _create(self, end: EpochEnd, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]) -> None:
         """Create a manifest under the first free name of its epoch."""
         make_folders(self._folder)
         self._refresh()
-        number, newest = 0, max(map(_epoch, self._loose), default=-1)  # names are taken in order, whatever the epochs
+        number, newest = (
+            0,
+            max(map(_epoch, self._unmerged_names), default=-1),
+        )  # names are taken in order, whatever the epochs
         while True:
-            # The names are taken in order, so a runner that is delayed after its check finds its name sealed.
+            # The names are taken in order, so a runner that is delayed after its check finds its name taken.
             manifest = self._manifest(end, self._guard(), tables, files)
             name = self._name(max(end.epoch, newest), number)
             if not (self._folder / name).exists() and self._link(name, manifest):
                 break
             number += 1
-        self._loose.append(name)
+        self._unmerged_names.append(name)
         self._take(name, manifest)
 
     def _link(self, name: str, manifest: Manifest) -> bool:
@@ -194,7 +201,7 @@ class Manifests:
                 temporary.unlink()
 
     def _manifest(
-        self, end: EpochEnd, term: int, tables: Mapping[str, Progress], files: Sequence[PublishedFile]
+        self, end: EpochEnd, term: int, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]
     ) -> dict[str, Any]:
         return {
             "format": FORMAT,
@@ -214,24 +221,24 @@ class Manifests:
 
     def _refresh(self) -> None:
         """Read the manifests that were not read."""
-        new = [name for name in self._names() if name not in self._read]
-        own = [name for name in new if _lineage(name) == self._owner.lineage]
-        others = [(name, self._load(name)) for name in new if name not in own]
-        found = list[tuple[str, Manifest]]()
-        for name in reversed(own):
-            found.append((name, self._load(name)))
-            if "from_epoch" in found[-1][1]:
-                self._read.update(own)  # it has the state of all earlier ones
+        new_names = [name for name in self._names() if name not in self._read_names]
+        own_names = [name for name in new_names if _lineage(name) == self._owner.lineage]
+        others = [(name, self._load(name)) for name in new_names if name not in own_names]
+        manifests = list[tuple[str, Manifest]]()
+        for name in reversed(own_names):
+            manifests.append((name, self._load(name)))
+            if "from_epoch" in manifests[-1][1]:
+                self._read_names.update(own_names)  # it has the state of all earlier ones
                 break
-        loose = [name for name, manifest in found if "from_epoch" not in manifest]
-        self._loose = sorted({*self._loose, *loose}, key=_place)
-        for name, manifest in (*sorted(others, key=lambda one: int(one[1]["term"])), *reversed(found)):
+        unmerged_names = [name for name, manifest in manifests if "from_epoch" not in manifest]
+        self._unmerged_names = sorted({*self._unmerged_names, *unmerged_names}, key=_place)
+        for name, manifest in (*sorted(others, key=lambda one: int(one[1]["term"])), *reversed(manifests)):
             self._take(name, manifest)
 
     def _take(self, name: str, manifest: Manifest) -> None:
-        self._read.add(name)
+        self._read_names.add(name)
         if manifest["lineage"] == self._owner.lineage or manifest["term"] >= self._term:
-            self._progress |= {table: Progress(**one) for table, one in manifest["tables"].items()}
+            self._progress |= {table: PublishedTable(**one) for table, one in manifest["tables"].items()}
         self._term = max(self._term, manifest["term"])
 
     def _names(self) -> list[str]:
@@ -245,18 +252,18 @@ class Manifests:
     def _load(self, name: str) -> Manifest:
         path = self._folder / name
         try:
-            found: Manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise DestinationError(
                 f"The manifest {path} cannot be read: {error}.",
                 detail="It names published files; without it, nobody knows them. Nothing was written.",
                 hint="Restore it from a copy. Without one, choose another sink.path and start a new pipeline.",
             ) from error
-        return found
+        return manifest
 
     def _merge_oldest(self) -> None:
         """Merge the oldest manifests of this count of epochs that were not merged into one."""
-        oldest = self._loose[:MERGED]
+        oldest = self._unmerged_names[:MANIFESTS_PER_MERGE]
         manifests = [self._load(name) for name in oldest]
         names = [name for name in self._names() if _lineage(name) == self._owner.lineage]
         earlier = names[: names.index(oldest[0])]  # the last of them was merged, and has the state of all tables
@@ -265,12 +272,12 @@ class Manifests:
             tables |= manifest["tables"]
         # One of them may be a merged one already, of an attempt that failed once it was written.
         files = list({file["path"]: file for manifest in manifests for file in manifest["files"]}.values())
-        merged = {**manifests[-1], "from_epoch": manifests[0]["epoch"], "tables": tables, "files": files}
+        merged_manifest = {**manifests[-1], "from_epoch": manifests[0]["epoch"], "tables": tables, "files": files}
         self._guard()
-        write_atomically(self._folder / oldest[-1], _text(merged))
-        self._loose = self._loose[MERGED:]
+        write_atomically(self._folder / oldest[-1], _text(merged_manifest))
+        self._unmerged_names = self._unmerged_names[MANIFESTS_PER_MERGE:]
         for name, manifest in zip(oldest[:-1], manifests[:-1], strict=True):
-            if not _is_seal(manifest):
+            if not _is_placeholder(manifest):
                 (self._folder / name).unlink(missing_ok=True)
 
 
@@ -288,7 +295,7 @@ def _lineage(name: str) -> str:
     return _place(name)[2]
 
 
-def _is_seal(manifest: Manifest) -> bool:
+def _is_placeholder(manifest: Manifest) -> bool:
     """Whether a later runner created it to take its name. Those of epochs name the position at which they end."""
     return not manifest["position"]
 

@@ -15,7 +15,7 @@ from engine.decode.schema import Table
 from engine.destination.destination_protocol import DestinationTable, DifferenceRow, EpochEnd
 from engine.destination.fence import Fence, Term
 from engine.destination.parquet.manifests import Manifests
-from engine.destination.parquet.parquet_table import ParquetTable, Place, Unpublished
+from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
 from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
@@ -27,10 +27,10 @@ class ParquetDestination:
 
     def __init__(self, sink: Sink, landing: Landing | None = None) -> None:
         self._root = sink.path
-        self._staged = StagedLanding(sink.path)
-        self._landing = landing or self._staged
+        self._staged_landing = StagedLanding(sink.path)
+        self._landing = landing or self._staged_landing
         self._fence: Fence | None = None
-        self._place: Place | None = None
+        self._place: SharedPlace | None = None
 
     @property
     def root(self) -> Path:
@@ -66,12 +66,12 @@ class ParquetDestination:
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> ParquetTable:
         """Its folder, and its part of the manifests."""
-        return ParquetTable(self._shared(owner), table)
+        return ParquetTable(self._shared_place(owner), table)
 
-    def _shared(self, owner: Owner) -> Place:
+    def _shared_place(self, owner: Owner) -> SharedPlace:
         if self._place is None or self._place.owner != owner:
             manifests = Manifests(self._root, owner, self.guard)
-            self._place = Place(self._root, owner, self._landing, manifests, Unpublished(), self.guard)
+            self._place = SharedPlace(self._root, owner, self._landing, manifests, UnpublishedFiles(), self.guard)
         return self._place
 
     def maintenance(self, table: DestinationTable) -> None:
@@ -90,17 +90,17 @@ class ParquetDestination:
         unpublished.tables.clear()
         unpublished.files.clear()
 
-    def seal(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
+    def fence_earlier_runners(self, owner: Owner, tables: Iterable[Table], epochs: Collection[int]) -> None:
         """Take the names of the manifests that an earlier runner could still create."""
         with suppress(DestinationError):  # it is looked at again later
-            self._shared(owner).manifests.seal(epochs)
+            self._shared_place(owner).manifests.take_names(epochs)
 
     def largest_seq(self, owner: Owner, tables: Iterable[Table]) -> int:
         """By the manifests."""
-        manifests = self._shared(owner).manifests
+        manifests = self._shared_place(owner).manifests
         return max((manifests.progress(table.full_name).largest_seq for table in tables), default=0)
 
-    def missing(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
+    def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
         """Which of the readers' files are gone or damaged."""
         try:
             check_files(self._landing.chunks(table), chunks)
@@ -117,14 +117,16 @@ class ParquetDestination:
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Nothing is compared."""
 
-    def delete_orphans(self, opened: Iterable[DestinationTable], named: Collection[str], after_ns: int) -> int:
+    def delete_orphans(
+        self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int
+    ) -> int:
         """Delete staged files that no epoch names, and files of tables that no manifest names, however old."""
-        deleted = self._staged.delete_orphans(named)
+        deleted = self._staged_landing.delete_orphans(committed_names)
         if self._place is None:
             return deleted
-        merged, paths = self._place.manifests.recent()
+        merged_epoch, paths = self._place.manifests.recent()
         paths |= {file.path for file in self._place.unpublished.files}  # of an attempt to start that failed
-        for one in opened:
+        for one in opened_tables:
             assert isinstance(one, ParquetTable)
-            deleted += one.delete_orphans(merged, paths)
+            deleted += one.delete_orphans(merged_epoch, paths)
         return deleted

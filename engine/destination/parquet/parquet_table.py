@@ -13,10 +13,10 @@ from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.decode.schema import Table
-from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Content, CopyBegun, Look, Opened
+from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Content, CopyStart, OpenedTable, StoredState
 from engine.destination.fence import Fence
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
-from engine.destination.parquet.manifests import Manifests, Progress, PublishedFile
+from engine.destination.parquet.manifests import Manifests, PublishedFile, PublishedTable
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
@@ -28,10 +28,10 @@ _SWEPT_DATES = 2
 
 
 @dataclass
-class Unpublished:
+class UnpublishedFiles:
     """What tables got since the last manifest."""
 
-    tables: dict[str, Progress] = field(default_factory=dict)
+    tables: dict[str, PublishedTable] = field(default_factory=dict)
     files: list[PublishedFile] = field(default_factory=list)
 
     def forget(self, table: str) -> None:
@@ -41,22 +41,22 @@ class Unpublished:
 
 
 @dataclass(frozen=True)
-class Place:
+class SharedPlace:
     """What the tables of one destination share."""
 
     root: Path
     owner: Owner
     landing: Landing
     manifests: Manifests
-    unpublished: Unpublished
+    unpublished: UnpublishedFiles
     guard: Callable[[], int]
 
 
 class ParquetTable:
-    """Appends the files of epochs to a change log. `Place.unpublished` collects them for the next manifest."""
+    """Appends the files of epochs to a change log. `SharedPlace.unpublished` collects them for the next manifest."""
 
-    def __init__(self, place: Place, table: Table) -> None:
-        self._shared = place
+    def __init__(self, place: SharedPlace, table: Table) -> None:
+        self._place = place
         self.table = table
         self._folder = place.root / folder_name(table.database) / folder_name(table.name)
 
@@ -73,24 +73,24 @@ class ParquetTable:
     @property
     def is_there(self) -> bool:
         """Whether its folder exists and the destination belongs to the ledger."""
-        return self._folder.is_dir() and not self._foreign()
+        return self._folder.is_dir() and not self._other_ledger()
 
     @property
     def needs_repair(self) -> bool:
         """Whether its folder is gone."""
         return not self._folder.is_dir()
 
-    def applied(self, kind: str) -> int:
+    def last_epoch(self, kind: str) -> int:
         """By the manifests; without the lineage's floor."""
         try:
-            return self._shared.manifests.progress(self.table.full_name).through(kind)
+            return self._place.manifests.progress(self.table.full_name).through(kind)
         except DestinationError:
             return -1
 
     def check_free(self) -> None:
         """Raises SpecError if its folder has anything, or another pipeline writes to the destination."""
         self._check_owner()
-        if self._shared.manifests.has(self.table.full_name) or any(self._folder.glob("*")):
+        if self._place.manifests.has(self.table.full_name) or any(self._folder.glob("*")):
             raise SpecError(
                 f"The destination {self._folder} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
@@ -102,46 +102,46 @@ class ParquetTable:
         self.drop()
         make_folders(self._folder)
 
-    def open(self, *, expected: bool) -> Opened:
+    def open(self, *, must_exist: bool) -> OpenedTable:
         """Create its folder if it is not there."""
         self._check_owner()
-        if expected and not self._folder.is_dir():
+        if must_exist and not self._folder.is_dir():
             raise DestinationError(
                 f"The destination {self._folder} is gone, but the ledger has published rows to it.",
                 detail="Continuing would leave a change log without those rows; nothing was written.",
                 hint="Restore the folder, or resnapshot the table: "
                 f"tidemark redump SPEC --table {self.table.full_name}",
             )
-        self._shared.guard()
+        self._place.guard()
         make_folders(self._folder)
-        return Opened(self._epochs())
+        return OpenedTable(self._epochs())
 
-    def repair(self, table: Table) -> Opened:
+    def repair(self, table: Table) -> OpenedTable:
         """Create its folder if it is gone; the resnapshot begins a generation."""
         is_new = not self._folder.is_dir()
         self.table = table
-        self._shared.guard()
+        self._place.guard()
         make_folders(self._folder)
-        return Opened(self._epochs(), is_new=is_new)
+        return OpenedTable(self._epochs(), is_new=is_new)
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
         """Write the rows of readers' files to files by date and hour."""
         progress, began_s = self._progress(), time.monotonic()
-        if not files or max(progress.through(kind), self._shared.owner.floor) >= epoch:
+        if not files or max(progress.through(kind), self._place.owner.floor) >= epoch:
             return None
-        self._shared.guard()
-        landing = self._shared.landing
+        self._place.guard()
+        landing = self._place.landing
         source = landing.chunks(self.table) if kind == CHUNKS else landing.changes(self.table)
         check_files(source, files)
         hour = int(clock.utc_now().timestamp()) // 3600
         with HourWriter(self._folder, f"{epoch:08d}-{kind}", hour, (*self.table.key, "_tm_seq")) as writer:
             for file in files:
                 writer.write(source / file.name)
-            written = writer.finish()
-        largest = max((one.file.high.get("_tm_seq", 0) for one in written), default=0)
-        self._shared.unpublished.tables[self.table.full_name] = progress.added(kind, epoch, largest)
-        self._shared.unpublished.files += [
-            self._published(kind, epoch, f"{one.folder}/{one.file.name}", one.file) for one in written
+            hour_files = writer.finish()
+        largest = max((one.file.high.get("_tm_seq", 0) for one in hour_files), default=0)
+        self._place.unpublished.tables[self.table.full_name] = progress.with_files(kind, epoch, largest)
+        self._place.unpublished.files += [
+            self._published_file(kind, epoch, f"{one.folder}/{one.file.name}", one.file) for one in hour_files
         ]
         return SinkApplied(
             sink="parquet",
@@ -149,12 +149,12 @@ class ParquetTable:
             kind="append",
             through_epoch=epoch,
             rows=sum(file.rows for file in files),
-            files=len(written),
+            files=len(hour_files),
             duration_s=round(time.monotonic() - began_s, 6),
         )
 
-    def _published(self, kind: str, epoch: int, name: str, file: DataFile) -> PublishedFile:
-        path = (self._folder / name).relative_to(self._shared.root).as_posix()
+    def _published_file(self, kind: str, epoch: int, name: str, file: DataFile) -> PublishedFile:
+        path = (self._folder / name).relative_to(self._place.root).as_posix()
         generation = self._progress().generation
         return PublishedFile(self.table.full_name, generation, kind, epoch, path, file.rows, file.bytes)
 
@@ -165,47 +165,47 @@ class ParquetTable:
     def check(self, before: Table, after: Table) -> None:
         """Any columns will do: each file has those of its time."""
 
-    def alter(self, table: Table, epoch: int, *, copying: bool) -> None:
+    def alter(self, table: Table, epoch: int, *, copy_follows: bool) -> None:
         """Later files have the new columns."""
         self.table = table
 
-    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyBegun:
+    def begin_copy(self, table: Table, plan: Plan, epoch: int, until: str) -> CopyStart:
         """Begin a generation: readers leave the files of earlier ones alone."""
         self.table = table
         progress = self._progress()
         if progress.begun < epoch:
             after = max(progress.changes, epoch)
-            begun = replace(progress, generation=progress.generation + 1, begun=epoch, changes=after)
-            self._shared.unpublished.tables[table.full_name] = begun
-        return CopyBegun(max(progress.begun, epoch))
+            new_progress = replace(progress, generation=progress.generation + 1, begun=epoch, changes=after)
+            self._place.unpublished.tables[table.full_name] = new_progress
+        return CopyStart(max(progress.begun, epoch))
 
     def inspect(self) -> Sequence[str]:
         """Nothing follows a commit."""
         return ()
 
-    def look(self) -> Look:
+    def read_state(self) -> StoredState:
         """By the manifests."""
         try:
-            if foreign := self._foreign():
-                return Look(fault=f"{self._shared.root} belongs to another ledger ({foreign})")
-            applied, term = self._epochs(), self._shared.manifests.term
+            if other_ledger := self._other_ledger():
+                return StoredState(fault=f"{self._place.root} belongs to another ledger ({other_ledger})")
+            applied_epochs, term = self._epochs(), self._place.manifests.term
         except DestinationError as error:
-            return Look(fault=error.message)
+            return StoredState(fault=error.message)
         fault = "" if self._folder.is_dir() else f"{self._folder} is gone"
-        return Look(applied, frozenset({term} if term else ()), fault)
+        return StoredState(applied_epochs, frozenset({term} if term else ()), fault)
 
     def drop(self) -> None:
         """Remove it from the manifests, then delete its folder."""
-        if self._foreign():
+        if self._other_ledger():
             return
-        self._shared.guard()
-        self._shared.unpublished.forget(self.table.full_name)
-        self._shared.manifests.forget(self.table.full_name)
+        self._place.guard()
+        self._place.unpublished.forget(self.table.full_name)
+        self._place.manifests.forget(self.table.full_name)
         if self._folder.is_dir():
             shutil.rmtree(self._folder)
 
-    def delete_orphans(self, after: int, named: Collection[str]) -> int:
-        """Delete files of later epochs that no manifest names. named: paths relative to the destination.
+    def delete_orphans(self, after: int, manifest_paths: Collection[str]) -> int:
+        """Delete files of later epochs that no manifest names. manifest_paths: paths relative to the destination.
 
         Returns how many. Nothing else writes to the table meanwhile.
         """
@@ -213,28 +213,32 @@ class ParquetTable:
         for folder in newest_partitions(self._folder, _SWEPT_DATES):
             for path in folder.glob("*.parquet"):
                 ours = _NAME.match(path.name)
-                if ours and int(ours[1]) > after and path.relative_to(self._shared.root).as_posix() not in named:
+                if (
+                    ours
+                    and int(ours[1]) > after
+                    and path.relative_to(self._place.root).as_posix() not in manifest_paths
+                ):
                     path.unlink()
                     deleted += 1
         return deleted
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> PublishedTable:
         """What it has, with what is not published yet."""
         name = self.table.full_name
-        return self._shared.unpublished.tables.get(name) or self._shared.manifests.progress(name)
+        return self._place.unpublished.tables.get(name) or self._place.manifests.progress(name)
 
     def _epochs(self) -> dict[str, int]:
-        progress, floor = self._progress(), self._shared.owner.floor
+        progress, floor = self._progress(), self._place.owner.floor
         return {kind: max(progress.through(kind), floor) for kind in (CHUNKS, CHANGES, MERGE)}
 
-    def _foreign(self) -> str:
+    def _other_ledger(self) -> str:
         """Another ledger that writes to the destination; "" for none."""
-        return next((name for name in Fence.ledgers(self._shared.root) if name != self._shared.owner.ledger), "")
+        return next((name for name in Fence.ledgers(self._place.root) if name != self._place.owner.ledger), "")
 
     def _check_owner(self) -> None:
-        if self._foreign():
+        if self._other_ledger():
             raise SpecError(
-                f"The destination {self._shared.root} exists already and does not belong to this pipeline's ledger.",
+                f"The destination {self._place.root} exists already and does not belong to this pipeline's ledger.",
                 detail="Its manifests are numbered by another pipeline's epochs; nothing was written.",
                 hint="Choose another sink.path, or move that folder away.",
             )

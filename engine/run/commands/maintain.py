@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base.errors import SpecError, unknown_tables
-from engine.destination.maintenance_schedule import Request
+from engine.destination.maintenance_schedule import MaintenanceRequest
 from engine.destination.publisher import Publisher
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
@@ -69,9 +69,9 @@ class Maintainer:
         """Hand over new requests, and answer completed ones."""
         requests = {command.identity: command for command in accepted(self._commands, VERB)}
         for identity in requests.keys() - self._requested:
-            self._publisher.maintenance.request(Request(identity, requests[identity].tables))
+            self._publisher.maintenance.request(MaintenanceRequest(identity, requests[identity].tables))
             self._requested.add(identity)
-        for identity, answer in self._publisher.maintenance.answers().items():
+        for identity, answer in self._publisher.maintenance.take_totals().items():
             self._requested.discard(identity)
             if identity in requests:
                 self._commands.carried_out(requests[identity], asdict(answer))

@@ -61,7 +61,7 @@ class Delivery:
         facts_of_sinks: Mapping[str, Any] = {"sinks": {**record.get("sinks", {}), **sinks}} if sinks else {}
         progress: Mapping[str, Any] = {"applied": applied} if applied else {}
         self._ledger.commit(cast("EpochRecord", {**record, **progress, **facts_of_sinks}))
-        self._publisher.recorded(through)
+        self._publisher.record_through(through)
 
     def commit_decisions(
         self, state: State, tables: Mapping[str, Table], stopped: Mapping[str, ErrorRecord]
@@ -87,7 +87,7 @@ class Delivery:
         again.
         """
         found: dict[str, TableChange] = {}
-        for name, error in self._publisher.unrepaired().items():
+        for name, error in self._publisher.unrepaired_tables().items():
             known = state.tables.get(name)
             if known is None or known.stopped or known.due:
                 continue

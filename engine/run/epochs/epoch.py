@@ -62,8 +62,8 @@ def up_to_alteration(
     The columns used to read beyond it may be wrong.
     """
     for n, report in enumerate(reports):
-        if report.altered is not None:
-            return reports[: n + 1], report.end, report.altered
+        if report.alteration is not None:
+            return reports[: n + 1], report.end, report.alteration
     return reports, end, None
 
 
@@ -90,7 +90,7 @@ def table_records(
             "exact": f.high.as_dict(),
             "files": [file.as_dict() for file in f.files],
             "rows": f.report.rows,
-            "nulled": dict(f.report.nulled),
+            "nulled": dict(f.report.nulled_dates),
         }
         tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
     for part in redumped:
@@ -135,7 +135,7 @@ def _add_reports(
         for name, changes in report.tables.items():
             if name not in stopped and name not in newly:  # a table that stopped in an earlier part has ended
                 _add_changes(tables.setdefault(name, {}), changes)
-        for name, error in report.stopped.items():
+        for name, error in report.stop_errors.items():
             if name not in stopped and name not in newly:
                 newly[name] = error
                 tables.setdefault(name, {})["stopped"] = stop_of(error, name)
@@ -145,7 +145,7 @@ def _add_reports(
 def _add_changes(change: TableChange, written: WrittenChanges) -> None:
     changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
     changes["files"] += [file.as_dict() for file in written.files]
-    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled))
+    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled_dates))
     changes["kinds"] = [a + b for a, b in zip(changes["kinds"], written.kinds, strict=True)]
 
 
@@ -156,7 +156,7 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> Description:
     """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
-    unknown, most = _summed(report.unknown for report in reports), largest(reports)
+    unknown, most = _summed(report.unknown_events for report in reports), largest(reports)
     facts: Description = {"unknown": unknown} if unknown else {}
     if most is not None and (before is None or most["bytes"] > before["bytes"]):
         facts["largest"] = most
@@ -219,8 +219,8 @@ def committed(
         timings={"read": round(read_s, 6), "commit": round(total_s - read_s, 6)},
         reader=str(reports[0].reader) if reports else None,
         events=_summed(r.events for r in reports),
-        unknown=_summed(r.unknown for r in reports),
-        damaged=sum(r.damaged for r in reports),
+        unknown=_summed(r.unknown_events for r in reports),
+        damaged=sum(r.damaged_events for r in reports),
         largest=largest(reports),
         next_seq=record["next_seq"],
     )

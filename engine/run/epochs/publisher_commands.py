@@ -45,7 +45,7 @@ class Requests:
     def settle(self) -> None:
         """Answer the redumps whose rows are committed, once the mirrors have them: nothing else is read any more."""
         if self._redumps.merging:
-            self._publisher.settle()
+            self._publisher.drain()
             self._redumps.answer()
 
     def _merges(self) -> None:

@@ -140,7 +140,7 @@ class Beginning:
         asked = [
             redump
             for redump in self._commands.accepted(Redump)
-            if redump.whole and not set(state.tables) - set(redump.tables or state.tables)
+            if redump.is_whole_table and not set(state.tables) - set(redump.tables or state.tables)
         ]
         if not asked:
             raise lost
@@ -165,7 +165,7 @@ class Beginning:
         self._commit(ledger, record, "requested, because the ledger was older than the destination")
         self._intake.poll()
         for redump in self._commands.accepted(Redump):
-            if redump.whole and not redump.tables:
+            if redump.is_whole_table and not redump.tables:
                 self._commands.carried_out(redump, resnapshots_begun(ledger.state.tables))
 
     def _resnapshot_faulty(
@@ -177,7 +177,7 @@ class Beginning:
         """
         assert ledger.state is not None
         self._intake.poll()
-        asked = [redump for redump in self._commands.accepted(Redump) if redump.whole]
+        asked = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
         wanted = {name for redump in asked for name in (redump.tables or ledger.state.tables)}.union(resume)
         to_resnapshot = sorted(wanted.intersection(names, ledger.state.tables))
         if not to_resnapshot:
@@ -201,7 +201,7 @@ class Beginning:
             return
         check_rules(self._spec, [*tables, *removed_tables(ledger.state)])
         self._intake.poll()
-        asked = [redump for redump in self._commands.accepted(Redump) if redump.whole]
+        asked = [redump for redump in self._commands.accepted(Redump) if redump.is_whole_table]
         check_asked(names.difference(*(redump.tables or names for redump in asked)))
         record = resnapshot_tables(
             self._spec, self._destination, ledger.state, connection, sorted(names), self._journal.run

@@ -92,10 +92,10 @@ class Coordinator:
         """Whether the goal is reached and everything is published; the next epoch handles a failed publication."""
         if not self._is_done(until, target):
             return False
-        self.publisher.settle()
+        self.publisher.drain()
         with suppress(HelperError):  # an inbox that cannot be written: all commands wait
             self.intake.poll()  # the goal is not reached while commands wait
-        return self._is_done(until, target) and not self.publisher.tables.unpublished()
+        return self._is_done(until, target) and not self.publisher.tables.failed_tables()
 
     def _is_done(self, until: str | None, target: Position) -> bool:
         behind = until == "caught-up" and self.epochs.position.order < target.order

@@ -149,7 +149,7 @@ class EpochAssembly:
             self.publisher.has_copy,
             captured.reader,
             captured.chunks,
-            self.publisher.unmerged,
+            self.publisher.unmerged_files,
             partial(merge_soon, self.publisher, self.ledger),
         )
 

@@ -101,7 +101,7 @@ class EpochCommit:
 
     def begin(self, now_s: float) -> None:
         """Take the committed position as candidate. now_s: the source's clock, after the binlog was at least there."""
-        self.candidate = Candidate(replace(self.position, gtids=self.gtids.settled), now_s)
+        self.candidate = Candidate(replace(self.position, gtids=self.gtids.proved_set), now_s)
 
     def commit(self, position: Position, asked: Collection[str] = ()) -> None:
         """Commit an epoch: read the binlog to `position`, or as far as one goes, and submit it to the publisher.
@@ -184,7 +184,7 @@ class EpochCommit:
         self.redumps.committed(content.redumped_chunks, content.redumped)
 
     def _change_tables(self, content: _Content, verdicts: Mapping[str, Verdict], asked: Collection[str]) -> None:
-        if any(report.defined for report in content.reports):
+        if any(report.may_define_tables for report in content.reports):
             self.membership.note_definition()
         if content.alteration is not None:
             self.pace.hurry()  # there may be more changes after it
@@ -196,4 +196,4 @@ class EpochCommit:
         self.last_ts = max([self.last_ts, *(r.last_ts for r in reports)])
         self.gtids = self.gtids.after(reports, mariadb=self.reader.mariadb)
         self.reader.committed(reports)
-        self.candidate = Candidate(replace(self.position, gtids=self.gtids.settled), seen_s, self.reader.places)
+        self.candidate = Candidate(replace(self.position, gtids=self.gtids.proved_set), seen_s, self.reader.places)

@@ -5,7 +5,7 @@
     2. ledger    an epoch commits the new term: a runner with an earlier term cannot commit any more
     3. fence     the destination gets the term: a runner with an earlier term cannot write there any more, wherever its
                  ledger is
-    4. seal      unless the last runner ended in order, every table gets a commit of this term. That rejects a commit
+    4. tables    unless the last runner ended in order, every table gets a commit of this term. That rejects a commit
                  which an earlier runner has prepared. Then ledger and destination are compared again
 
 A runner that is killed in between leaves a term in the ledger that nobody holds, which is harmless.
@@ -18,7 +18,7 @@ from collections.abc import Collection
 from engine.base import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
-from engine.destination.agreement import compare, look_at
+from engine.destination.agreement import compare, read_states
 from engine.destination.destination_protocol import Destination
 from engine.destination.fence import Term
 from engine.ledger.records import TermRecord
@@ -62,16 +62,16 @@ class Possession:
         ledger.take_term(self._run, terms + 1)
         self._take_fence(ledger.state)
         if newest is None or not newest.ended:
-            self.destination.seal(ledger.state.owner, _tables(ledger.state), ledger.kept_numbers())
+            self.destination.fence_earlier_runners(ledger.state.owner, _tables(ledger.state), ledger.kept_numbers())
             older = self._compare(ledger, None, asked, everything=everything) or older
         return self._next_seq(ledger.state) if older else None
 
     def _compare(self, ledger: Ledger, newest: Term | None, asked: Collection[str], *, everything: bool) -> bool:
         """Compare ledger and destination. Returns whether the ledger is older."""
         assert ledger.state is not None
-        looks = look_at(self.destination, ledger.state)
+        looks = read_states(self.destination, ledger.state)
         found = compare(self.destination, ledger.state, newest, list(ledger.kept_epochs()), looks)
-        found.require(asked, everything=everything)
+        found.require(asked, resnapshots_all=everything)
         self.at_fault |= set(found.tables)
         return bool(found.ledger_older)
 
@@ -82,7 +82,7 @@ class Possession:
 
     def _terms(self, state: State) -> list[int]:
         """The terms of the runners that wrote to the tables."""
-        looks = (self.destination.table(state.owner, table).look() for table in _tables(state))
+        looks = (self.destination.table(state.owner, table).read_state() for table in _tables(state))
         return [term for look in looks if not look.fault for term in look.terms]
 
     def _next_seq(self, state: State) -> int:

@@ -257,7 +257,7 @@ class _Run:
                 detail="Everything read so far is committed and published; the rest is not read yet.",
                 hint="Run it again: it continues from there.",
             )
-        require_published(publisher.tables.unpublished())
+        require_published(publisher.tables.failed_tables())
         if self._until is not None:
             require_sinks({sink.name: error for sink in publisher.further if (error := sink.error) is not None})
         if self._until is not None:

@@ -107,7 +107,7 @@ class TableChanges:
             self._chunks.drop(name)
             if found.error is not None:
                 continue
-            self._captured.put(found.table, found.plan)
+            self._captured.publish(found.table, found.plan)
             if found.outcome == "resnapshotted":
                 self._journal.write(planned(found.plan))
             table = self._state().tables[name]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from engine.base import clock
 from engine.destination.destination_protocol import Destination
-from engine.destination.unpublished import Lacking, lacking
+from engine.destination.unpublished import MissingEpochs, find_missing_epochs
 from engine.journal import Journal
 from engine.journal.verification_events import MirrorBehind
 from engine.ledger.store import Ledger
@@ -55,12 +55,12 @@ class UnpublishedMonitor:
             return
         now, shortest_s = clock.utc_now(), self._settings.shortest_mirror_behind_s()
         before = clock.utc_text(now - timedelta(seconds=shortest_s))
-        found = lacking(self._destination, ledger.state, list(ledger.kept_epochs()), before)
+        found = find_missing_epochs(self._destination, ledger.state, list(ledger.kept_epochs()), before)
         for event in news(self._shown, too_old(found, self._settings, now)):
             self._journal.write(event)
 
 
-def too_old(found: Mapping[str, Lacking], settings: Alerts, now: datetime) -> dict[str, Lacking]:
+def too_old(found: Mapping[str, MissingEpochs], settings: Alerts, now: datetime) -> dict[str, MissingEpochs]:
     """Those that lack a change that is older than the threshold of their table."""
     return {
         name: one
@@ -69,7 +69,7 @@ def too_old(found: Mapping[str, Lacking], settings: Alerts, now: datetime) -> di
     }
 
 
-def news(shown: dict[str, str], found: Mapping[str, Lacking]) -> Iterator[MirrorBehind]:
+def news(shown: dict[str, str], found: Mapping[str, MissingEpochs]) -> Iterator[MirrorBehind]:
     """Events about what is new, and about tables that lack nothing any more. shown: since when, by table; updated."""
     for name in sorted(shown.keys() - found.keys()):
         del shown[name]

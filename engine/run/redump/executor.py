@@ -206,7 +206,7 @@ class RedumpExecutor:
         rows, _, _, ghosts = report.changes.kinds
         work.rows = work.rows + rows
         work.ghosts = work.ghosts + ghosts
-        work.missing += report.missing
+        work.missing += report.missing_keys
         limits = finished.limits
         self._journal.write(
             ChunkRedumped(
@@ -245,7 +245,7 @@ class RedumpExecutor:
         work = self._works.get(identity) if identity else None
         if work is None:
             return
-        if isinstance(error, DestinationError) and work.redump.whole:
+        if isinstance(error, DestinationError) and work.redump.is_whole_table:
             work.to_read.discard(table)
             work.to_resnapshot.add(table)
         else:

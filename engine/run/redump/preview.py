@@ -74,8 +74,8 @@ def _affected(name: str, redump: Redump, known: TableState, landing: Landing) ->
         return AffectedTable(name, way, why, 0, 0, None, ranges, len(redump.keys))
     if mirror is None:
         return AffectedTable(name, way, why, 0, 0, None if defect else 0, ranges, len(redump.keys))
-    rows: int | None = of_rows if redump.whole else 0
-    if not redump.whole and not defect:
+    rows: int | None = of_rows if redump.is_whole_table else 0
+    if not redump.is_whole_table and not defect:
         rows = _rows(redump, mirror, published_as(table, known.projection), plan)
     return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 

@@ -42,7 +42,7 @@ def decide(redump: Redump, known: TableState, table: Table, plan: Plan, defect: 
             return Decision(LEFT_ALONE, _NO_KEY)
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
     mutable = has_mutable_key(table, plan.key(table))
-    if redump.whole:
+    if redump.is_whole_table:
         return _whole(known, defect, mutable=mutable)
     return _part(redump, known, table.full_name, defect, mutable=mutable)
 

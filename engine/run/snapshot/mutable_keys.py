@@ -48,8 +48,8 @@ def fast_forward_to(
         assert isinstance(report, FastForwardReport)
         identity = (report.table, report.chunk)
         before = behind[identity]
-        dates = dict(Counter(before.report.nulled) + Counter(report.nulled))
-        exact = replace(before.report, files=report.files, rows=report.rows, nulled=dates, high=position)
+        dates = dict(Counter(before.report.nulled_dates) + Counter(report.nulled_dates))
+        exact = replace(before.report, files=report.files, rows=report.rows, nulled_dates=dates, high=position)
         forwarded.chunks.append(Finished(exact))
         kept = {file.name for file in report.files}
         folder = tasks[identity].request.folder

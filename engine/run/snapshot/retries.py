@@ -106,10 +106,10 @@ class ChunkRetries:
         elif isinstance(error, TableStoppedError):
             self._report(copy, unread, group, error, None, copy.failures)
             batch.stop(copy, error)
-        elif failure.own and not copy.redump and not self._may_be_granted(error):
+        elif failure.is_chunk_fault and not copy.redump and not self._may_be_granted(error):
             return self._chunk_at_fault(copy, failure.chunk, group, error)
         else:
-            away = not failure.own and not isinstance(error, SchemaChangedError)
+            away = not failure.is_chunk_fault and not isinstance(error, SchemaChangedError)
             self.retry(copy, unread, group, error, batch, away=away)
         return set()
 

@@ -4,7 +4,7 @@ It is stateless: it receives a range that is not split yet and returns the chunk
 for a walk.
 
 `plan.splitting` finds the bounds. A reader stops at twice the planned rows of a chunk that is too large
-(`ChunkRequest.most`), and `TableCopy.shorten` queues the rest to be split again.
+(`ChunkRequest.max_rows`), and `TableCopy.shorten` queues the rest to be split again.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor

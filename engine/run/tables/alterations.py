@@ -111,10 +111,10 @@ class Alterations:
         end, mariadb = current(connection, self.source.server), self.source.server.flavor == "mariadb"
         found: list[Alter] = []
         while True:
-            binlog_range = BinlogRange({}, start, end, mariadb=mariadb, awaited=[self.captured.tables[name]])
+            binlog_range = BinlogRange({}, start, end, mariadb=mariadb, absent_tables=[self.captured.tables[name]])
             for _ in read_range(self.source.endpoint, binlog_range, self.spec.first_server_id()):
                 pass
-            later = binlog_range.altered
+            later = binlog_range.alteration
             if later is None:
                 return tuple(found)
             if later.alter is None or later.alter.actions is None or later.unproved_since is not None:

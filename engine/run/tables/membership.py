@@ -94,7 +94,7 @@ class MembershipChanges:
         if (
             change is not None
             and change.done(state)
-            and all(map(self._publisher.released, _removed_names(change, state)))
+            and all(map(self._publisher.is_released, _removed_names(change, state)))
         ):
             self._commands.carried_out(change, {})  # the kept data is final now
             change = None
@@ -103,7 +103,7 @@ class MembershipChanges:
         if (
             change is not None
             and not change.begun(state)
-            and all(map(self._publisher.released, _removed_names(change, state)))
+            and all(map(self._publisher.is_released, _removed_names(change, state)))
         ):
             try:
                 check_command(change, state)
@@ -114,7 +114,7 @@ class MembershipChanges:
 
     def _dropped(self, state: State) -> Iterator[str]:
         for name in to_drop(state):
-            if self._publisher.released(name) and not self._reading(name):
+            if self._publisher.is_released(name) and not self._reading(name):
                 stored_table(self._publisher.destination, state, state.removed[name]).drop()
                 yield name
 

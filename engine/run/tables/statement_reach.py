@@ -23,7 +23,7 @@ import numpy as np
 
 from engine.capture.binlog.binlog_reader import read_range
 from engine.capture.binlog.statements import Alteration, read
-from engine.capture.binlog.written_tables import Written, words_of
+from engine.capture.binlog.written_tables import WrittenTables, words_of
 from engine.decode.binlog_events import Kind, among
 from engine.decode.query_event import Query, read_query
 from engine.decode.stream import EventBatch
@@ -36,9 +36,9 @@ _DEFINES = re.compile(r"(?i)^(SET\s+STATEMENT|CREATE|ALTER|DROP|RENAME|TRUNCATE)
 _BUILDS = frozenset(("prepare", "execute", "immediate"))
 
 
-def reached(programs: Programs, written: Written) -> frozenset[Name] | None:
+def reached(programs: Programs, written: WrittenTables) -> frozenset[Name] | None:
     """The tables and views that a statement can write to; None, for all, if that is unknown. Pure."""
-    if written.unknown or not programs.whole:
+    if written.is_unknown or not programs.whole:
         return None
     found: set[Name] = set()
     called: set[str] = set()
@@ -74,9 +74,9 @@ def tables_reached(
 
     end: the binlog position after the statement.
     """
-    if alteration.written is None:
+    if alteration.written_tables is None:
         return alteration.tables
-    names = reached(read_programs(connection), alteration.written)
+    names = reached(read_programs(connection), alteration.written_tables)
     if names is None:
         return alteration.tables
     # Take the position after reading the catalogue, which lacks all later definitions.
@@ -108,7 +108,7 @@ class _Definitions:
         self._mariadb = mariadb
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.found or self.position.order >= self.end.order
 
     def feed(self, run: EventBatch) -> Iterator[None]:

@@ -65,10 +65,10 @@ def logged(
     binlog_range = BinlogRange(captured, begin, end or position_of(server), mariadb=mariadb)
     runs = read_range(endpoint_of(server), binlog_range, 5000)
     parts = [c.rows.append_column("kind", c.facts["kind"]) for _, _, c in runs]
-    for error in binlog_range.stopped.values():
+    for error in binlog_range.stop_errors.values():
         raise error
     if nulled is not None:
-        nulled.update(binlog_range.nulled[table.full_name])
+        nulled.update(binlog_range.nulled_dates[table.full_name])
     return pa.concat_tables(parts)
 
 

@@ -62,7 +62,7 @@ class Source:
                     held[values[0]] = values
                 else:
                     assert held.pop(values[0]) == values
-        assert not binlog_range.stopped, binlog_range.stopped
+        assert not binlog_range.stop_errors, binlog_range.stop_errors
         return binlog_range
 
     def selected(self, name: str) -> Rows:

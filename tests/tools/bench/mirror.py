@@ -27,7 +27,7 @@ from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge.key_index import KeyIndex
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import KINDS, Content, Step
+from engine.destination.destination_protocol import KINDS, Content, MirrorStep
 from engine.destination.maintenance_schedule import Maintenance
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -73,7 +73,7 @@ class Steady:
         self.delta = DeltaDestinationTable(Sink(path=self.folder / "lake"), self.pair)
         self.maintenance = PairMaintenance(self.pair, self.folder / "notes.json")
         self.pair.mirror.index = KeyIndex(self.folder / "keys")
-        self.pair.create(expected=False)
+        self.pair.create(must_exist=False)
         self.sizes: dict[Path, int] = {}
 
     def copy(self) -> None:
@@ -133,7 +133,7 @@ class Steady:
         self.delta.append("changes", self.epoch, files)
         self._grown()
         began = time.monotonic()
-        self.delta.apply(Content([Step(changes=files)], merge=self.epoch))
+        self.delta.apply(Content([MirrorStep(changes=files)], merge=self.epoch))
         self.merged_s.append(time.monotonic() - began)
         self.written_bytes += self._grown()
 
@@ -177,13 +177,17 @@ def _run(folder: Path, options: argparse.Namespace) -> None:
     with_journal = Journal(folder / "journal.jsonl", "bench")
     maintenance = Maintenance(sink, with_journal, dict)
     target = Target(
-        steady.delta, steady.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
+        steady.delta,
+        steady.maintenance,
+        mutable_key=False,
+        applied_epochs=dict.fromkeys(KINDS, 0),
+        on_commit=lambda _: None,
     )
     began = time.monotonic()
     for _ in range(options.merges):
         steady.merge()
-        maintenance.committed("d.t", merged=True)
-        maintenance.committed("d.t", merged=False)
+        maintenance.count_commit("d.t", is_merge=True)
+        maintenance.count_commit("d.t", is_merge=False)
         steady.maintain(maintenance, {"d.t": target})
     took_s, merged = time.monotonic() - began, np.array(steady.merged_s)
     sizes = steady.maintenance.sizes()

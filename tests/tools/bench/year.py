@@ -147,7 +147,7 @@ class Year:
             chunk: dict[str, Any] = {"chunk": 0, "exact": None, "files": files, "rows": ROWS, "nulled": {}}
             parts[table.full_name] = {"split": split, "chunks": [chunk], "copied": True}
         self._commit(parts)
-        self.publisher.settle()
+        self.publisher.drain()
 
     def start(self) -> "Took":
         """Begin a run. Returns how long it takes until it is ready to stream."""
@@ -209,7 +209,7 @@ class Year:
         through, facts = self.publisher.facts
         applied = {name: dict(new) for name, new in facts.items() if dict(state.tables[name].applied) != dict(new)}
         self.ledger.commit({**record, "applied": applied} if applied else record)
-        self.publisher.recorded(through)
+        self.publisher.record_through(through)
         self.publisher.submit(record)
         changed = {name: CHANGES for name, part in parts.items() if "changes" in part}
         begins, ends = f"b.000001:{end['offset'] - 1000}", f"b.000001:{end['offset']}"
@@ -254,7 +254,7 @@ class Year:
     def next_hour(self) -> None:
         """Let the maintenance do what is due."""
         before = self.maintained
-        self.publisher.settle()
+        self.publisher.drain()
         while self.maintained == before:
             self.publisher.check()
             time.sleep(0.001)
@@ -333,7 +333,7 @@ def _figures(year: Year, epochs: int, days: int, months: int) -> Iterator[dict[s
         if number % day == 0:
             year.next_day()
         if number in marks:
-            year.publisher.settle()
+            year.publisher.drain()
             epoch = (Took.now() - began) / (number - before)
             beat(year.journal.path)
             shown = _median(lambda: status(year.directory, "year"))

@@ -6,7 +6,7 @@ import pytest
 
 from engine.alerting.alerts import Alerts
 from engine.base import clock
-from engine.destination.unpublished import Lacking
+from engine.destination.unpublished import MissingEpochs
 from engine.journal import Entry
 from engine.run.monitors.unpublished_monitor import too_old
 from engine.spec import alert_settings
@@ -88,7 +88,7 @@ def test_the_age_of_a_mirror_has_the_threshold_of_its_table() -> None:
     """The monitor looks by the shortest one."""
     now = clock.utc_now()
     found = {
-        f"shop.{name}": Lacking(clock.utc_text(now - timedelta(seconds=age_s)), 1)
+        f"shop.{name}": MissingEpochs(clock.utc_text(now - timedelta(seconds=age_s)), 1)
         for name, age_s in (("pay_a", 31), ("pay_b", 29), ("orders", 901), ("audit", 7000))
     }
     assert set(too_old(found, SETTINGS, now)) == {"shop.pay_a", "shop.orders"}

@@ -12,7 +12,7 @@ from rich.console import Console
 from app.common import data_light, home
 from app.common.view import verification
 from engine.base import clock
-from engine.destination.unpublished import Lacking
+from engine.destination.unpublished import MissingEpochs
 from engine.explore.table_facts import committed_facts, facts_of
 from engine.history import table_queries
 from engine.ledger.store import Ledger
@@ -127,7 +127,7 @@ def test_a_table_without_a_key_is_known_not_to_be_comparable(tmp_path: Path, mon
         verification.tables_of(half, load(where.spec).verify, clock.utc_now()), clock.utc_now(), continuous=True
     )
     assert light.details[0] == "1 of 2 tables compared so far"
-    copies = facts_of(where, state, {"d.t": Lacking(SINCE, 1)}, copies=False, mirrors=True)
+    copies = facts_of(where, state, {"d.t": MissingEpochs(SINCE, 1)}, copies=False, mirrors=True)
     assert (copies["d.t"].incomparable, copies["d.t"].lacks_since) == (CHANGES_ONLY, SINCE)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.audit.audit_source import Frames
-from engine.destination.delta.read.change_log import packed
+from engine.destination.delta.read.change_log import pack
 
 QUERY, TABLE_MAP, INSERT, PARTIAL, PAYLOAD, COMPRESSED = 2, 19, 30, 39, 40, 169
 
@@ -36,12 +36,12 @@ def test_positions_beyond_four_gigabytes(frames: Frames) -> None:
     """The header has 32 bits of the offset."""
     for offset in (100, 4_000_000_000, 4_400_000_000, 8_600_000_000):
         frames.admit(event(QUERY, offset))
-        assert frames.order == packed(3, offset)
+        assert frames.order == pack(3, offset)
     frames.admit(event(QUERY, 4, flags=0x20))  # artificial
-    assert frames.order == packed(3, 8_600_000_000)
+    assert frames.order == pack(3, 8_600_000_000)
     frames.rotated("b.000004")
     frames.admit(event(QUERY, 200))
-    assert frames.order == packed(4, 200)
+    assert frames.order == pack(4, 200)
 
 
 def test_other_tables_are_not_decoded(frames: Frames) -> None:
@@ -62,7 +62,7 @@ def test_what_the_package_cannot_decode_is_noted(frames: Frames) -> None:
     assert not frames.admit(event(PARTIAL, 30, rows(7)))
     assert not frames.admit(event(COMPRESSED, 40, rows(8)))
     assert not frames.admit(event(PAYLOAD, 50))
-    assert frames.opaque == {("d", "t"): {packed(3, 20): "compressed", packed(3, 30): "partial_json"}}
-    assert frames.anywhere == {packed(3, 50): "compressed"}
+    assert frames.opaque == {("d", "t"): {pack(3, 20): "compressed", pack(3, 30): "partial_json"}}
+    assert frames.anywhere == {pack(3, 50): "compressed"}
     assert not frames.admit(event(TABLE_MAP, 60, mapped(9, "t", b"\3\xf2")))
     assert "VECTOR" in frames.undecoded["d", "t"]

@@ -15,7 +15,7 @@ from engine.audit.audit_source import Frames, Rows
 from engine.audit.audit_table import AuditedTable
 from engine.decode.schema import Column, Table
 from engine.destination.delta.read import change_log
-from engine.destination.delta.read.change_log import ChangeLog, packed
+from engine.destination.delta.read.change_log import ChangeLog, pack
 from engine.source.positions import Position
 
 TABLE = Table("d", "t", (Column("id", "int"), Column("v", "int")), ("id",))
@@ -64,9 +64,9 @@ def audited(lake: Path, events: Sequence[Event], frames: Frames | None = None, s
     one = AuditedTable(Stretch(TABLE, TABLE.columns, START, END, seq), lake, NoTexts(), frames)
     for position, transaction, keys in events:
         rows: list[Mapping[str, Any]] = [{"values": {"id": key, "v": key * 2}, "none_sources": {}} for key in keys]
-        one.feed(Rows(("d", "t"), packed(1, position), ("+I",), rows, 5, None, transaction + 1))
+        one.feed(Rows(("d", "t"), pack(1, position), ("+I",), rows, 5, None, transaction + 1))
         one.settle()
-    one.settle(packed(*END.order))
+    one.settle(pack(*END.order))
     return one
 
 
@@ -94,8 +94,8 @@ def test_changes_where_nothing_was_decoded(tmp_path: Path) -> None:
     """Of events that the package cannot decode, images are counted; of the others, they are extra."""
     published(tmp_path, EVENTS)
     frames = Frames({("d", "t")}, {1: "b.000001"}, "b.000001")
-    frames.opaque[("d", "t")] = {packed(1, position): "compressed" for position, _, _ in EVENTS[:100]}
-    frames.anywhere = {packed(1, position): "prepared" for position, _, _ in EVENTS[100:199]}
+    frames.opaque[("d", "t")] = {pack(1, position): "compressed" for position, _, _ in EVENTS[:100]}
+    frames.anywhere = {pack(1, position): "prepared" for position, _, _ in EVENTS[100:199]}
     found = audited(tmp_path, [], frames).result({})
     images = [sum(len(keys) for _, _, keys in part) for part in (EVENTS[:100], EVENTS[100:])]
     assert (found.differences, found.not_compared) == (0, {"compressed": images[0], "prepared": images[1]})
@@ -116,7 +116,7 @@ def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
     """Some changes beyond the stretch are read, because a change that comes too late may follow: it is found."""
     late = [*EVENTS[:-1], *LATER[:2], EVENTS[-1], *LATER[2:]]
     published(tmp_path, late)
-    read, places, values = ChangeLog._streamed, list[int](), list[int]()
+    read, places, values = ChangeLog._stream, list[int](), list[int]()
 
     def counted(log: ChangeLog, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
         for part in read(log, path, columns):
@@ -126,7 +126,7 @@ def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
                 values.append(part.num_rows)
             yield part
 
-    monkeypatch.setattr(ChangeLog, "_streamed", counted)
+    monkeypatch.setattr(ChangeLog, "_stream", counted)
     assert audited(tmp_path, EVENTS).result({}).differences == 0
     inside = sum(len(keys) for _, _, keys in EVENTS)
     assert inside < sum(places) < inside + 2 * max(places)

@@ -11,7 +11,7 @@ from random import Random
 
 import pyarrow as pa
 
-from engine.capture.binlog.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.emission import EmissionProgress, emission_mask, progress_of, published_images
 from engine.capture.chunk.backfill import reduce_changes, without
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.plan.coverage import Chunk, Coverage
@@ -78,7 +78,7 @@ class Pipeline:
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[reading.low], world.ends[reading.high or 0])
         reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
-        reading.rows = rows_of(without(rows, reduced.touched), world.columns) + rows_of(
+        reading.rows = rows_of(without(rows, reduced.touched_keys), world.columns) + rows_of(
             pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns
         )
 
@@ -107,9 +107,11 @@ class Pipeline:
             assert key not in self.mirror, "the mirror would have a row twice"
             self.log[key] = self.mirror[key] = value
 
-    def _publish_changes(self, low: Order, high: Order, progress: Progress) -> None:
+    def _publish_changes(self, low: Order, high: Order, progress: EmissionProgress) -> None:
         changes = self.world.changes(low, high)
-        chosen, kinds = published(changes.fact("kind"), emitted(changes, self.world.chunk_key, progress, nobody))
+        chosen, kinds = published_images(
+            changes.fact("kind"), emission_mask(changes, self.world.chunk_key, progress, nobody)
+        )
         assert len(chosen) == len(kinds)
         rows = rows_of(changes.take(chosen).rows, self.world.columns)
         before = False

@@ -56,7 +56,7 @@ def _redump(journals: Path, **arguments: Any) -> Redump:
 def test_every_form(journals: Path) -> None:
     """Everything, tables, chunks of the last copy, a range, keys with one column and with several."""
     assert _redump(journals, tables=[]).tables == ()
-    assert _redump(journals).whole
+    assert _redump(journals).is_whole_table
     assert _redump(journals, chunks=[4]).ranges == (Range(("7",), None),)
     assert _redump(journals, tables=["d.two"], chunks=[0]).ranges == (Range(None, ("5", "6")),)
     assert _redump(journals, range=[None, "20"]).ranges == (Range(None, ("20",)),)

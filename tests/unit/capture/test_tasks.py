@@ -168,7 +168,7 @@ def test_a_failure_is_the_chunks_own_where_the_source_can_be_reached(
     readers.errors["b", 1] = error
     last = list(group(*MIXED).run())[-1]
     assert isinstance(last, FailureReport)
-    assert (last.table, last.chunk, last.own, type(last.error).__name__) == ("d.b", 1, own, expected)
+    assert (last.table, last.chunk, last.is_chunk_fault, type(last.error).__name__) == ("d.b", 1, own, expected)
 
 
 def test_a_table_without_identity_is_read_in_its_own_way(readers: Readers) -> None:

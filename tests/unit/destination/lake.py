@@ -20,7 +20,7 @@ from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.table_pair import TablePair
-from engine.destination.destination_protocol import Content, Step
+from engine.destination.destination_protocol import Content, MirrorStep
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror, Sink
@@ -38,7 +38,7 @@ def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False
 
 def merge(delta: DeltaDestinationTable, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
     """Merge changes into a mirror, which then has everything through an epoch."""
-    return delta.apply(Content([Step(changes=files)], merge=epoch))
+    return delta.apply(Content([MirrorStep(changes=files)], merge=epoch))
 
 
 @dataclass
@@ -57,8 +57,8 @@ class Lake:
 
     def __post_init__(self) -> None:
         self.reopen()
-        if not self.pair.there:
-            self.pair.create(expected=False)
+        if not self.pair.is_complete:
+            self.pair.create(must_exist=False)
 
     def reopen(self) -> None:
         """Open the tables as another process would, and continue with those."""

@@ -72,7 +72,7 @@ class Run:
             more: Any = {"sinks": {"files": news}} if news else {}
             record: Any = {**one, "epoch": number, "applied": {n: dict(f) for n, f in facts.items()}, **more}
             self.ledger.commit(record)
-            self.publisher.recorded(through)
+            self.publisher.record_through(through)
             self.publisher.submit(record)
 
     def end(self, *, drains: bool = True) -> None:
@@ -154,7 +154,7 @@ def insert(run: Run, world: World, *keys: int) -> None:
 def follow(run: Run, records: Sequence[Any] = ()) -> None:
     """Commit epochs, each after both sinks have the one before."""
     for record in (*records, None):
-        run.publisher.settle()
+        run.publisher.drain()
         assert wait_for(lambda: run.further.through == run.state.epoch)
         if record is not None:
             run.commit([record])
@@ -165,7 +165,7 @@ def drop(run: Run, world: World) -> None:
     """Remove the table, and delete its data in the lake."""
     world.epoch(removed={"by": None, "drop": True})
     run.commit(world.records[-1:])
-    run.publisher.settle()
+    run.publisher.drain()
     drop_removed(run.first, run.ledger, "r")
     run.publisher.submit(run.ledger.epoch(run.state.epoch))
 
@@ -203,7 +203,7 @@ def fail_in_sink(run: Run, world: World) -> tuple[Path, bytes]:
     assert wait_for(lambda: run.further.error)
     path.write_bytes(content)
     publish(run.ledger.epoch(run.state.epoch))
-    run.publisher.settle()
+    run.publisher.drain()
     return path, content
 
 

@@ -104,12 +104,12 @@ def test_an_epoch_that_is_applied_again_changes_nothing(tmp_path: Path, kind: Ki
     before = changes(kind, tmp_path)
     destination = world.destination()
     table = destination.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     part = world.changes(OLD, [("+I", 9, 9)])
     assert table.append(CHANGES, 3, world_files(part)) is None
     destination.publish(EpochEnd(3, "b:1", ""))
     assert changes(kind, tmp_path) == before
-    assert (table.applied(CHUNKS), table.applied(CHANGES)) == (1, 3)
+    assert (table.last_epoch(CHUNKS), table.last_epoch(CHANGES)) == (1, 3)
 
 
 def test_what_is_not_published_is_not_seen(tmp_path: Path, kind: Kind) -> None:
@@ -118,27 +118,27 @@ def test_what_is_not_published_is_not_seen(tmp_path: Path, kind: Kind) -> None:
     publish_story(world, tmp_path, ())
     destination = world.destination()
     table = destination.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     table.append(CHANGES, 4, world_files(world.changes(OLD, [("+I", 9, 9)])))
     if kind == "parquet":
         assert ("+I", 9, 9) not in changes(kind, tmp_path)
-        assert world.destination().table(Owner("L"), OLD).applied(CHANGES) == 3
+        assert world.destination().table(Owner("L"), OLD).last_epoch(CHANGES) == 3
     destination.publish(EpochEnd(4, "b:1", ""))
     assert ("+I", 9, 9) in changes(kind, tmp_path)
-    assert world.destination().table(Owner("L"), OLD).applied(CHANGES) == 4
+    assert world.destination().table(Owner("L"), OLD).last_epoch(CHANGES) == 4
 
 
 def test_an_earlier_term_writes_nothing_more(tmp_path: Path, kind: Kind) -> None:
-    """Not even what it has prepared: the later runner has sealed the destination."""
+    """Not even what it has prepared: the later runner has fenced the destination."""
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
     earlier = taken(world, "a", 1)
     table = earlier.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     files = world_files(world.changes(OLD, [("+I", 9, 9)]))
     before = changes(kind, tmp_path)
     later = taken(world, "b", 2)
-    later.seal(Owner("L"), [OLD], range(5))
+    later.fence_earlier_runners(Owner("L"), [OLD], range(5))
     with pytest.raises(PipelineHeldError):
         table.append(CHANGES, 4, files)
     with pytest.raises(PipelineHeldError):
@@ -149,12 +149,12 @@ def test_an_earlier_term_writes_nothing_more(tmp_path: Path, kind: Kind) -> None
 def test_a_runner_that_is_delayed_after_its_check_publishes_nothing(
     tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has checked its term, and then sleeps; the later runner has sealed what it would commit."""
+    """It has checked its term, and then sleeps; the later runner has taken the name that it would commit."""
     story(world := World(tmp_path, kind=kind))
     publish_story(world, tmp_path, ())
     earlier = taken(world, "a", 1)
     table = earlier.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     before = changes(kind, tmp_path)
     files = world_files(world.changes(OLD, [("+I", 9, 9)]))
     if kind == "parquet":
@@ -165,7 +165,7 @@ def test_a_runner_that_is_delayed_after_its_check_publishes_nothing(
     def late(source: Any, target: Any, **more: Any) -> None:
         if not overtaken[0]:
             overtaken[0] = True
-            taken(world, "b", 2).seal(Owner("L"), [OLD], range(5))
+            taken(world, "b", 2).fence_earlier_runners(Owner("L"), [OLD], range(5))
         original(source, target, **more)
 
     monkeypatch.setattr(os, "link", late)
@@ -191,7 +191,7 @@ def test_another_ledger_is_refused(tmp_path: Path, kind: Kind) -> None:
     with pytest.raises(SpecError, match="exists already"):
         other.check_free()
     with pytest.raises(SpecError, match="does not belong to this pipeline's ledger"):
-        other.open(expected=False)
+        other.open(must_exist=False)
     other.drop()
     assert table_rows(kind, tmp_path) == [(2, 2), (3, 3)], "it deletes nothing either"
 
@@ -202,9 +202,9 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
     publish_story(world, tmp_path, ())
     shutil.rmtree(tmp_path / "lake/d")
     table = world.destination().table(Owner("L"), OLD, PLAN)
-    assert "is gone" in table.look().fault
+    assert "is gone" in table.read_state().fault
     with pytest.raises(DestinationError, match="is gone"):
-        table.open(expected=True)
+        table.open(must_exist=True)
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3}}))
@@ -242,7 +242,7 @@ def test_a_failed_table_fails_alone_and_stays_as_it_was(tmp_path: Path, kind: Ki
         publisher.submit(record)
     publisher.finish()
     journal.close()
-    assert lost["name"] in str(publisher.tables.unpublished()["d.t"])
+    assert lost["name"] in str(publisher.tables.failed_tables()["d.t"])
     assert table_rows(kind, tmp_path) == [(1, 1), (2, 2)]
 
 
@@ -258,7 +258,7 @@ def test_a_table_that_was_dropped_leaves_nothing(tmp_path: Path, kind: Kind) -> 
     table = destination.table(Owner("L"), OLD, PLAN)
     table.check_free()
     table.create()
-    assert table.open(expected=False).applied[CHANGES] == -1
+    assert table.open(must_exist=False).applied_epochs[CHANGES] == -1
     assert table.append(CHANGES, 9, world_files(world.changes(OLD, [("+I", 7, 7)])))
     destination.publish(EpochEnd(9, "b:1", ""))
     assert changes(kind, tmp_path) == [("+I", 7, 7)]
@@ -277,7 +277,7 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path, kind: Kind) -> Non
         assert len(paths()) == len(committed) + 1
     destination = world.destination()
     table = destination.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     path = destination.landing.changes(OLD) / orphan.name
     assert path.exists()
     foreign = tmp_path / "lake/d/t/date=2026-01-01/hour=00/mine.parquet"

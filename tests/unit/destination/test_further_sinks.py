@@ -54,7 +54,7 @@ def test_one_that_fails_delays_itself_alone(tmp_path: Path, mode: Mirror) -> Non
     assert wait_for(lambda: run.further.error)
     assert run.further.as_dict()["state"] == "retrying"
     assert wait_for(lambda: mirror(tmp_path) == [(2, 2), (3, 3)] if (tmp_path / "lake/d/t").exists() else False)
-    run.publisher.settle()
+    run.publisher.drain()
     run.publisher.check()
     assert run.publisher.facts[0] == -1, "nothing may be pruned"
     (tmp_path / "files").unlink()
@@ -73,7 +73,7 @@ def test_one_that_keeps_too_much_is_stopped_for_good(tmp_path: Path) -> None:
     run = Run(tmp_path, world, max_kept_bytes=1)
     run.commit(world.records[1:])
     assert run.further.as_dict()["state"] == "stopped"
-    run.publisher.settle()
+    run.publisher.drain()
     assert wait_for(lambda: run.publisher.facts[0] == run.state.epoch)
     world.epoch(changes=world.changes(OLD, [("+I", 7, 7)]))
     run.commit(world.records[-1:])
@@ -165,12 +165,12 @@ def test_what_it_has_does_not_count_as_kept_for_it(tmp_path: Path) -> None:
     run.commit([following(run.state, "r", {})])
     run.end()
     again = Run(tmp_path, world)
-    again.further._kept.epochs.clear()
-    again.further._kept.bytes = 0
+    again.further._kept_epochs.epochs.clear()
+    again.further._kept_epochs.bytes = 0
     again.end()
     for record in again.ledger.kept_epochs():
-        again.further._kept.add(record, again.state.sinks["files"]["applied"])
-    assert again.further._kept.bytes == 4096 * len(again.further._kept.epochs)
+        again.further._kept_epochs.add(record, again.state.sinks["files"]["applied"])
+    assert again.further._kept_epochs.bytes == 4096 * len(again.further._kept_epochs.epochs)
     assert again.further.error is None
 
 
@@ -185,7 +185,7 @@ def test_a_table_that_was_dropped_and_joins_again_has_nothing_of_before(tmp_path
     if ended:
         run.end(drains=False)
         run = Run(tmp_path, world)
-    run.publisher.settle()
+    run.publisher.drain()
     drop_removed(run.first, run.ledger, "r")
     run.publisher.submit(run.ledger.epoch(run.state.epoch))
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -207,6 +207,6 @@ def test_one_whose_folder_is_gone_is_not_begun_in_silence(tmp_path: Path) -> Non
     again = Run(tmp_path, world)
     assert wait_for(lambda: again.further.error)
     assert "is gone" in str(again.further.error)
-    again.publisher.settle()
+    again.publisher.drain()
     again.end()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]

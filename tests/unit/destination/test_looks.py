@@ -72,7 +72,7 @@ def test_a_vacuum_looks_again_when_a_retention_is_over(
     lake: Lake, loads: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when a folder has changed; at once if the ledger needs a file that the table does not name."""
-    monkeypatch.setattr(steps, "are_settled", lambda _: True)
+    monkeypatch.setattr(steps, "are_old_enough", lambda _: True)
     week = timedelta(days=7)
     (stray := lake.pair.mirror.folder / "merge-0-stray.parquet").write_bytes(b"x")
     put = clock_after(monkeypatch, timedelta())

@@ -17,9 +17,9 @@ def test_the_first_merge_and_cheap_merges_are_never_put_off() -> None:
     """Nothing is known of the first; a small mirror is rewritten however little has changed."""
     schedule = MergeSchedule()
     assert schedule.is_due(sink(), 1, 10.0)
-    schedule.merged(10.0, 0.1, 900_000)
+    schedule.count_merge(10.0, 0.1, 900_000)
     assert schedule.is_due(sink(), 1, 11.0)
-    schedule.merged(12.0, 0.04, 900 * MB)
+    schedule.count_merge(12.0, 0.04, 900 * MB)
     assert schedule.is_due(sink(), 1, 13.0)
 
 
@@ -27,11 +27,11 @@ def test_one_row_after_a_large_change_does_not_wait_for_it() -> None:
     """It is expected to cost in proportion. If it costs more, the next one waits."""
     schedule = MergeSchedule()
     for ended_s in (10.0, 60.0):
-        schedule.merged(ended_s, 10.0, 300 * MB, 200 * MB)
+        schedule.count_merge(ended_s, 10.0, 300 * MB, 200 * MB)
     assert not schedule.is_due(sink(), 200 * MB, 61.0)
     assert schedule.is_due(sink(), 2000, 61.0)
     for ended_s in (61.0, 62.0):
-        schedule.merged(ended_s, 0.5, 30 * MB, 2000)
+        schedule.count_merge(ended_s, 0.5, 30 * MB, 2000)
     assert not schedule.is_due(sink(), 2000, 64.0)
 
 
@@ -45,10 +45,10 @@ def test_merges_take_a_quarter_of_the_time() -> None:
 def test_a_single_slow_merge_does_not_put_off_the_next_one() -> None:
     """It may have indexed files. Two slow ones do."""
     schedule = MergeSchedule()
-    schedule.merged(10.0, 0.1, 1)
-    schedule.merged(20.0, 4.0, 1)
+    schedule.count_merge(10.0, 0.1, 1)
+    schedule.count_merge(20.0, 4.0, 1)
     assert schedule.is_due(sink(), MB, 20.5)
-    schedule.merged(24.5, 4.0, 1)
+    schedule.count_merge(24.5, 4.0, 1)
     assert not schedule.is_due(sink(), MB, 25.0)
     assert schedule.is_due(sink(), MB, 37.0)
 

@@ -184,13 +184,13 @@ def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
     for _ in range(2):
         mine.check_free()
         mine.drop()
-        mine.create(expected=False)
-    assert mine.there
-    assert not other.there
+        mine.create(must_exist=False)
+    assert mine.is_complete
+    assert not other.is_complete
     with pytest.raises(SpecError, match="exists already"):
         other.check_free()
     other.drop()
-    assert mine.there, "it is not the other's to delete"
+    assert mine.is_complete, "it is not the other's to delete"
     mine.changes.evolve(WIDER, 0)
     with pytest.raises(SpecError, match="exists already"):
         mine.check_free()
@@ -224,7 +224,7 @@ def test_merges_that_are_not_worth_their_cost_are_put_off(
     age_s, oldest = publisher.oldest_mirror()
     assert (0 <= age_s < 60, oldest) == (True, "d.t")
     wait_for(lambda: publisher.facts[0] == len(world.records) - 1)
-    publisher.recorded(len(world.records) - 1)
+    publisher.record_through(len(world.records) - 1)
     before = mirror(tmp_path)
     publisher.finish()
     journal.close()
@@ -261,7 +261,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mir
     path.unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
-    assert (error := wait_for(publisher.unrepaired)) is not None
+    assert (error := wait_for(publisher.unrepaired_tables)) is not None
     assert type(error["d.t"]).__name__ == "MissingFilesError"
     assert lost["name"] in str(error["d.t"])
     publisher.check()
@@ -290,7 +290,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
-    assert lost["name"] in str(wait_for(publisher.unrepaired)["d.t"])
+    assert lost["name"] in str(wait_for(publisher.unrepaired_tables)["d.t"])
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
@@ -301,31 +301,31 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
     assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
-    assert not publisher.unrepaired()
+    assert not publisher.unrepaired_tables()
 
 
 def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) -> None:
     """A run asks before it reports its end, as the last merge may fail. More epochs can be submitted afterwards."""
     world, ledger, journal, publisher = published_story(tmp_path, mode, 1000.0)
-    publisher.settle()
-    assert not publisher.tables.unpublished()
+    publisher.drain()
+    assert not publisher.tables.failed_tables()
     assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
     (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
-    publisher.settle()
-    assert publisher.unrepaired()
-    assert publisher.unrepaired(), "again and again, until the ledger has what to do about it"
+    publisher.drain()
+    assert publisher.unrepaired_tables()
+    assert publisher.unrepaired_tables(), "again and again, until the ledger has what to do about it"
     with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
-        require_published(publisher.tables.unpublished())
+        require_published(publisher.tables.failed_tables())
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
     for record in world.records[4:]:
         ledger.commit(record)
         publisher.submit(record)
-    publisher.settle()
-    require_published(publisher.tables.unpublished())
+    publisher.drain()
+    require_published(publisher.tables.failed_tables())
     publisher.finish()
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
@@ -335,7 +335,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     """OPTIMIZE replaced them and VACUUM removed them: the table names others."""
     story(world := World(tmp_path, mode))
     delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     for epoch, record in enumerate(world.records):
         if changes := record["tables"]["d.t"].get("changes"):
             delta.append("changes", epoch, [DataFile(**file) for file in changes["files"]])
@@ -343,7 +343,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     other.optimize.compact()
     other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert not delta.inspect()
-    assert not delta.pair.lost()
+    assert not delta.pair.missing_files()
     assert not delta.pair.changes.drop_lost()
 
 
@@ -384,7 +384,7 @@ def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     assert [record["epoch"] for record in ledger.kept_epochs()] == [0, 1, 2, 3]
     through, facts = publisher.facts
     assert (through, facts["d.t"]) == (3, {"chunks": 1, "changes": 3, "merge": 3})
-    publisher.recorded(through)
+    publisher.record_through(through)
     publisher.finish()
     journal.close()
     assert [record["epoch"] for record in ledger.kept_epochs()] == [3]

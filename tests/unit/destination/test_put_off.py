@@ -10,7 +10,7 @@ from engine.decode.schema import Column, Table
 from engine.destination import table_progress
 from engine.destination.agreement import compare
 from engine.destination.delta.destination_table import DeltaDestinationTable
-from engine.destination.destination_protocol import Content, Look
+from engine.destination.destination_protocol import Content, StoredState
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
 from engine.journal import Journal
@@ -59,9 +59,9 @@ class Run:
         through, facts = self.publisher.facts
         full: Any = {**record, "applied": {name: dict(found) for name, found in facts.items()}}
         self.ledger.commit(full)
-        self.publisher.recorded(through)
+        self.publisher.record_through(through)
         self.publisher._replay.append([record])
-        self.publisher._replay.merge_all(due=True)
+        self.publisher._replay.merge_all(only_due=True)
 
 
 def _story(world: World, kind: str) -> tuple[Table, tuple[Any, ...]]:
@@ -127,7 +127,7 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     assert (table_progress.destination.table, table_progress.resnapshot) == (last, None)
     run.take(world.records[-1])
     run.publisher._replay.merge_all()
-    assert not run.publisher.tables.unpublished()
+    assert not run.publisher.tables.failed_tables()
     rows = rows_at(tmp_path / "lake/d/u").drop_columns("_tm_seq").to_pylist()
     assert row in [tuple(found.values()) for found in rows]
     assert {found["id"] for found in rows} >= {7, 8}
@@ -144,7 +144,7 @@ def test_a_reduced_epoch_is_not_taken_for_one_of_another_table(tmp_path: Path) -
     state = run.ledger.state
     assert state is not None
     found = {name: dict(table.applied) for name, table in state.tables.items()}
-    looks = {name: Look(dict.fromkeys(applied, 0)) for name, applied in found.items()}
+    looks = {name: StoredState(dict.fromkeys(applied, 0)) for name, applied in found.items()}
     records: list[Any] = [{**record, "epoch": n} for n, record in enumerate(world.records)]
     assert not compare(world.destination(), state, None, records, looks).tables
     records[KEPT] = {**records[KEPT], "only": ["d.t"]}

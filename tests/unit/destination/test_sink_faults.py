@@ -71,7 +71,7 @@ def test_a_table_that_joins_while_the_sink_opens_loses_no_row(tmp_path: Path, re
     assert reading.entered.wait(20)
     run.commit([of_u(world, **U_JOINS)])
     run.commit([of_u(world, split=WHOLE_SPLIT, chunks=[world.chunk(U, [(7, 7), (8, 8)])], copied=True)])
-    run.publisher.settle()
+    run.publisher.drain()
     reading.open.set()
     follow(run)
     run.end()
@@ -92,7 +92,7 @@ def test_a_table_that_is_altered_while_it_is_read_back_has_its_columns(tmp_path:
     world.epoch(altered=switch(OLD, WIDER))
     world.epoch(changes=world.changes(WIDER, [("+I", 4, 4, 40)]))
     run.commit(world.records[-2:])
-    run.publisher.settle()
+    run.publisher.drain()
     reading.open.set()
     run.end(drains=True)
     assert wide_files(tmp_path) == wide_mirror(tmp_path) == [(2, 2, None), (3, 3, None), (4, 4, 40)]
@@ -126,7 +126,7 @@ def test_a_table_that_is_dropped_and_joins_again_while_the_sink_is_away(tmp_path
     run = Run(tmp_path, world)
     drop(run, world)
     add(run, world, [(2, 2)])
-    run.publisher.settle()
+    run.publisher.drain()
     unblock(tmp_path)
     follow(run)
     run.end()
@@ -178,7 +178,7 @@ def test_a_table_that_left_while_the_sink_was_away_is_complete_there(tmp_path: P
     run = Run(tmp_path, world)
     world.epoch(removed={"by": None, "drop": False})
     run.commit(world.records[1:])
-    run.publisher.settle()
+    run.publisher.drain()
     unblock(tmp_path)
     follow(run)
     run.end()
@@ -280,7 +280,7 @@ def test_a_stop_counts_once_the_ledger_has_it(tmp_path: Path) -> None:
     follow(run)
     run.further._sink = run.sink.model_copy(update={"max_kept_bytes": 1})
     insert(run, world, 20)
-    run.publisher.settle()
+    run.publisher.drain()
     run.retention.prune()
     assert run.further.as_dict()["state"] == "stopped"
     assert "stopped" not in run.state.sinks["files"]
@@ -306,7 +306,7 @@ def test_what_is_kept_for_a_failed_table_of_a_sink_is_bounded(tmp_path: Path) ->
     for key in range(10, 18):
         insert(run, world, key)
         wait_for(lambda: run.further.as_dict()["state"] == "stopped" or run.further.through in (None, run.state.epoch))
-    run.publisher.settle()
+    run.publisher.drain()
     assert "max_kept_bytes" in run.state.sinks["files"]["stopped"]["message"]
     run.retention.prune()
     run.end()
@@ -329,7 +329,7 @@ def test_a_sink_that_is_stopped_while_it_opens_publishes_nothing_after_the_gap(
     while run.further.as_dict()["state"] != "stopped":
         insert(run, world, key := key + 1)
     insert(run, world, 201, 202, 203)
-    run.publisher.settle()
+    run.publisher.drain()
     run.retention.prune()
     insert(run, world, 204)
     gate.open.set()
@@ -364,7 +364,7 @@ def test_what_is_recorded_is_read_before_what_is_needed(tmp_path: Path) -> None:
 
     def needs() -> dict[str, set[int]]:
         before = dict(needed)
-        needed["d.t"], retention.recorded = {150}, 199
+        needed["d.t"], retention.recorded_epoch = {150}, 199
         return before
 
     retention.keep(needs)
@@ -414,7 +414,7 @@ def test_a_sink_follows_a_ledger_that_was_put_back_alone(tmp_path: Path, away: b
     world.epoch(changes=world.changes(OLD, [("-D", 2, 2)]))
     for record in world.records[-3:]:
         run.commit([record])
-    run.publisher.settle()
+    run.publisher.drain()
     if away:
         unblock(tmp_path)
     follow(run)

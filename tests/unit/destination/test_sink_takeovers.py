@@ -14,7 +14,7 @@ from engine.destination import further_sink
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.parquet import manifests
 from engine.destination.parquet.manifests import Manifests
-from engine.destination.sink_opening import left_by_restore
+from engine.destination.sink_opening import sinks_after_restore
 from engine.ledger import store
 from engine.ledger.state import Owner, following
 from engine.ledger.store import Ledger
@@ -115,7 +115,7 @@ def test_a_sink_that_left_by_a_restore_joins_again_as_another(tmp_path: Path, jo
     generation = generation_of(tmp_path / "files", "d.t")
     ledger = put_back(tmp_path, run.state.term + 1)
     assert ledger.state is not None
-    sinks, places = left_by_restore(ledger.state, [run.sink])
+    sinks, places = sinks_after_restore(ledger.state, [run.sink])
     ledger.commit(following(ledger.state, "restore", {}, sinks=sinks, sink_places=places))
     again = Run(tmp_path, world)
     assert again.state.sinks["files"]["id"] not in ("", earlier)
@@ -134,12 +134,12 @@ def test_an_earlier_term_is_fenced_even_if_a_term_was_skipped(tmp_path: Path) ->
     part = world_files(world.changes(OLD, [("+I", 9, 9)]))
     earlier = taken(world, "a", 1)
     table = earlier.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     table.append(CHANGES, 4, part)
     later = taken(world, "c", 3)
-    later.seal(Owner("L"), [OLD], range(5))
+    later.fence_earlier_runners(Owner("L"), [OLD], range(5))
     table = later.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     table.append(CHANGES, 4, part)
     later.publish(EpochEnd(4, "b:1", ""))
     with pytest.raises(PipelineHeldError):
@@ -158,11 +158,11 @@ def test_a_runner_that_is_delayed_below_the_newest_manifest_publishes_nothing(
     part = world_files(world.changes(OLD, [("+I", 9, 9)]))
     earlier = taken(world, "a", 1)
     other = earlier.table(Owner("L"), U, replace(PLAN, table="d.u"))
-    other.open(expected=False)
+    other.open(must_exist=False)
     other.append(CHUNKS, 9, world_files(world.chunk(U, [(1, 1)])))
     earlier.publish(EpochEnd(9, "b:1", ""))
     table = earlier.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     table.append(CHANGES, 4, part)
     overtaken, original = threading.Event(), os.link
 
@@ -170,9 +170,9 @@ def test_a_runner_that_is_delayed_below_the_newest_manifest_publishes_nothing(
         if not overtaken.is_set():
             overtaken.set()
             later = taken(world, "b", 2)
-            later.seal(Owner("L"), [OLD], range(10))
+            later.fence_earlier_runners(Owner("L"), [OLD], range(10))
             table = later.table(Owner("L"), OLD, PLAN)
-            table.open(expected=True)
+            table.open(must_exist=True)
             table.append(CHANGES, 5, part)
             later.publish(EpochEnd(5, "b:1", ""))
         original(source, target, **more)
@@ -195,7 +195,7 @@ def test_manifests_are_named_in_the_order_in_which_they_are_made(
 
     def noted(self: Manifests, end: EpochEnd, *rest: Any) -> None:
         publish(self, end, *rest)
-        made.append((end.epoch, self._loose[-1]))
+        made.append((end.epoch, self._unmerged_names[-1]))
 
     monkeypatch.setattr(Manifests, "publish", noted)
     run = Run(tmp_path, world)
@@ -203,7 +203,7 @@ def test_manifests_are_named_in_the_order_in_which_they_are_made(
     run.commit([of_u(world, **U_JOINS)])
     run.commit([of_u(world, split=WHOLE_SPLIT, chunks=[world.chunk(U, [(7, 7)])], copied=True)])
     insert(run, world, *range(60, 66))
-    run.publisher.settle()
+    run.publisher.drain()
     reading.open.set()
     follow(run)
     run.end()

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.base.errors import TidemarkError
-from engine.destination.unpublished import Lacking, lacking
+from engine.destination.unpublished import MissingEpochs, find_missing_epochs
 from engine.ledger.records import Due, EpochRecord
 from engine.ledger.state import State, apply
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch
@@ -35,7 +35,7 @@ def test_a_destination_that_has_everything_lacks_nothing(tmp_path: Path) -> None
     publish_story(world, tmp_path, ())
     state = state_of(world.records)
     assert not state.tables["d.t"].applied
-    assert lacking(world.destination(), state, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination(), state, world.records, AFTER) == {}
 
 
 def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) -> None:
@@ -46,11 +46,13 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
     state, first = state_of(world.records), world.records[-2]
     first["ts"], world.records[-1]["ts"] = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:09.000000Z"
-    assert lacking(world.destination(), state, world.records, AFTER) == {"d.t": Lacking(first["ts"], first["epoch"])}
-    assert lacking(world.destination(), state, world.records, first["ts"]) == {}, "not older than that"
+    assert find_missing_epochs(world.destination(), state, world.records, AFTER) == {
+        "d.t": MissingEpochs(first["ts"], first["epoch"])
+    }
+    assert find_missing_epochs(world.destination(), state, world.records, first["ts"]) == {}, "not older than that"
     table = state.tables["d.t"]
     stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").as_dict())})
-    assert lacking(world.destination(), stopped, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination(), stopped, world.records, AFTER) == {}
 
 
 def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
@@ -59,9 +61,9 @@ def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
     publish_story(world, tmp_path, ())
     world.epoch(resnapshot=switch(OLD, OLD))
     half = state_of(world.records)
-    assert lacking(world.destination(), half, world.records, AFTER) == {}
+    assert find_missing_epochs(world.destination(), half, world.records, AFTER) == {}
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2)])], copied=True)
-    found = lacking(world.destination(), state_of(world.records), world.records, AFTER)
+    found = find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER)
     assert found["d.t"].epoch == world.records[-1]["epoch"]
 
 
@@ -71,6 +73,6 @@ def test_a_resnapshot_that_is_due_counts_from_its_decision(tmp_path: Path) -> No
     publish_story(world, tmp_path, ())
     due: Due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
     world.epoch(due=due)
-    assert lacking(world.destination(), state_of(world.records), world.records, AFTER) == {
-        "d.t": Lacking(due["at"], None)
+    assert find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER) == {
+        "d.t": MissingEpochs(due["at"], None)
     }

@@ -127,7 +127,7 @@ def test_the_period_is_that_of_the_schedule(rows: int, size: int, per_s: float) 
             continue
         written = table.merge_bytes(now_s - merged_s)
         ended_s = now_s + seconds(written)
-        schedule.merged(ended_s, seconds(written), int(written))
+        schedule.count_merge(ended_s, seconds(written), int(written))
         starts.append(now_s)
         merged_s = now_s
     period_s = (starts[-1] - starts[-11]) / 10

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.base.errors import PreflightError, SparkLostError, TidemarkError
-from engine.capture.reports import Reader, ReaderReport
+from engine.capture.reports import ReaderProcess, ReaderReport
 from engine.capture.tasks import Task
 from engine.spark import session as sessions
 from engine.spark.session import Session
@@ -51,7 +51,7 @@ class Fake:
         self.jobs.append(len(tasks))
         if self.join:  # an executor registers meanwhile
             self.reported = self.real = self.join.pop(0)
-        return [ReaderReport(reader=Reader("h", n % self.real)) for n in range(len(tasks))]
+        return [ReaderReport(reader=ReaderProcess("h", n % self.real)) for n in range(len(tasks))]
 
     def ask(self, _: Any, tasks: int, marker: Path) -> list[dict[str, Any]]:
         return [json.loads(answer(str(marker)))] * tasks

@@ -54,7 +54,7 @@ class Files:
                     ):
                         yield packet
 
-    def read(self, start: Position, end: Position) -> Iterator[EventBatch]:
+    def read_batches(self, start: Position, end: Position) -> Iterator[EventBatch]:
         self.reads += 1
         self.parts.append((start, end))
         yield from StreamPosition(start.file, start.offset).runs(*laid_out(list(self.packets(start, end))))
@@ -77,10 +77,10 @@ def read_log(
                 ):
                     place = [f"{file}:{offset}", number] if options.get("places") else []
                     found.append([table.name, key, KINDS[kind], *place])
-    assert binlog_range.done
+    assert binlog_range.is_done
     assert binlog_range.places is not None
     options.get("read", []).append(binlog_range.places)
-    assert set(binlog_range.stopped) == options.get("stopped", set())
+    assert set(binlog_range.stop_errors) == options.get("stopped", set())
     return found
 
 

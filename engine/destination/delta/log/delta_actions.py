@@ -31,7 +31,7 @@ class StoredFile(DataFile):
     vector: Descriptor | None = None
 
     @property
-    def deleted(self) -> int:
+    def deleted_rows(self) -> int:
         """The number of deleted rows."""
         return 0 if self.vector is None else self.vector.cardinality
 

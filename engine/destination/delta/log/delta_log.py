@@ -112,7 +112,7 @@ class DeltaLog:
         return self._stamp
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether a table exists."""
         return DeltaTable.is_deltatable(str(self.folder))
 
@@ -166,7 +166,7 @@ class DeltaLog:
             return found.st_ino, found.st_mtime_ns, found.st_size
         return None
 
-    def remembered(self) -> dict[str, Any]:
+    def description(self) -> dict[str, Any]:
         """The newest version and what was looked up in it, for `recall`."""
         return {
             "version": self.version,
@@ -176,13 +176,13 @@ class DeltaLog:
             "checkpointed": self._checkpointed,
         }
 
-    def recall(self, remembered: Mapping[str, Any]) -> bool:
+    def recall(self, description: Mapping[str, Any]) -> bool:
         """Take what an earlier process remembered, without reading the log, if its version is still the newest."""
-        stamp, checkpointed = remembered["stamp"], remembered["checkpointed"]
-        self.version = remembered["version"]
+        stamp, checkpointed = description["stamp"], description["checkpointed"]
+        self.version = description["version"]
         self._stamp = tuple(stamp) if stamp else None
-        self._apps = set(remembered["apps"])
-        self.transactions = dict(remembered["transactions"])
+        self._apps = set(description["apps"])
+        self.transactions = dict(description["transactions"])
         self._checkpointed = tuple(checkpointed) if checkpointed else None
         if self._is_newest(()):
             return True
@@ -299,7 +299,7 @@ class DeltaLog:
             removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]
             self.commit(Actions("FSCK", {}, remove=removed))
 
-    def torn(self) -> tuple[list[Path], list[Path]]:
+    def torn_files(self) -> tuple[list[Path], list[Path]]:
         """Files torn by a power cut.
 
         First those at the end, on which nothing rests, then all others, with commits that are gone.
@@ -326,15 +326,15 @@ class DeltaLog:
             checkpoints.append(pointer)
         return [*end, *checkpoints], [commits[n] for n in sorted(broken) if commits[n] not in end]
 
-    def repair(self, *, accepting: bool = False) -> list[str]:
+    def repair(self, *, accepts_loss: bool = False) -> list[str]:
         """Set aside the torn files at the end of the log. Returns their names.
 
         The ledger has the actions of a torn commit, because it prunes an epoch only after its commits are synced.
-        Raises DestinationError for a torn commit that later ones rest on. accepting: give up its actions instead; a
+        Raises DestinationError for a torn commit that later ones rest on. accepts_loss: give up its actions instead; a
         checkpoint of what readers see without them replaces it.
         """
-        end, earlier = self.torn()
-        if earlier and not accepting:
+        end, earlier = self.torn_files()
+        if earlier and not accepts_loss:
             raise DestinationError(
                 f"The Delta commit {earlier[0].name} in {self.path} is empty, torn or gone, "
                 "and later commits rest on it.",

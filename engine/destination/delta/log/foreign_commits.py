@@ -39,7 +39,7 @@ def read_commit(folder: Path, version: int) -> Commit | None:
             if info and (changes or _program(info).startswith(_OURS)):
                 break
         commit = _commit(version, info, os.fstat(file.fileno()).st_mtime, changes=changes)
-        return replace(commit, torn=not action)
+        return replace(commit, is_torn=not action)
     return None
 
 
@@ -62,7 +62,7 @@ def commits_after(folder: Path, version: int) -> Iterator[Commit]:
         known = 0 <= version < newest
         version = max(version if known else newest - _MOST_OLD, oldest - 1)
     while (commit := read_commit(folder, version + 1)) is not None:
-        if commit.torn and not _file(folder, version + 2).exists():
+        if commit.is_torn and not _file(folder, version + 2).exists():
             break
         yield commit
         version += 1

@@ -50,7 +50,7 @@ def _stamps(paths: Iterable[Path]) -> Iterator[tuple[int, int]]:
             yield found.st_ino, found.st_ctime_ns
 
 
-def are_settled(stamps: Stamps) -> bool:
+def are_old_enough(stamps: Stamps) -> bool:
     """Whether a later change would have a later time than these."""
     return max(changed_ns for _, changed_ns in stamps) < time.time_ns() - _SETTLED_NS
 
@@ -86,13 +86,13 @@ class KnownTables:
         make_folders(path.parent)
         write_atomically(path, json.dumps({"format": _FORMAT, "term": [term.number, term.run], "tables": tables}))
 
-    def unchanged(self, folder: Path, checked: str) -> Mapping[str, Any] | None:
+    def find_unchanged(self, folder: Path, expectations: str) -> Mapping[str, Any] | None:
         """What is known of a table that was checked for the same and has not changed since.
 
         None if it must be opened.
         """
         found = self._tables.get(str(folder))
-        if found is None or found["checked"] != checked:
+        if found is None or found["checked"] != expectations:
             return None
         now = [*stamps_of(folder), *commit_stamp(folder, found["log"]["version"])]
         return found["log"] if [list(stamp) for stamp in now] == found["stamps"] else None
@@ -101,4 +101,4 @@ class KnownTables:
 def describe(folder: Path, checked: str, log: Mapping[str, Any]) -> dict[str, Any] | None:
     """A table for `KnownTables.write`; None if it has just changed."""
     stamps = [*stamps_of(folder), *commit_stamp(folder, log["version"])]
-    return {"checked": checked, "stamps": stamps, "log": log} if are_settled(stamps) else None
+    return {"checked": checked, "stamps": stamps, "log": log} if are_old_enough(stamps) else None

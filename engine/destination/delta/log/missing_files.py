@@ -13,7 +13,7 @@ from engine.capture.files import DataFile
 from engine.destination.delta.log.delta_actions import StoredFile
 
 
-def lost_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
+def missing_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
     """The missing ones among these files and their deletion vectors, sorted.
 
     Lists the folder once, however many there are.
@@ -28,13 +28,13 @@ def lost_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
     return sorted(name for name in named - existing if not (folder / name).exists())
 
 
-class Recent:
+class RecentFiles:
     """The files that commits added since the last check and that still belong to the table."""
 
     def __init__(self) -> None:
         self._files: dict[str, DataFile] = {}
 
-    def committed(self, add: Iterable[DataFile], remove: Iterable[DataFile]) -> None:
+    def add(self, add: Iterable[DataFile], remove: Iterable[DataFile]) -> None:
         """Record a commit."""
         for file in remove:  # first: a file with a new deletion vector is removed and added
             self._files.pop(file.name, None)

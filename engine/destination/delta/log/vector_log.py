@@ -102,7 +102,7 @@ class VectorLog:
 
 
 @dataclass(frozen=True)
-class Superseded:
+class SupersededCommits:
     """A file that a version has under an old deletion vector and under a newer one."""
 
     name: str
@@ -111,14 +111,14 @@ class Superseded:
     """The old one; None if it had none."""
 
 
-def superseded_files(folder: Path, version: int) -> list[Superseded]:
+def superseded_files(folder: Path, version: int) -> list[SupersededCommits]:
     """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
 
     Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each
     vector.
     """
     log = log_of(folder)
-    found = dict[str, dict[str, Superseded]]()
+    found = dict[str, dict[str, SupersededCommits]]()
     newest = max(
         (n for name in log.iterdir() if (n := checkpoint_version(name.name)) is not None and n <= version), default=-1
     )
@@ -141,11 +141,11 @@ def _actions(commit: bytes) -> list[dict[str, Any]]:
         return []
 
 
-def _add(found: dict[str, dict[str, Superseded]], actions: Iterable[dict[str, Any]]) -> None:
+def _add(found: dict[str, dict[str, SupersededCommits]], actions: Iterable[dict[str, Any]]) -> None:
     for add in actions:
         name, identity = unquote(add["path"]), _identity(add)
         vector = Descriptor.from_json(add["deletionVector"]) if identity else None
-        found.setdefault(name, {})[identity] = Superseded(name, add["size"], vector)
+        found.setdefault(name, {})[identity] = SupersededCommits(name, add["size"], vector)
 
 
 def _identity(action: dict[str, Any]) -> str:

@@ -69,7 +69,7 @@ def closed_periods(last: datetime, now: datetime) -> tuple[bool, ...]:
     return tuple(f"{last:{period}}" < f"{now:{period}}" for period in _PERIODS)
 
 
-def expired(files: Sequence[StoredFile], before: datetime, merged_seq: int) -> list[StoredFile]:
+def expired_files(files: Sequence[StoredFile], before: datetime, merged_seq: int) -> list[StoredFile]:
     """The files whose changes are all older than `before`, and merged into the mirror up to `merged_seq`."""
     limit_us = before.timestamp() * _US
     return [

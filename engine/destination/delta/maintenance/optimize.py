@@ -32,7 +32,7 @@ Range = tuple[int, int]
 class Rewrite:
     """One step."""
 
-    whole: tuple[str, ...]
+    files: tuple[str, ...]
     """The files to replace."""
     part: Range | None = None
     """The first and the last value of the first key column, between which rows of other files are moved too."""
@@ -42,7 +42,7 @@ class Rewrite:
 
 def garbage(file: StoredFile) -> float:
     """The share of deleted rows."""
-    return file.deleted / file.rows if file.rows > 0 else 0.0
+    return file.deleted_rows / file.rows if file.rows > 0 else 0.0
 
 
 def live_bytes(file: StoredFile) -> float:
@@ -57,7 +57,7 @@ def next_rewrite(
 
     file_rows: the fewest rows in a file that the rewrite writes, apart from its last one.
     """
-    worst = max(files, key=lambda file: (garbage(file) >= GARBAGE, file.deleted), default=None)
+    worst = max(files, key=lambda file: (garbage(file) >= GARBAGE, file.deleted_rows), default=None)
     if worst is not None and garbage(worst) >= GARBAGE:
         return _range_of(worst, files, key, live_range) if on_read else Rewrite((worst.name,))
     times = 1 if on_read else COPIED
@@ -68,7 +68,7 @@ def next_rewrite(
     mergeable = [file for file in small if _size_class(file) <= min(full)]
     chosen, rows, size = list[str](), 0, 0.0
     for file in sorted(mergeable, key=lambda file: (file.low.get(key, 0), live_bytes(file)))[:MOST_FILES]:
-        rows, size = rows + max(file.rows, 0) - file.deleted, size + live_bytes(file)
+        rows, size = rows + max(file.rows, 0) - file.deleted_rows, size + live_bytes(file)
         if len(chosen) >= 2 and (rows > MOST_ROWS or size > MOST_BYTES / times):
             break
         chosen.append(file.name)
@@ -80,7 +80,7 @@ def _is_small(file: StoredFile, below: float, file_rows: int) -> bool:
 
     Any two of them fit into one file: else a rewrite could write as many files as before.
     """
-    return live_bytes(file) < below and file.rows - file.deleted <= min(MOST_ROWS, file_rows) / 2
+    return live_bytes(file) < below and file.rows - file.deleted_rows <= min(MOST_ROWS, file_rows) / 2
 
 
 def _size_class(file: StoredFile) -> int:
@@ -91,7 +91,7 @@ def _size_class(file: StoredFile) -> int:
 def _range_of(worst: StoredFile, files: Sequence[StoredFile], key: str, live_range: Callable[[str], Range]) -> Rewrite:
     """The file with everything in its range; if possible, the range is extended to files that are mostly within it."""
     alone = Rewrite((worst.name,))
-    if worst.deleted >= worst.rows or any(key not in file.low or key not in file.high for file in files):
+    if worst.deleted_rows >= worst.rows or any(key not in file.low or key not in file.high for file in files):
         return alone
     low, high = live_range(worst.name)
     others = [file for file in files if file != worst]
@@ -100,7 +100,7 @@ def _range_of(worst: StoredFile, files: Sequence[StoredFile], key: str, live_ran
         whole = [file for file in near if part[0] <= file.low[key] and file.high[key] <= part[1]]
         shares = [(worst, 1.0), *((file, _overlap(file, key, *part)) for file in near)]
         size = sum(live_bytes(file) * share for file, share in shares)
-        rows = sum((file.rows - file.deleted) * share for file, share in shares)
+        rows = sum((file.rows - file.deleted_rows) * share for file, share in shares)
         if size <= MOST_BYTES and rows <= MOST_ROWS:
             partly = (file.name for file in near if file not in whole)
             return Rewrite((worst.name, *(file.name for file in whole)), part, tuple(partly))

@@ -9,7 +9,7 @@ Each step is one commit that changes no row, or one look at the folders.
     vacuum     deletes files that no version within the retention names (`destination.delta.maintenance.vacuum`)
 
 A step that another writer overtakes is tried again on top of that commit, and a writer that a step overtakes fails
-(`_moved`). A step that is killed leaves files without a commit, which the vacuum deletes.
+(`_move`). A step that is killed leaves files without a commit, which the vacuum deletes.
 """
 
 import time
@@ -29,12 +29,19 @@ from engine.decode.arrow_schema import conformed
 from engine.decode.schema import Table
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
-from engine.destination.delta.log.known_tables import Stamps, are_settled, stamps_of
-from engine.destination.delta.maintenance.compaction import SEQ, TS, closed_periods, expired, last_change, next_files
+from engine.destination.delta.log.known_tables import Stamps, are_old_enough, stamps_of
+from engine.destination.delta.maintenance.compaction import (
+    SEQ,
+    TS,
+    closed_periods,
+    expired_files,
+    last_change,
+    next_files,
+)
 from engine.destination.delta.maintenance.optimize import Rewrite, next_rewrite
 from engine.destination.delta.maintenance.vacuum import Vacuum
 from engine.destination.delta.merge.mirror_files import MirrorFiles
-from engine.destination.delta.merge.newest_images import opened
+from engine.destination.delta.merge.newest_images import open_parquet
 from engine.destination.delta.schema_evolution import schema_of
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
@@ -63,15 +70,15 @@ class Sizes:
 
 
 @dataclass
-class _Done:
+class _StepFiles:
     """The files that a step takes and writes."""
 
-    removed: Sequence[DataFile] = ()
-    added: Sequence[DataFile] = ()
-    written: list[Path] = field(default_factory=list)
+    removed_files: Sequence[DataFile] = ()
+    added_files: Sequence[DataFile] = ()
+    paths: list[Path] = field(default_factory=list)
 
     def discard(self) -> None:
-        for path in self.written:
+        for path in self.paths:
             path.unlink(missing_ok=True)
 
 
@@ -85,13 +92,13 @@ class PairMaintenance:
     def __init__(self, pair: TablePair, notes: Path) -> None:
         self._pair = pair
         self._notes = notes
-        self._compacted: _CommitStamp | None = None
+        self._compacted_version: _CommitStamp | None = None
         """The version of the change log in which nothing can be compacted until another period is closed."""
         self._last_change = datetime.fromtimestamp(0, UTC)
-        self._closed: tuple[bool, ...] = ()
-        self._kept: tuple[_CommitStamp | None, int] | None = None
+        self._closed_periods: tuple[bool, ...] = ()
+        self._unexpired_version: tuple[_CommitStamp | None, int] | None = None
         """The version of the change log whose changes are all newer than this time (microseconds)."""
-        self._vacuumed: tuple[object, datetime | None] | None = None
+        self._vacuumed_state: tuple[object, datetime | None] | None = None
         """The state of the folders in which no file can be deleted before this time; None: until they change."""
 
     @property
@@ -103,7 +110,7 @@ class PairMaintenance:
         """Rewrite some files of the mirror; None if there is nothing to do, or no mirror."""
         if not self.table.key:
             return None
-        began, prepared, done = time.monotonic(), list[MirrorFiles](), _Done()
+        began, prepared, done = time.monotonic(), list[MirrorFiles](), _StepFiles()
         mirror = self._pair.mirror
 
         def discard() -> None:
@@ -118,17 +125,17 @@ class PairMaintenance:
             rewrite = self._next_rewrite(files)
             if rewrite is None:
                 return None
-            files.rewrite(rewrite.whole, rewrite.part, rewrite.partly)
+            files.rewrite(rewrite.files, rewrite.part, rewrite.partly)
             files.finish()
-            done.removed = files.removed
-            done.added = files.added
-            return _moved(delta, files.added, files.removed)
+            done.removed_files = files.removed_files
+            done.added_files = files.added_files
+            return _move(delta, files.added_files, files.removed_files)
 
         with discarding(discard):
             if not mirror.lake.commit(actions):
                 return None
         prepared[-1].drop_unused()
-        return self._maintained("optimize", done.removed, done.added, began)
+        return self._event("optimize", done.removed_files, done.added_files, began)
 
     def _next_rewrite(self, files: MirrorFiles) -> Rewrite | None:
         return next_rewrite(
@@ -137,11 +144,11 @@ class PairMaintenance:
 
     def compact(self, now: datetime | None = None) -> TableMaintained | None:
         """Merge some small files of the change log; None if there is nothing to do."""
-        began, done, at = time.monotonic(), _Done(), now or clock.utc_now()
+        began, done, at = time.monotonic(), _StepFiles(), now or clock.utc_now()
         changes = self._pair.changes
         lake = changes.lake
         lake.refresh()
-        if lake.log.stamp == self._compacted and closed_periods(self._last_change, at) == self._closed:
+        if lake.log.stamp == self._compacted_version and closed_periods(self._last_change, at) == self._closed_periods:
             return None
 
         def actions() -> Actions | None:
@@ -151,27 +158,27 @@ class PairMaintenance:
             chosen = next_files(files, at)
             if not chosen:
                 self._last_change = last_change(files)
-                self._compacted = lake.log.stamp
-                self._closed = closed_periods(self._last_change, at)
+                self._compacted_version = lake.log.stamp
+                self._closed_periods = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
             with FileWriter(changes.folder, "compact", schema, (*self.table.key, SEQ)) as writer:
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()
-            done.removed = chosen
-            done.added = added
-            done.written = [changes.folder / file.name for file in added]
-            return _moved(delta, added, chosen)
+            done.removed_files = chosen
+            done.added_files = added
+            done.paths = [changes.folder / file.name for file in added]
+            return _move(delta, added, chosen)
 
         with discarding(done.discard):
             if not lake.commit(actions):
                 return None
-        return self._maintained("compact", done.removed, done.added, began)
+        return self._event("compact", done.removed_files, done.added_files, began)
 
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
         for file in files:
-            with opened(self._pair.changes.folder / file.name) as data:
+            with open_parquet(self._pair.changes.folder / file.name) as data:
                 for _, rows in batches(data):
                     yield conformed(rows, schema)
 
@@ -179,43 +186,50 @@ class PairMaintenance:
         """Remove older changes from the change log, as far as the mirror has them; None if there are none."""
         if not self.table.key:
             return None  # the change log is all there is of the table
-        began, done, merged = time.monotonic(), _Done(), self._pair.merged_seq()
+        began, done, merged = time.monotonic(), _StepFiles(), self._pair.merged_seq()
         lake = self._pair.changes.lake
         lake.refresh()
-        if self._kept is not None and self._kept[0] == lake.log.stamp and before.timestamp() * 1e6 <= self._kept[1]:
+        if (
+            self._unexpired_version is not None
+            and self._unexpired_version[0] == lake.log.stamp
+            and before.timestamp() * 1e6 <= self._unexpired_version[1]
+        ):
             return None
 
         def actions() -> Actions | None:
             files = lake.files()
-            done.removed = expired(files, before, merged)
-            self._kept = lake.log.stamp, min((file.high[TS] for file in files if TS in file.high), default=_NEVER)
-            return Actions("DELETE", {}, remove=done.removed) if done.removed else None
+            done.removed_files = expired_files(files, before, merged)
+            self._unexpired_version = (
+                lake.log.stamp,
+                min((file.high[TS] for file in files if TS in file.high), default=_NEVER),
+            )
+            return Actions("DELETE", {}, remove=done.removed_files) if done.removed_files else None
 
-        return self._maintained("expire", done.removed, (), began) if lake.commit(actions) else None
+        return self._event("expire", done.removed_files, (), began) if lake.commit(actions) else None
 
-    def vacuum(self, spared: Collection[str], retention: timedelta) -> TableMaintained | None:
+    def vacuum(self, needed_files: Collection[str], retention: timedelta) -> TableMaintained | None:
         """Delete files beyond the retention; None if there are none."""
         began = time.monotonic()
         self._pair.guard()
         stamps = [_stamps(lake) for lake in self._pair.lakes]
-        if self._vacuumed is not None and self._vacuumed[0] == stamps:
-            due = self._vacuumed[1]
-            if due is None or clock.utc_now() < due:
+        if self._vacuumed_state is not None and self._vacuumed_state[0] == stamps:
+            due_at = self._vacuumed_state[1]
+            if due_at is None or clock.utc_now() < due_at:
                 return None
-        named = self._named()
+        named_files = self._named_files()
         mirror = self._pair.mirror
         if mirror.index is not None:
-            mirror.index.keep_only(named.get(mirror.folder, ()))
-        found = Vacuum(self._notes).run(named, spared, retention)
-        if not found.files:
-            if all(are_settled(folders) for folders, _ in stamps):
-                self._vacuumed = stamps, found.due
+            mirror.index.keep_only(named_files.get(mirror.folder, ()))
+        deletion = Vacuum(self._notes).run(named_files, needed_files, retention)
+        if not deletion.files:
+            if all(are_old_enough(folders) for folders, _ in stamps):
+                self._vacuumed_state = stamps, deletion.due_at
             return None
         return TableMaintained(
             table=self.table.full_name,
             step="vacuum",
-            removed_files=found.files,
-            removed_bytes=found.bytes,
+            removed_files=deletion.files,
+            removed_bytes=deletion.bytes,
             duration_s=round(time.monotonic() - began, 6),
         )
 
@@ -224,11 +238,11 @@ class PairMaintenance:
         lake = self._pair.mirror.lake
         mirror = lake.files() if self.table.key else []
         changes = self._pair.changes.lake.files()
-        old = Vacuum(self._notes).run(self._named(), (), timedelta(), dry_run=True)
+        old = Vacuum(self._notes).run(self._named_files(), (), timedelta(), dry_run=True)
         return Sizes(
             len(mirror),
             sum(file.bytes for file in mirror),
-            sum(file.deleted for file in mirror),
+            sum(file.deleted_rows for file in mirror),
             len(changes),
             sum(file.bytes for file in changes),
             old.waiting_files,
@@ -236,38 +250,38 @@ class PairMaintenance:
             bool(self.table.key) and is_on_read(lake.load()),
         )
 
-    def due(self, before: datetime | None) -> list[MaintenanceStep]:
+    def due_steps(self, before: datetime | None) -> list[MaintenanceStep]:
         """The steps that have something to do, apart from the vacuum."""
-        found: list[MaintenanceStep] = []
+        steps: list[MaintenanceStep] = []
         mirror = self._pair.mirror
         if self.table.key and self._next_rewrite(mirror.files_at(mirror.lake.load(), self.table)):
-            found.append("optimize")
+            steps.append("optimize")
         changes = self._pair.changes.lake.files()
         if next_files(changes, clock.utc_now()):
-            found.append("compact")
-        if self.table.key and before is not None and expired(changes, before, self._pair.merged_seq()):
-            found.append("expire")
-        return found
+            steps.append("compact")
+        if self.table.key and before is not None and expired_files(changes, before, self._pair.merged_seq()):
+            steps.append("expire")
+        return steps
 
-    def _named(self) -> dict[Path, set[str]]:
+    def _named_files(self) -> dict[Path, set[str]]:
         """By folder, the files of the newest version, deletion vectors included."""
-        named = {}
+        named_files = {}
         for lake in self._pair.lakes:
             files = lake.files()
             vectors = {file.vector.file for file in files if file.vector is not None and file.vector.file is not None}
-            named[lake.folder] = {file.name for file in files} | vectors
-        return named
+            named_files[lake.folder] = {file.name for file in files} | vectors
+        return named_files
 
-    def _maintained(
-        self, step: MaintenanceStep, removed: Sequence[DataFile], added: Sequence[DataFile], began_s: float
+    def _event(
+        self, step: MaintenanceStep, removed_files: Sequence[DataFile], added_files: Sequence[DataFile], began_s: float
     ) -> TableMaintained:
         return TableMaintained(
             table=self.table.full_name,
             step=step,
-            removed_files=len(removed),
-            removed_bytes=sum(file.bytes for file in removed),
-            added_files=len(added),
-            added_bytes=sum(file.bytes for file in added),
+            removed_files=len(removed_files),
+            removed_bytes=sum(file.bytes for file in removed_files),
+            added_files=len(added_files),
+            added_bytes=sum(file.bytes for file in added_files),
             duration_s=round(time.monotonic() - began_s, 6),
         )
 
@@ -278,10 +292,10 @@ def _stamps(lake: LakeTable) -> tuple[Stamps, _CommitStamp | None]:
     return stamps_of(lake.folder), lake.log.stamp
 
 
-def _moved(delta: DeltaTable, added: Sequence[DataFile], removed: Sequence[DataFile]) -> Actions:
+def _move(delta: DeltaTable, added_files: Sequence[DataFile], removed_files: Sequence[DataFile]) -> Actions:
     """A commit that moves rows to other files.
 
     It repeats the table's metadata, so that another tool's OPTIMIZE that began before it fails. deltalake 1.6.6 takes a
     file that was removed without a change of data for one that it may remove too, and would add its rows a second time.
     """
-    return Actions("OPTIMIZE", {}, added, removed, metadata_of(delta, schema_of(delta)), data_change=False)
+    return Actions("OPTIMIZE", {}, added_files, removed_files, metadata_of(delta, schema_of(delta)), data_change=False)

@@ -24,7 +24,7 @@ _READERS_RETENTION = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Vacuumed:
+class Deletion:
     """The result of a vacuum, or, if nothing was deleted, of a look."""
 
     files: int
@@ -33,7 +33,7 @@ class Vacuumed:
     waiting_files: int
     """Files whose retention is not over."""
     waiting_bytes: int
-    due: datetime | None = None
+    due_at: datetime | None = None
     """When the next retention is over, or needed files may no longer be; None if there are no such files."""
 
 
@@ -48,56 +48,60 @@ class Vacuum:
 
     def run(
         self,
-        named: Mapping[Path, Collection[str]],
-        spared: Collection[str],
+        named_files: Mapping[Path, Collection[str]],
+        needed_files: Collection[str],
         retention: timedelta,
         *,
         dry_run: bool = False,
-    ) -> Vacuumed:
+    ) -> Deletion:
         """Delete what can be deleted.
 
-        named: by folder, the files of the newest version, relative to the folder. spared: names that the ledger still
-        needs.
+        named_files: by folder, the files of the newest version, relative to the folder. needed_files: names that the
+        ledger still needs.
         """
-        now, found, notes = clock.utc_now(), Vacuumed(0, 0, 0, 0), dict[str, dict[str, str]]()
-        due = list[datetime]()
-        for folder, names in named.items():
-            known, since_of = self._notes.get(folder.name, {}), dict[str, str]()
+        now, deletion, notes = clock.utc_now(), Deletion(0, 0, 0, 0), dict[str, dict[str, str]]()
+        due_times = list[datetime]()
+        for folder, names in named_files.items():
+            known_times, since_of = self._notes.get(folder.name, {}), dict[str, str]()
             for name, size in _files(folder):
                 if name in names:
                     continue
-                if name in spared:
-                    due.append(now)
+                if name in needed_files:
+                    due_times.append(now)
                     continue
-                since = known.get(name) or clock.utc_text(now)
+                since = known_times.get(name) or clock.utc_text(now)
                 if not dry_run and self._is_over(name, since, retention, now):
                     (folder / name).unlink(missing_ok=True)
-                    found = _plus(found, deleted=size)
+                    deletion = _plus(deletion, deleted_bytes=size)
                 else:
                     since_of[name] = since
-                    due.append(clock.parse_utc(since) + _least(name, retention))
-                    found = _plus(found, waiting=size)
+                    due_times.append(clock.parse_utc(since) + _min_retention(name, retention))
+                    deletion = _plus(deletion, waiting_bytes=size)
             notes[folder.name] = since_of
         if not dry_run and notes != self._notes:
             make_folders(self._path.parent)
             write_atomically(self._path, json.dumps({"since": notes}))
             self._notes = notes
-        return replace(found, due=min(due, default=None))
+        return replace(deletion, due_at=min(due_times, default=None))
 
     @staticmethod
     def _is_over(name: str, since: str, retention: timedelta, now: datetime) -> bool:
-        return now - clock.parse_utc(since) >= _least(name, retention)
+        return now - clock.parse_utc(since) >= _min_retention(name, retention)
 
 
-def _least(name: str, retention: timedelta) -> timedelta:
+def _min_retention(name: str, retention: timedelta) -> timedelta:
     """How long a file is kept."""
     return max(retention, _READERS_RETENTION if name.startswith(_READERS_FILES) else timedelta())
 
 
-def _plus(found: Vacuumed, *, deleted: int | None = None, waiting: int | None = None) -> Vacuumed:
-    if deleted is not None:
-        return Vacuumed(found.files + 1, found.bytes + deleted, found.waiting_files, found.waiting_bytes)
-    return Vacuumed(found.files, found.bytes, found.waiting_files + 1, found.waiting_bytes + (waiting or 0))
+def _plus(deletion: Deletion, *, deleted_bytes: int | None = None, waiting_bytes: int | None = None) -> Deletion:
+    if deleted_bytes is not None:
+        return Deletion(
+            deletion.files + 1, deletion.bytes + deleted_bytes, deletion.waiting_files, deletion.waiting_bytes
+        )
+    return Deletion(
+        deletion.files, deletion.bytes, deletion.waiting_files + 1, deletion.waiting_bytes + (waiting_bytes or 0)
+    )
 
 
 def _files(folder: Path) -> list[tuple[str, int]]:

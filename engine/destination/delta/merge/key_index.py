@@ -49,7 +49,7 @@ class Codes:
     second: U64 | None
     """None if the first ones are unique."""
 
-    def ordered(self) -> "Codes":
+    def in_order(self) -> "Codes":
         """In the order of the first codes, as a search needs them."""
         order = np.argsort(self.first, kind="stable")
         return Codes(self.first[order], None if self.second is None else self.second[order])
@@ -67,15 +67,15 @@ def codes_of(keys: pa.Table) -> Codes | None:
         return None
     if len(columns) == 1 and pa.types.is_integer(columns[0].type):
         return Codes(_words(columns[0])[:, 0], None)
-    found = [np.full(keys.num_rows, seed, np.uint64) for seed in _SEEDS]
+    codes = [np.full(keys.num_rows, seed, np.uint64) for seed in _SEEDS]
     for column in columns:
         parts = _parts(column)
         if parts is None:
             return None
         for rows, words in parts:
             for n, seed in enumerate(_SEEDS):
-                found[n][rows] = _hashed(found[n][rows], words, seed)
-    return Codes(found[0], found[1])
+                codes[n][rows] = hash_words(codes[n][rows], words, seed)
+    return Codes(codes[0], codes[1])
 
 
 def _parts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]] | None:
@@ -106,7 +106,7 @@ def _texts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]]:
     ends = np.frombuffer(offsets_buffer, np.int32)[column.offset : column.offset + len(column) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
     begins, lengths = ends[:-1], np.diff(ends)
-    found: list[tuple[npt.NDArray[np.int64] | slice, U64]] = []
+    groups: list[tuple[npt.NDArray[np.int64] | slice, U64]] = []
     for length in np.unique(lengths):
         rows = np.flatnonzero(lengths == length)
         for first in range(0, len(rows), _GATHER_ROWS):
@@ -115,18 +115,18 @@ def _texts(column: pa.Array) -> list[tuple[npt.NDArray[np.int64] | slice, U64]]:
             padded[:, :length] = data[begins[some][:, None] + np.arange(length)]
             words = padded.view(np.uint64)
             words[:, -1] = length
-            found.append((some, words))
-    return found
+            groups.append((some, words))
+    return groups
 
 
-def _hashed(state: U64, words: U64, seed: int) -> U64:
+def hash_words(state: U64, words: U64, seed: int) -> U64:
     """Each row's words mixed into its state: the finaliser of SplitMix64, word by word."""
     for n in range(words.shape[1]):
-        state = _mixed((state ^ words[:, n]) + np.uint64((seed * (2 * n + 1)) & (2**64 - 1)))
+        state = _mix((state ^ words[:, n]) + np.uint64((seed * (2 * n + 1)) & (2**64 - 1)))
     return state
 
 
-def _mixed(x: U64) -> U64:
+def _mix(x: U64) -> U64:
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -138,18 +138,18 @@ class KeyIndex:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def find(self, name: str, wanted: Codes, read: Callable[[], pa.Table]) -> npt.NDArray[np.int64] | None:
+    def find(self, name: str, codes: Codes, read_keys: Callable[[], pa.Table]) -> npt.NDArray[np.int64] | None:
         """The positions of a file's rows with one of the keys, ascending; None if its keys have no codes.
 
-        wanted: ordered, so that searches for neighbours touch the same pages. read: reads the file's keys, normalised
-        for comparison, if they are not indexed yet.
+        codes: ordered, so that searches for neighbours touch the same pages. read_keys: reads the file's keys,
+        normalised for comparison, if they are not indexed yet.
         """
-        entry = self._opened(name)
+        entry = self._open(name)
         if entry is not None:
             with suppress(_DamagedError):
-                return entry.find(wanted)
-        entry = self._built(name, read)
-        return None if entry is None else entry.find(wanted)
+                return entry.find(codes)
+        entry = self._build(name, read_keys)
+        return None if entry is None else entry.find(codes)
 
     def keep_only(self, names: Collection[str]) -> None:
         """Delete the entries of all other files."""
@@ -158,20 +158,20 @@ class KeyIndex:
                 if path.stem not in names or path.suffix != _SUFFIX:
                     path.unlink(missing_ok=True)
 
-    def _opened(self, name: str) -> "_Entry | None":
+    def _open(self, name: str) -> "_Entry | None":
         try:
             file = os.open(self._path(name), os.O_RDONLY)
         except OSError:
             return None
         try:
-            return _Entry.mapped(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+            return _Entry.from_map(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
         except (OSError, ValueError):  # it is empty or torn
             return None
         finally:
             os.close(file)
 
-    def _built(self, name: str, read: Callable[[], pa.Table]) -> "_Entry | None":
-        codes = codes_of(read())
+    def _build(self, name: str, read_keys: Callable[[], pa.Table]) -> "_Entry | None":
+        codes = codes_of(read_keys())
         if codes is None:
             return None
         order = np.argsort(codes.first, kind="stable")
@@ -197,18 +197,18 @@ class KeyIndex:
         return self._folder / f"{name}{_SUFFIX}"
 
 
-def _places(codes: U64, last: np.uint64, wanted: U64) -> npt.NDArray[np.int64]:
+def _places(codes: U64, last: np.uint64, key_codes: U64) -> npt.NDArray[np.int64]:
     """As `searchsorted`: where unique codes have the wanted ones, which are between the first and the last.
 
     Ascending numbers are close to a straight line, so most are where the line says, on one page. A binary search
     touches several.
     """
     slope = (len(codes) - 1) / max(int(last - codes[0]), 1)
-    places: npt.NDArray[np.int64] = np.rint((wanted - codes[0]).astype(np.float64) * slope).astype(np.int64)
+    places: npt.NDArray[np.int64] = np.rint((key_codes - codes[0]).astype(np.float64) * slope).astype(np.int64)
     np.minimum(places, len(codes) - 1, out=places)
-    wrong = codes[places] != wanted
-    if wrong.any():
-        places[wrong] = codes.searchsorted(wanted[wrong])
+    is_wrong = codes[places] != key_codes
+    if is_wrong.any():
+        places[is_wrong] = codes.searchsorted(key_codes[is_wrong])
     return places
 
 
@@ -259,37 +259,37 @@ class _Entry:
     pages: _Pages | None
     """None if it was not read from a file."""
 
-    def find(self, wanted: Codes) -> npt.NDArray[np.int64]:
+    def find(self, key_codes: Codes) -> npt.NDArray[np.int64]:
         """The positions of the rows with one of the keys, ascending. Raises _DamagedError."""
         codes = self.codes
         if not len(codes):
             return np.empty(0, np.int64)
         self._require(0, np.zeros(1, np.int64))
-        wanted = wanted.between(codes[0], self.last)
+        key_codes = key_codes.between(codes[0], self.last)
         if self.unique:
-            begins = _places(codes, self.last, wanted.first)
-            found: npt.NDArray[np.bool_] = codes[begins] == wanted.first
-            self._prove(begins[~found], wanted.first[~found])
-            self._require(0, begins[found])
-            if self.rows is None and wanted.second is None:
-                return begins[found]
-            counts = found.astype(np.int64)
+            begins = _places(codes, self.last, key_codes.first)
+            has_row: npt.NDArray[np.bool_] = codes[begins] == key_codes.first
+            self._prove(begins[~has_row], key_codes.first[~has_row])
+            self._require(0, begins[has_row])
+            if self.rows is None and key_codes.second is None:
+                return begins[has_row]
+            counts = has_row.astype(np.int64)
         else:
-            begins = codes.searchsorted(wanted.first)
-            ends = codes.searchsorted(wanted.first, side="right")
-            self._prove(begins, wanted.first)
-            self._prove(ends, wanted.first, right=True)
+            begins = codes.searchsorted(key_codes.first)
+            ends = codes.searchsorted(key_codes.first, side="right")
+            self._prove(begins, key_codes.first)
+            self._prove(ends, key_codes.first, right=True)
             counts = ends - begins
         places = np.repeat(begins - np.concatenate([[0], np.cumsum(counts)[:-1]]), counts) + np.arange(counts.sum())
-        if wanted.second is not None and self.checks is not None:
+        if key_codes.second is not None and self.checks is not None:
             self._require(1, places)
-            places = places[self.checks[places] == np.repeat(wanted.second, counts)]
+            places = places[self.checks[places] == np.repeat(key_codes.second, counts)]
         if self.rows is None:
             return np.unique(places)
         self._require(2, places)
         return np.unique(self.rows[places].astype(np.int64))
 
-    def _prove(self, places: npt.NDArray[np.int64], wanted: U64, *, right: bool = False) -> None:
+    def _prove(self, places: npt.NDArray[np.int64], key_codes: U64, *, right: bool = False) -> None:
         """Raises _DamagedError unless these are the places of the wanted codes.
 
         Then what is before is less, and what is there is not.
@@ -298,8 +298,8 @@ class _Entry:
         self._require(0, before)
         self._require(0, after)
         less, more = self.codes[before], self.codes[after]
-        low = (less <= wanted) if right else (less < wanted)
-        high = (more > wanted) if right else (more >= wanted)
+        low = (less <= key_codes) if right else (less < key_codes)
+        high = (more > key_codes) if right else (more >= key_codes)
         if not ((low | (places == 0)) & (high | (places == len(self.codes)))).all():
             raise _DamagedError
 
@@ -338,7 +338,7 @@ class _Entry:
         yield np.array(sums, np.uint32).tobytes()
 
     @staticmethod
-    def mapped(data: mmap.mmap) -> "_Entry":
+    def from_map(data: mmap.mmap) -> "_Entry":
         """The content of a file. Raises ValueError when it is not whole, or of another version."""
         if len(data) < _HEADER.size:
             raise ValueError("no header")

@@ -44,7 +44,7 @@ from engine.decode.schema import Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
-from engine.destination.delta.merge.newest_images import Newest, comparable, newest_parts, opened
+from engine.destination.delta.merge.newest_images import Newest, comparable, newest_parts, open_parquet
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.spec.merge_numbers import COPIED, MOST_BYTES, MOST_ROWS
 
@@ -86,7 +86,7 @@ class MirrorFiles:
     """The deletion vectors of the version before, as far as they were read."""
     _vector_files: dict[str, bytes] = field(default_factory=dict)
     """The files that they were read from."""
-    _written: set[str] = field(default_factory=set)
+    _written_names: set[str] = field(default_factory=set)
     """The files written for the commit, relative to the folder."""
 
     def __post_init__(self) -> None:
@@ -102,13 +102,15 @@ class MirrorFiles:
         self.files.update({file.name: StoredFile(**file.as_dict()) for file in files})
 
     @property
-    def added(self) -> list[StoredFile]:
+    def added_files(self) -> list[StoredFile]:
         """The files that the commit adds, also those with another deletion vector."""
-        known = {file.name: file for file in self.before}
-        return [file for file in self.files.values() if file.name not in known or known[file.name] != file]
+        files_before = {file.name: file for file in self.before}
+        return [
+            file for file in self.files.values() if file.name not in files_before or files_before[file.name] != file
+        ]
 
     @property
-    def removed(self) -> list[StoredFile]:
+    def removed_files(self) -> list[StoredFile]:
         """The files that the commit removes, also those with another deletion vector."""
         return [file for file in self.before if self.files.get(file.name) != file]
 
@@ -118,73 +120,81 @@ class MirrorFiles:
         for newest in newest_parts(paths, self.table):
             # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
             names = [name for name in before if name in self.files] if self.on_read else list(self.files)
-            touched = {name: rows for name in names if (rows := self._found(self.files[name], newest))}
+            touched_rows = {name: rows for name in names if (rows := self._rows_with_keys(self.files[name], newest))}
             if self.on_read:
-                for name, rows in touched.items():
+                for name, rows in touched_rows.items():
                     self._delete(name, rows)
-                self.add(self._write(self._ordered(self._images(paths, newest)), self.file_rows()))
+                self.add(self._write(self._order(self._images(paths, newest)), self.file_rows()))
             else:
-                self._rewrite_touched(paths, newest, touched)
+                self._rewrite_touched(paths, newest, touched_rows)
             keys += newest.keys.num_rows
-            del newest, touched  # otherwise they are in memory while the next part is read
+            del newest, touched_rows  # otherwise they are in memory while the next part is read
         return keys
 
     def _rewrite_touched(self, paths: Sequence[Path], newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
-        touched = {name: self._mask(name, rows) for name, rows in rows_of.items()}
-        small = [name for name in touched if self.files[name].bytes < SMALL_BYTES]
-        most = self.file_rows()
-        wide = any(self._is_wide(name) for name in touched)
-        with ThreadPoolExecutor(1 if wide else _WRITERS) as pool:
-            large = [pool.submit(self._write, self._other_rows(n, touched[n]), most) for n in touched if n not in small]
-            if wide:
-                wait(large)
+        masks = {name: self._mask(name, rows) for name, rows in rows_of.items()}
+        small_files = [name for name in masks if self.files[name].bytes < SMALL_BYTES]
+        max_rows = self.file_rows()
+        is_wide = any(self._is_wide(name) for name in masks)
+        with ThreadPoolExecutor(1 if is_wide else _WRITERS) as pool:
+            jobs = [
+                pool.submit(self._write, self._other_rows(n, masks[n]), max_rows) for n in masks if n not in small_files
+            ]
+            if is_wide:
+                wait(jobs)
             try:
-                rows = chain.from_iterable(self._other_rows(name, touched[name]) for name in small)
-                written = self._write(self._ordered(chain(rows, self._images(paths, newest))), most)
+                rows = chain.from_iterable(self._other_rows(name, masks[name]) for name in small_files)
+                new_files = self._write(self._order(chain(rows, self._images(paths, newest))), max_rows)
             finally:
-                parts = [job.result() for job in large]  # each job records its files even if another fails
-        for name in touched:
+                parts = [job.result() for job in jobs]  # each job records its files even if another fails
+        for name in masks:
             self._drop(name)
-        self.add([*chain.from_iterable(parts), *written])
+        self.add([*chain.from_iterable(parts), *new_files])
 
     def _is_wide(self, name: str) -> bool:
-        with opened(self.folder / name) as file:
+        with open_parquet(self.folder / name) as file:
             return widest_row([file.metadata]) > _WIDE_BYTES
 
-    def rewrite(self, whole: Sequence[str], part: tuple[Any, Any] | None = None, partly: Sequence[str] = ()) -> None:
+    def rewrite(
+        self, names: Sequence[str], key_range: tuple[Any, Any] | None = None, range_names: Sequence[str] = ()
+    ) -> None:
         """Write the rows of files to new files, in key order, without deleted rows.
 
-        part: the first and the last value of the first key column; rows in between are moved out of the files `partly`
-        too. A single file is not sorted again: it stays in its order.
+        key_range: the first and the last value of the first key column; rows in between are moved out of the files
+        `range_names` too. A single file is not sorted again: it stays in its order.
         """
-        rows = [self._other_rows(name, np.zeros(self._count(name), bool)) for name in whole]
-        moved = {name: self._between(name, *part) for name in partly} if part is not None else {}
-        rows += [self._other_rows(name, ~mask) for name, mask in moved.items() if mask.any()]
+        rows = [self._other_rows(name, np.zeros(self._count(name), bool)) for name in names]
+        moved_rows = (
+            {name: self._mask_between(name, *key_range) for name in range_names} if key_range is not None else {}
+        )
+        rows += [self._other_rows(name, ~mask) for name, mask in moved_rows.items() if mask.any()]
         if len(rows) == 1:
-            written = self._write(rows[0], self.file_rows())
+            new_files = self._write(rows[0], self.file_rows())
         else:
-            ordered = self._ordered(chain.from_iterable(rows), _REWRITTEN_BYTES)
-            written = self._write(ordered, self.file_rows())
-        for name in whole:
+            ordered_rows = self._order(chain.from_iterable(rows), _REWRITTEN_BYTES)
+            new_files = self._write(ordered_rows, self.file_rows())
+        for name in names:
             self._drop(name)
-        for name, mask in moved.items():
+        for name, mask in moved_rows.items():
             if mask.any():
                 self._delete(name, _positions_in(mask))
-        self.add(written)
+        self.add(new_files)
 
     def live_range(self, name: str) -> tuple[Any, Any]:
         """The smallest and the largest value of the first key column among a file's rows that are not deleted."""
         key = self.table.key[0]
-        column = self._read(name, [key])[key].filter(pa.array(self._live(name)))
+        column = self._read_keys(name, [key])[key].filter(pa.array(self._live(name)))
         ends = pc.min_max(column).as_py()
         return ends["min"], ends["max"]
 
     def finish(self) -> None:
-        """Write the changed deletion vectors. Call it before `added` and `removed`."""
-        changed = {name: rows for name, rows in self._vectors.items() if name in self.files}
-        for name, vector in zip(changed, write_vectors(self.folder, list(changed.values())), strict=True):
+        """Write the changed deletion vectors. Call it before `added_files` and `removed_files`."""
+        changed_vectors = {name: rows for name, rows in self._vectors.items() if name in self.files}
+        for name, vector in zip(
+            changed_vectors, write_vectors(self.folder, list(changed_vectors.values())), strict=True
+        ):
             self.files[name] = replace(self.files[name], vector=vector)
-            self._written.add(str(vector.file))
+            self._written_names.add(str(vector.file))
         self._vectors = {}
 
     def _drop(self, name: str) -> None:
@@ -194,13 +204,13 @@ class MirrorFiles:
 
     def _delete(self, name: str, rows: BitMap) -> None:
         """Delete rows of a file by its deletion vector, and the file with its last row."""
-        deleted = self._deleted(name) | rows
-        if len(deleted) == self._count(name):
+        deleted_rows = self._deleted_rows(name) | rows
+        if len(deleted_rows) == self._count(name):
             self._drop(name)
         else:
-            self._vectors[name] = deleted
+            self._vectors[name] = deleted_rows
 
-    def _deleted(self, name: str) -> BitMap:
+    def _deleted_rows(self, name: str) -> BitMap:
         if name in self._vectors:
             return self._vectors[name]
         vector = self.files[name].vector
@@ -212,79 +222,79 @@ class MirrorFiles:
 
     def _live(self, name: str) -> Mask:
         """Which rows of a file are not deleted."""
-        return ~self._mask(name, self._deleted(name))
+        return ~self._mask(name, self._deleted_rows(name))
 
     def _count(self, name: str) -> int:
         """The number of rows in a file, deleted ones included."""
         if (rows := self.files[name].rows) >= 0:
             return rows
-        with opened(self.folder / name) as file:
+        with open_parquet(self.folder / name) as file:
             return int(file.metadata.num_rows)
 
     @property
     def written_bytes(self) -> int:
         """The size of the files written for the commit, deletion vectors included."""
-        return sum((self.folder / name).stat().st_size for name in self._written)
+        return sum((self.folder / name).stat().st_size for name in self._written_names)
 
     def discard(self) -> None:
         """Delete the files written for an abandoned commit."""
-        for name in list(self._written):
+        for name in list(self._written_names):
             self._forget(name)
 
     def drop_unused(self) -> None:
         """After the commit: delete intermediate files that are not part of it."""
         vectors = {file.vector.file for file in self.files.values() if file.vector is not None}
-        for name in self._written - self.files.keys() - vectors:
+        for name in self._written_names - self.files.keys() - vectors:
             self._forget(name)
 
     def _forget(self, name: str) -> None:
-        if name in self._written:
+        if name in self._written_names:
             (self.folder / name).unlink(missing_ok=True)
-            self._written.discard(name)
+            self._written_names.discard(name)
 
-    def _found(self, file: StoredFile, newest: Newest) -> BitMap:
+    def _rows_with_keys(self, file: StoredFile, newest: Newest) -> BitMap:
         """The rows of a file that are not deleted and have one of the keys."""
         if not newest.may_be_in(file):
             return BitMap()
-        found = self._indexed(file, newest)
-        if found is None:
-            found = _positions_in(self._scanned(file, newest))
-        return found - self._deleted(file.name) if found else found
+        matches = self._find_in_index(file, newest)
+        if matches is None:
+            matches = _positions_in(self._scan(file, newest))
+        return matches - self._deleted_rows(file.name) if matches else matches
 
-    def _indexed(self, file: StoredFile, newest: Newest) -> BitMap | None:
+    def _find_in_index(self, file: StoredFile, newest: Newest) -> BitMap | None:
         """The rows with one of the keys, by the index; None if the file is not indexed."""
         if self.index is None or self._count(file.name) < LEAST_ROWS or newest.codes is None:
             return None
-        rows = self.index.find(file.name, newest.codes, lambda: self._read(file.name, self.table.key))
+        rows = self.index.find(file.name, newest.codes, lambda: self._read_keys(file.name, self.table.key))
         return None if rows is None else BitMap(rows.astype(np.uint32))
 
     def _mask(self, name: str, rows: BitMap) -> Mask:
         """A file's rows as a mask."""
-        found = np.zeros(self._count(name), bool)
-        found[positions(rows)] = True
-        return found
+        mask = np.zeros(self._count(name), bool)
+        mask[positions(rows)] = True
+        return mask
 
-    def _scanned(self, file: StoredFile, newest: Newest) -> Mask:
+    def _scan(self, file: StoredFile, newest: Newest) -> Mask:
         """Which rows have one of the keys, by the key columns of the row groups that may have one."""
-        found, begin = np.zeros(self._count(file.name), bool), 0
-        with opened(self.folder / file.name) as data:
+        mask, begin = np.zeros(self._count(file.name), bool), 0
+        with open_parquet(self.folder / file.name) as data:
             for group in range(data.num_row_groups):
                 rows = data.metadata.row_group(group).num_rows
                 if newest.may_be_in_group(data.metadata.row_group(group)):
                     keys = self._comparable(data.read_row_group(group, columns=list(self.table.key)), self.table.key)
-                    found[begin : begin + rows] = among(keys, newest.keys)
+                    mask[begin : begin + rows] = among(keys, newest.keys)
                 begin += rows
-        return found
+        return mask
 
-    def _between(self, name: str, low: Any, high: Any) -> Mask:
+    def _mask_between(self, name: str, low: Any, high: Any) -> Mask:
         """Which rows of a file that are not deleted have a first key value from `low` to `high`."""
-        column = self._read(name, self.table.key[:1]).columns[0]
+        column = self._read_keys(name, self.table.key[:1]).columns[0]
         within = pc.and_(pc.greater_equal(column, low), pc.less_equal(column, high))
         return np.asarray(within.to_numpy(zero_copy_only=False), bool) & self._live(name)
 
-    def _read(self, name: str, columns: Sequence[str]) -> pa.Table:
+    def _read_keys(self, name: str, columns: Sequence[str]) -> pa.Table:
         """Key columns of a file."""
-        with opened(self.folder / name) as file:
+        with open_parquet(self.folder / name) as file:
             return self._comparable(file.read(columns=list(columns)), columns)
 
     def _comparable(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -294,7 +304,7 @@ class MirrorFiles:
     def _other_rows(self, name: str, mask: Mask) -> Iterator[pa.Table]:
         """The rows of a file that are neither in the mask nor deleted."""
         stay = ~mask & self._live(name)
-        with opened(self.folder / name) as file:
+        with open_parquet(self.folder / name) as file:
             for begin, batch in batches(file):
                 stays = stay[begin : begin + batch.num_rows]
                 if stays.any():
@@ -304,27 +314,27 @@ class MirrorFiles:
     def _images(self, paths: Sequence[Path], newest: Newest) -> Iterator[pa.Table]:
         """The existing rows in the newest images. Columns that the source has dropped are NULL."""
         published = mirror_schema(self.table)
-        for path, chosen in zip(paths, newest.rows, strict=True):
-            with opened(path) as file:
+        for path, rows in zip(paths, newest.rows, strict=True):
+            with open_parquet(path) as file:
                 columns = [name for name in published.names if name in file.schema_arrow.names]
-                for begin, batch in batches(file, columns, _groups_with(file, chosen)):
-                    here = chosen[slice(*chosen.searchsorted([begin, begin + batch.num_rows]))] - begin
-                    if len(here):
-                        yield conformed(conformed(batch.take(pa.array(here)), published), self.schema)
+                for begin, batch in batches(file, columns, _groups_with(file, rows)):
+                    rows_here = rows[slice(*rows.searchsorted([begin, begin + batch.num_rows]))] - begin
+                    if len(rows_here):
+                        yield conformed(conformed(batch.take(pa.array(rows_here)), published), self.schema)
 
-    def _ordered(self, parts: Iterable[pa.Table], most: int = _SORTED_BYTES) -> Iterator[pa.Table]:
-        """The rows ordered by key, a bounded number at a time. most: bytes."""
-        collected, rows, size = list[pa.Table](), 0, 0
+    def _order(self, parts: Iterable[pa.Table], max_bytes: int = _SORTED_BYTES) -> Iterator[pa.Table]:
+        """The rows ordered by key, a bounded number at a time. max_bytes: bytes."""
+        parts_to_sort, rows, size = list[pa.Table](), 0, 0
         for part in parts:
-            collected.append(part)
+            parts_to_sort.append(part)
             rows, size = rows + part.num_rows, size + part.nbytes
-            if rows >= _SORTED_ROWS or size >= (most if size < _WIDE_BYTES * rows else _WIDE_SORTED_BYTES):
-                yield from self._sorted(collected)
+            if rows >= _SORTED_ROWS or size >= (max_bytes if size < _WIDE_BYTES * rows else _WIDE_SORTED_BYTES):
+                yield from self._sort(parts_to_sort)
                 rows, size = 0, 0
-        if collected:
-            yield from self._sorted(collected)
+        if parts_to_sort:
+            yield from self._sort(parts_to_sort)
 
-    def _sorted(self, parts: list[pa.Table]) -> Iterator[pa.Table]:
+    def _sort(self, parts: list[pa.Table]) -> Iterator[pa.Table]:
         """The rows ordered by key, a batch at a time, so that they are in memory once.
 
         Empties the list, for the same reason.
@@ -336,26 +346,26 @@ class MirrorFiles:
         for begin in range(0, rows.num_rows, step):
             yield rows.take(order.slice(begin, step))
 
-    def _write(self, parts: Iterable[pa.Table], most: int) -> list[DataFile]:
-        """Write rows to files of at most `most` rows."""
-        done, writer, rows = list[DataFile](), self._writer(), 0
+    def _write(self, parts: Iterable[pa.Table], max_rows: int) -> list[DataFile]:
+        """Write rows to files of at most `max_rows` rows."""
+        files, writer, rows = list[DataFile](), self._writer(), 0
         try:
             for part in parts:
                 for begin in range(0, part.num_rows, BATCH_ROWS):
                     batch = part.slice(begin, BATCH_ROWS)
                     writer.write(batch)
                     rows += batch.num_rows
-                    if rows >= most:
-                        done += self._closed(writer)
+                    if rows >= max_rows:
+                        files += self._close(writer)
                         writer, rows = self._writer(), 0
-            return done + self._closed(writer)
+            return files + self._close(writer)
         except BaseException:
             writer.discard()
             raise
 
-    def _closed(self, writer: FileWriter) -> list[DataFile]:
+    def _close(self, writer: FileWriter) -> list[DataFile]:
         files = writer.close()
-        self._written.update(file.name for file in files)
+        self._written_names.update(file.name for file in files)
         return files
 
     def _writer(self) -> FileWriter:
@@ -363,16 +373,16 @@ class MirrorFiles:
 
     def file_rows(self) -> int:
         """The rows of a file that this writes, estimated so that its size is good (`maintenance.optimize`)."""
-        known = [file for file in self.files.values() if file.rows > 0]
-        rows, size = sum(file.rows for file in known), sum(file.bytes for file in known)
+        counted_files = [file for file in self.files.values() if file.rows > 0]
+        rows, size = sum(file.rows for file in counted_files), sum(file.bytes for file in counted_files)
         each = size / rows if rows > _KNOWN_ROWS or size > SMALL_BYTES else _ROW_BYTES
         return int(min(max(MOST_BYTES / (1 if self.on_read else COPIED) / each, _MIN_ROWS), MOST_ROWS))
 
 
-def _groups_with(file: pq.ParquetFile, chosen: npt.NDArray[np.int64]) -> list[int]:
+def _groups_with(file: pq.ParquetFile, row_numbers: npt.NDArray[np.int64]) -> list[int]:
     """The row groups of a file that have any of some rows, given by number in order."""
     rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-    counts = np.diff(chosen.searchsorted(np.cumsum([0, *rows])))
+    counts = np.diff(row_numbers.searchsorted(np.cumsum([0, *rows])))
     return np.flatnonzero(counts).tolist()
 
 

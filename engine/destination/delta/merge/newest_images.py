@@ -52,7 +52,7 @@ class Newest:
     def codes(self) -> Codes | None:
         """The keys' codes for the index, ordered; None if they have none."""
         found = codes_of(self.keys)
-        return None if found is None else found.ordered()
+        return None if found is None else found.in_order()
 
     def may_be_in(self, file: DataFile) -> bool:
         """Whether a file's statistics allow one of the keys."""
@@ -111,7 +111,7 @@ def newest_images(paths: Sequence[Path], table: Table, part: Part | None = None)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
             last.add(some, numbers, exists)
         begins.append(begins[-1] + _rows(path))
-    found, chosen = last.reduced()
+    found, chosen = last.net_changes()
     ends = chosen.searchsorted(begins)
     return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
@@ -121,7 +121,7 @@ def _batches(path: Path, wanted: pa.Schema, part: Part | None = None) -> Iterato
 
     part: whose keys are wanted; row groups without any are not read.
     """
-    with opened(path) as file:
+    with open_parquet(path) as file:
         known = (file.metadata.row_group(group) for group in range(file.num_row_groups))
         groups = [group for group, one in enumerate(known) if part is None or part.may_be_in(one)]
         for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
@@ -138,7 +138,7 @@ def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
 
 
 def _rows(path: Path) -> int:
-    with opened(path) as file:
+    with open_parquet(path) as file:
         return int(file.metadata.num_rows)
 
 
@@ -157,14 +157,14 @@ def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[Part] | N
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     limits = bounds.tolist()
 
-    def split(keys: pa.Table) -> npt.NDArray[np.int64]:
+    def split_keys(keys: pa.Table) -> npt.NDArray[np.int64]:
         return np.asarray(np.searchsorted(bounds, keys.columns[0].to_numpy(), side="right"), np.int64)
 
     def may_be_in(number: int, group: pq.RowGroupMetaData) -> bool:
         ends = _ends(group, table.key[0])
         return ends is None or bisect_right(limits, ends[0]) <= number <= bisect_right(limits, ends[1])
 
-    return [Part(_in_part(split, number), partial(may_be_in, number)) for number in range(parts)]
+    return [Part(_in_part(split_keys, number), partial(may_be_in, number)) for number in range(parts)]
 
 
 def _by_code(table: Table, parts: int) -> list[Part]:
@@ -189,7 +189,7 @@ def comparable(keys: pa.Table) -> pa.Table:
     return keys
 
 
-def opened(path: Path) -> pq.ParquetFile:
+def open_parquet(path: Path) -> pq.ParquetFile:
     """A data file. Raises MissingFilesError."""
     with suppress(FileNotFoundError):
         # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other

@@ -18,7 +18,7 @@ from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.maintenance.compaction import SEQ
-from engine.destination.delta.merge.newest_images import opened
+from engine.destination.delta.merge.newest_images import open_parquet
 
 
 def restored_path(folder: Path, file: DataFile) -> Path:
@@ -36,7 +36,7 @@ def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: p
     low, high, parts = file.low[SEQ], file.high[SEQ], [schema.empty_table()]
     for source in named:
         if source.low.get(SEQ, low) <= high and source.high.get(SEQ, high) >= low:
-            with opened(folder / source.name) as data:
+            with open_parquet(folder / source.name) as data:
                 for _, batch in batches(data):
                     rows = conformed(batch, schema)
                     parts.append(rows.filter((pc.field(SEQ) >= low) & (pc.field(SEQ) <= high)))

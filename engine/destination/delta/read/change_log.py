@@ -29,25 +29,25 @@ _SAMPLED_FILES = 64
 _OFFSET_BITS = 40
 
 
-def packed(file_number: int, offset: int) -> int:
+def pack(file_number: int, offset: int) -> int:
     """A position as one number, in the order of positions of one server."""
     return file_number << _OFFSET_BITS | offset
 
 
-def unpacked(order: int) -> tuple[int, int]:
-    """The inverse of `packed`."""
+def unpack(order: int) -> tuple[int, int]:
+    """The inverse of `pack`."""
     return order >> _OFFSET_BITS, order & ((1 << _OFFSET_BITS) - 1)
 
 
 def orders_of(positions: pa.ChunkedArray | pa.Array) -> list[int]:
-    """The texts of `_tm_position` as `packed` numbers. Consecutive images often have the same one."""
+    """The texts of `_tm_position` as `pack` numbers. Consecutive images often have the same one."""
     known: dict[str, int] = {}
     out = []
     for text in positions.to_pylist():
         order = known.get(text)
         if order is None:
             file, _, offset = text.rpartition(":")
-            order = known[text] = packed(int(file.rpartition(".")[2]), int(offset))
+            order = known[text] = pack(int(file.rpartition(".")[2]), int(offset))
         out.append(order)
     return out
 
@@ -96,7 +96,7 @@ class ChangeLog:
         segments = [segment for segment in self._segments if segment.high >= seq]
         first = bisect_right(range(len(segments)), order, key=lambda n: self._last(segments[: n + 1]))
         for segment in segments[first:]:
-            yield from self._read(segment, columns)
+            yield from self._read_files(segment, columns)
 
     def _last(self, segments: Sequence[_Segment]) -> int:
         """The position of the last change in these segments; -1 if there is none."""
@@ -109,12 +109,12 @@ class ChangeLog:
 
     def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
         """Yield the places of a segment's changes, without rows that were read from the table."""
-        for part in self._read(segment, PLACES):
+        for part in self._read_files(segment, PLACES):
             yield part.filter(pc.is_valid(part[_TS]))
 
-    def _read(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _read_files(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
-            yield from self._streamed(segment.files[0], columns)
+            yield from self._stream(segment.files[0], columns)
             return
         most = _rows_at_once(segment.files, columns)
         step = (segment.high - segment.low) // (segment.rows // most + 1) + 1
@@ -122,7 +122,7 @@ class ChangeLog:
             inside = (pc.field(_SEQ) >= low) & (pc.field(_SEQ) < min(low + step, segment.high + 1))
             yield self._rows.table(columns, inside).sort_by(_SEQ)
 
-    def _streamed(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _stream(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
         schema = pa.schema([self._rows.schema.field(name) for name in columns])
         yield from batches_of(path, schema, _rows_at_once([path], columns))

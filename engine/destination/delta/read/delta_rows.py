@@ -38,7 +38,7 @@ _OWN = re.compile(r"(chunk(-\d+)?|merge|changes|compact)-[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True)
-class Rows:
+class DeltaRows:
     """The rows of one version, whatever is committed meanwhile."""
 
     schema: pa.Schema
@@ -88,7 +88,7 @@ class Rows:
         """The data files, and their deletion vectors."""
         return {self._folder / name: vector for name, vector in self._files.items()}
 
-    def deleted(self, vector: Descriptor) -> pa.Array:
+    def deleted_rows(self, vector: Descriptor) -> pa.Array:
         """The positions that a vector deletes."""
         return pa.array(positions(read_vector(self._folder, vector)))
 
@@ -97,7 +97,7 @@ class Rows:
     ) -> Iterator[pa.Table]:
         """The rows of one file. Row groups that cannot match the condition are not read."""
         if not is_own(file):
-            yield from self._converted(file, vector, names, condition)
+            yield from self._convert(file, vector, names, condition)
             return
         whole = self._fragment(file)
         deleted = np.empty(0, np.uint32) if vector is None else positions(read_vector(self._folder, vector))
@@ -106,13 +106,13 @@ class Rows:
         wanted: dict[str, Any] = {name: pc.field(name) for name in names}
         wanted[_KEPT] = pc.scalar(True) if condition is None else condition
         for part in whole.split_by_row_group(condition, self.schema):
-            yield self._kept(part, wanted, deleted, begins)
+            yield self._live_rows(part, wanted, deleted, begins)
 
-    def _converted(
+    def _convert(
         self, file: str, vector: Descriptor | None, names: list[str], condition: pc.Expression | None
     ) -> Iterator[pa.Table]:
         """The rows of another program's file, in the table's types. The condition may name any column."""
-        deleted = pa.array([], pa.int64()) if vector is None else self.deleted(vector).cast(pa.int64())
+        deleted = pa.array([], pa.int64()) if vector is None else self.deleted_rows(vector).cast(pa.int64())
         wanted = self.schema if condition is not None else pa.schema([self.schema.field(name) for name in names])
         whole, number = self._fragment(file), 0
         matching = _matching_groups(whole, condition, self.schema)
@@ -131,7 +131,7 @@ class Rows:
 
         return ParquetFileFormat().make_fragment(file, SubTreeFileSystem(str(self._folder), LocalFileSystem()))
 
-    def _kept(
+    def _live_rows(
         self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
     ) -> pa.Table:
         group = part.row_groups[0].id
@@ -156,15 +156,15 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def rows_of(delta: DeltaTable, folder: Path) -> Rows:
+def rows_of(delta: DeltaTable, folder: Path) -> DeltaRows:
     """The rows of a loaded version. Raises DestinationError when its deletion vectors cannot be read."""
     vectors = VectorLog(folder).at(delta.version()) if has_vectors(delta) else {}
     schema = pa.schema(delta.schema().to_arrow())
     names = [unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()]
     files = {name: vectors.get(name) for name in names}
     if any(files.values()) or not all(map(is_own, names)):
-        return Rows(schema, None, folder, files)
-    return Rows(schema, _dataset(delta, folder, names, schema), folder, files)
+        return DeltaRows(schema, None, folder, files)
+    return DeltaRows(schema, _dataset(delta, folder, names, schema), folder, files)
 
 
 def _dataset(delta: DeltaTable, folder: Path, names: Sequence[str], schema: pa.Schema) -> "Dataset":

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.base.errors import SourceLostError
 from engine.capture.binlog.binlog_range import BinlogRange, SchemaMismatch
 from engine.capture.binlog.row_changes import RowChanges, log_table
-from engine.capture.binlog.written_tables import Written
+from engine.capture.binlog.written_tables import WrittenTables
 from engine.decode.images import KINDS
 from engine.decode.schema import Column, Table
 from engine.decode.stream import StreamPosition
@@ -45,7 +45,7 @@ def read_log(
     """Feed a log, in blocks, to a binlog range; returns the range, the rows and the changes."""
     start = options.get("start", Position(log.file, 4))
     end = options.get("end", Position(log.file, log.position))
-    more = {name: options[name] for name in ("awaited", "since", "known") if name in options}
+    more = {name: options[name] for name in ("absent_tables", "since", "handled_through") if name in options}
     binlog_range = BinlogRange(options.get("tables", TABLES), start, end, mariadb=options.get("mariadb", False), **more)
     position = StreamPosition(start.file, start.offset)
     rows: list[Row] = []
@@ -75,7 +75,7 @@ def test_changes_come_in_order_with_their_positions(happened: list[tuple[Table, 
     binlog_range, rows, _ = read_log(log, cuts=cuts)
     for name in ("orders", "items"):
         assert [r for r in rows if r[1][0] == name] == [r for r in expected if r[1][0] == name]
-    assert (binlog_range.done, binlog_range.transactions.count) == (True, len(happened))
+    assert (binlog_range.is_done, binlog_range.transactions.count) == (True, len(happened))
     assert str(binlog_range.transactions.gtids) == (
         f"{SERVER}:1" + (f"-{len(happened)}" if len(happened) > 1 else "") if happened else ""
     )
@@ -179,17 +179,17 @@ def test_a_statement_that_may_alter_a_table_ends_the_range(statement: str) -> No
         write(log, 4, ITEMS, "insert", [[2]])
         binlog_range, rows, _ = read_log(log, cuts=cuts)
         assert [r[1] for r in rows] == [["orders", 1, "before"]]
-        assert binlog_range.altered is not None
-        assert binlog_range.altered.tables == (
+        assert binlog_range.alteration is not None
+        assert binlog_range.alteration.tables == (
             ("shop.orders", "shop.items") if "DATABASE" in statement else ("shop.orders",)
         )
-        assert binlog_range.altered.at == f"{log.file}:{end}"
-        assert (binlog_range.done, binlog_range.end, binlog_range.position) == (
+        assert binlog_range.alteration.at == f"{log.file}:{end}"
+        assert (binlog_range.is_done, binlog_range.end, binlog_range.position) == (
             True,
             Position(log.file, end),
             binlog_range.end,
         )
-        assert (str(binlog_range.transactions.gtids), binlog_range.stopped) == (f"{SERVER}:1-2", {})
+        assert (str(binlog_range.transactions.gtids), binlog_range.stop_errors) == (f"{SERVER}:1-2", {})
 
 
 def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() -> None:
@@ -203,9 +203,9 @@ def test_the_rows_that_a_statement_brings_with_it_belong_to_its_transaction() ->
     end = log.position
     write(log, 2, ITEMS, "insert", [[2]])
     for cuts in ([], list(range(40))):
-        binlog_range, rows, _ = read_log(log, cuts=cuts, tables={("shop", "items"): ITEMS}, awaited=[ORDERS])
-        assert binlog_range.altered is not None
-        assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), Position(log.file, end))
+        binlog_range, rows, _ = read_log(log, cuts=cuts, tables={("shop", "items"): ITEMS}, absent_tables=[ORDERS])
+        assert binlog_range.alteration is not None
+        assert (binlog_range.alteration.tables, binlog_range.end) == (("shop.orders",), Position(log.file, end))
         assert [r[1] for r in rows] == [["items", 1]]
 
 
@@ -218,11 +218,11 @@ def test_a_write_that_is_logged_as_a_statement_ends_the_range() -> None:
     write(log, 3, ORDERS, "insert", [[2, "after"]])
     binlog_range, rows, _ = read_log(log)
     assert [r[1] for r in rows] == [["orders", 1, "before"]]
-    assert not binlog_range.stopped
-    assert binlog_range.altered is not None
-    assert binlog_range.altered.tables == ("shop.orders", "shop.items")
-    assert binlog_range.altered.written == Written((("shop", "orders"),))
-    assert binlog_range.altered.statement == "UPDATE orders SET v = …"
+    assert not binlog_range.stop_errors
+    assert binlog_range.alteration is not None
+    assert binlog_range.alteration.tables == ("shop.orders", "shop.items")
+    assert binlog_range.alteration.written_tables == WrittenTables((("shop", "orders"),))
+    assert binlog_range.alteration.statement == "UPDATE orders SET v = …"
 
 
 def test_all_writes_of_a_transaction_are_taken_together() -> None:
@@ -238,10 +238,10 @@ def test_all_writes_of_a_transaction_are_taken_together() -> None:
     write(log, 2, ORDERS, "insert", [[2, "after"]])
     for cuts in ([], list(range(40))):
         binlog_range, rows, _ = read_log(log, cuts=cuts)
-        assert binlog_range.altered is not None
-        assert binlog_range.altered.written is not None
-        assert binlog_range.altered.written.tables == (("shop", "orders"),)
-        assert "fill" in binlog_range.altered.written.routines
+        assert binlog_range.alteration is not None
+        assert binlog_range.alteration.written_tables is not None
+        assert binlog_range.alteration.written_tables.tables == (("shop", "orders"),)
+        assert "fill" in binlog_range.alteration.written_tables.routines
         assert binlog_range.end == Position(log.file, end)
         assert len(rows) == 1
 
@@ -255,8 +255,8 @@ def test_a_harmless_statement_or_one_about_another_table_passes(statement: str) 
     write(log, 2, ORDERS, "insert", [[2, "after"]])
     binlog_range, rows, _ = read_log(log)
     assert [r[1] for r in rows] == [["orders", 2, "after"]]
-    assert not binlog_range.stopped
-    assert binlog_range.altered is None
+    assert not binlog_range.stop_errors
+    assert binlog_range.alteration is None
 
 
 def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
@@ -269,8 +269,8 @@ def test_a_statement_in_another_character_set_is_taken_seriously() -> None:
     )
     for run in StreamPosition(log.file, 4).runs(*laid_out(log.payloads)):
         list(binlog_range.feed(run))
-    assert binlog_range.altered is not None
-    assert binlog_range.altered.tables == ("shop.été",)
+    assert binlog_range.alteration is not None
+    assert binlog_range.alteration.tables == ("shop.été",)
 
 
 def test_rows_of_a_transaction_that_was_rolled_back_are_dropped() -> None:
@@ -345,11 +345,11 @@ def test_two_tables_altered_one_after_the_other() -> None:
     log.query("ALTER TABLE items ADD COLUMN m INT")
     for cuts in ([], list(range(20))):
         binlog_range, _, _ = read_log(log, cuts=cuts)
-        assert binlog_range.altered is not None
-        assert (binlog_range.altered.tables, binlog_range.end) == (("shop.orders",), end)
-        binlog_range, _, _ = read_log(log, cuts=cuts, known=end)
-        assert binlog_range.altered is not None
-        assert binlog_range.altered.tables == ("shop.items",)
+        assert binlog_range.alteration is not None
+        assert (binlog_range.alteration.tables, binlog_range.end) == (("shop.orders",), end)
+        binlog_range, _, _ = read_log(log, cuts=cuts, handled_through=end)
+        assert binlog_range.alteration is not None
+        assert binlog_range.alteration.tables == ("shop.items",)
 
 
 def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
@@ -371,4 +371,4 @@ def test_rows_that_are_of_no_use_are_not_looked_at() -> None:
     log.gtid(SERVER, 3)
     log.query("ALTER TABLE orders ADD COLUMN m INT")
     binlog_range, _, _ = read_log(log, since={"shop.orders": (math.inf, math.inf)})
-    assert binlog_range.altered is not None
+    assert binlog_range.alteration is not None

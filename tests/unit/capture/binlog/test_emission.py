@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.capture.binlog.emission import Progress, emitted, progress_of, published
+from engine.capture.binlog.emission import EmissionProgress, emission_mask, progress_of, published_images
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
 from engine.decode.schema import Column
@@ -87,8 +87,8 @@ def test_an_image_is_emitted_by_the_letter_of_the_rule(rng: Random) -> None:
         (order,) = [a for a, limits in zip(exact, ranges, strict=True) if inside(image.key, limits)]
         return order is not None and image.at > order
 
-    assert emitted(changes, world.chunk_key, progress, nobody).tolist() == list(map(emits, images))
-    assert len(progress.exact) == len(progress.bounds) + 1 == 1 + sum(a != b for a, b in pairwise(exact))
+    assert emission_mask(changes, world.chunk_key, progress, nobody).tolist() == list(map(emits, images))
+    assert len(progress.exact_positions) == len(progress.bounds) + 1 == 1 + sum(a != b for a, b in pairwise(exact))
 
 
 def test_neighbours_that_are_exact_alike_are_one_run() -> None:
@@ -104,8 +104,8 @@ def test_neighbours_that_are_exact_alike_are_one_run() -> None:
         Piece(limits[6], finished=True),
     ]
     progress = progress_of(pieces, (7, 7), {1: (7, 7), 4: (8, 8), 5: (8, 8)}.get)
-    assert progress == Progress((("2",), ("4",), ("6",)), ((7, 7), None, (8, 8), (7, 7)))
-    assert progress_of(pieces, (7, 7), dict.fromkeys((1, 2), (7, 7)).get).exact == ((7, 7), None, (7, 7))
+    assert progress == EmissionProgress((("2",), ("4",), ("6",)), ((7, 7), None, (8, 8), (7, 7)))
+    assert progress_of(pieces, (7, 7), dict.fromkeys((1, 2), (7, 7)).get).exact_positions == ((7, 7), None, (7, 7))
 
 
 def test_the_server_is_not_asked_while_nothing_is_finished_or_all_is() -> None:
@@ -114,11 +114,11 @@ def test_the_server_is_not_asked_while_nothing_is_finished_or_all_is() -> None:
     changes = world.changes((0, 0), world.ends[-1])
     strange = ChunkKey((Column("k0", "varchar", charset="utf8mb4", collation="x"),), "PRIMARY")
     pending = progress_of([Piece(Range(None, ("a",)), number=0), Piece(Range(("a",), None))], (1, 4), lambda _: None)
-    assert not emitted(changes, strange, pending, nobody).any()
-    assert emitted(changes, strange, Progress((), ((1, 4),)), nobody).all()
-    halves = Progress((("a",), ("b",)), (None, (1, 4), None))
+    assert not emission_mask(changes, strange, pending, nobody).any()
+    assert emission_mask(changes, strange, EmissionProgress((), ((1, 4),)), nobody).all()
+    halves = EmissionProgress((("a",), ("b",)), (None, (1, 4), None))
     with pytest.raises(AssertionError, match="compared by Arrow"):
-        emitted(RowChanges(pa.table({"k0": ["x"] * len(changes)}), changes.facts), strange, halves, nobody)
+        emission_mask(RowChanges(pa.table({"k0": ["x"] * len(changes)}), changes.facts), strange, halves, nobody)
 
 
 @given(st.randoms(use_true_random=False))
@@ -128,8 +128,10 @@ def test_a_table_without_key_is_one_chunk(rng: Random) -> None:
     through = rng.choice(world.ends)
     changes = world.changes((0, 0), world.ends[-1])
     images = [image for images in world.images for image in images]
-    assert emitted(changes, None, Progress((), (through,)), nobody).tolist() == [i.at > through for i in images]
-    assert not emitted(changes, None, Progress((), (None,)), nobody).any()
+    assert emission_mask(changes, None, EmissionProgress((), (through,)), nobody).tolist() == [
+        i.at > through for i in images
+    ]
+    assert not emission_mask(changes, None, EmissionProgress((), (None,)), nobody).any()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +146,7 @@ def test_a_table_without_key_is_one_chunk(rng: Random) -> None:
 def test_a_lone_half_of_an_update_is_an_insert_or_a_delete(emit: list[bool], kinds: list[int]) -> None:
     """For a row that moves into or out of the finished part."""
     kind = np.array([INSERT, BEFORE, AFTER, DELETE, BEFORE, AFTER])
-    chosen, result = published(kind, np.array([True, *emit, True, True, True]))
+    chosen, result = published_images(kind, np.array([True, *emit, True, True, True]))
     assert result.tolist() == [INSERT, *kinds, DELETE, BEFORE, AFTER]
     assert chosen.tolist() == [0, *(n for n, e in zip((1, 2), emit, strict=True) if e), 3, 4, 5]
     assert result.dtype == np.int8
@@ -163,6 +165,12 @@ def test_positions_compare_across_files() -> None:
         "tx_n": [0, 0],
     }
     changes = RowChanges(table, pa.table(facts, schema=FACTS))
-    assert emitted(changes, world.chunk_key, Progress((), ((2, 2**34),)), nobody).tolist() == [False, True]
-    assert emitted(changes, world.chunk_key, Progress((), ((2, 2**34 - 1),)), nobody).tolist() == [True, True]
-    assert emitted(changes, world.chunk_key, Progress((), ((3, 5),)), nobody).tolist() == [False, False]
+    assert emission_mask(changes, world.chunk_key, EmissionProgress((), ((2, 2**34),)), nobody).tolist() == [
+        False,
+        True,
+    ]
+    assert emission_mask(changes, world.chunk_key, EmissionProgress((), ((2, 2**34 - 1),)), nobody).tolist() == [
+        True,
+        True,
+    ]
+    assert emission_mask(changes, world.chunk_key, EmissionProgress((), ((3, 5),)), nobody).tolist() == [False, False]

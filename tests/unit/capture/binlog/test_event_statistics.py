@@ -38,7 +38,7 @@ def test_events_are_counted_and_the_largest_transaction_is_named(cuts: list[int]
         log.commit()
     found = statistics(log, cuts)
     assert found.events == {"QUERY": 4, "FORMAT_DESCRIPTION": 1, "XID": 4, "WRITE_ROWS": 4, "GTID": 4, "type 99": 4}
-    assert found.unknown == {"type 99": 4}
+    assert found.unknown_events == {"type 99": 4}
     assert found.bytes == log.position - 4
     assert opening == places[0]
     assert found.largest == {

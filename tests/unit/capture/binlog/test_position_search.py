@@ -58,7 +58,7 @@ def test_what_lies_behind_a_position_is_found(history: list[Transaction], data: 
     for a, b in ((head, cut), (cut, len(history))):
         found += behind.choose(RUN, np.arange(b - a), facts[a:b], sources).tolist()
     assert found == [False] * (place - head) + [True] * (len(history) - place)
-    assert not behind.missing
+    assert not behind.missing_position
 
 
 @given(histories(), st.data())
@@ -76,7 +76,7 @@ def test_a_last_transaction_that_is_not_there_is_missing() -> None:
     behind = BehindPosition(GtidPosition({0: (1, 5)}), list_of([]))
     sources, facts = facts_of([(0, 1, 4), (0, 2, 5), (0, 2, 6)])
     assert not behind.choose(RUN, np.arange(3), facts, sources).any()
-    assert behind.missing == [0]
+    assert behind.missing_position == [0]
 
 
 def test_numbers_that_do_not_ascend_prove_nothing() -> None:

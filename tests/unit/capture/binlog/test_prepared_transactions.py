@@ -61,7 +61,7 @@ def test_what_is_known_earlier_bounds_the_search(monkeypatch: pytest.MonkeyPatch
 
     What was undecided then is read alone, if it is far away.
     """
-    monkeypatch.setattr(transaction_outcomes, "MOST", 2000)
+    monkeypatch.setattr(transaction_outcomes, "MAX_HELD_BYTES", 2000)
     writer = Writer()
     writer.begin("XA START X'0b',X'',1")
     keys = writer.rows()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.capture.binlog.statements import Logged, concerned, read
+from engine.capture.binlog.statements import LoggedStatement, affected_tables, read
 from engine.decode.query_event import read_query
 from engine.decode.schema import Column, Table
 from tests.unit.support.wire import Binlog
@@ -16,18 +16,18 @@ def table(name: str, database: str = "shop", generated: str = "") -> Table:
     return Table(database, name, (Column("id", "int", nullable=False),), ("id",), generated=generated)
 
 
-def logged(statement: str | bytes, *, collation: int = UTF8MB4, mode: int = 0) -> Logged:
+def logged(statement: str | bytes, *, collation: int = UTF8MB4, mode: int = 0) -> LoggedStatement:
     """A statement as it comes from the binlog."""
     log = Binlog(checksum=False)
     log.query(statement, collation=collation, mode=mode)
     query = read_query(log.payloads[-1][20:])
     effect, readable = read(query, mariadb=True)
-    return Logged(0, query.database, query.statement, effect, readable, query.charset_known, query.raw)
+    return LoggedStatement(0, query.database, query.statement, effect, readable, query.charset_known, query.raw)
 
 
-def names(one: Logged, *tables: Table) -> set[str]:
+def names(one: LoggedStatement, *tables: Table) -> set[str]:
     """The names of the tables that it concerns."""
-    return {name.partition(".")[2] for name in concerned(one, tables)}
+    return {name.partition(".")[2] for name in affected_tables(one, tables)}
 
 
 def test_a_name_is_compared_as_the_server_compares_it() -> None:

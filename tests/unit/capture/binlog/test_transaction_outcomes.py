@@ -103,7 +103,7 @@ def test_what_counts_is_given_where_it_counts(happened: list[Any], data: st.Data
     files = Files(*writer.logs)
     inner = sorted(data.draw(st.sets(st.integers(0, len(writer.counted)))) | {0, len(writer.counted)})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction_outcomes, "MOST", kept)
+        patch.setattr(transaction_outcomes, "MAX_HELD_BYTES", kept)
         known = [XaPlaces()]
         for a, b in pairwise(inner):
             cuts = data.draw(st.lists(st.integers(0, 60), max_size=6))
@@ -139,7 +139,7 @@ def test_a_small_transaction_is_not_read_twice() -> None:
     writer.end(large)
     files = Files(*writer.logs)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transaction_outcomes, "MOST", 2000)
+        patch.setattr(transaction_outcomes, "MAX_HELD_BYTES", 2000)
         cuts = list(range(60))
         assert [r[1] for r in read_log(files, writer.places[0], writer.places[-2], cuts)] == keys
         assert files.reads == 0
@@ -280,10 +280,10 @@ def test_rows_of_unknown_outcome_are_refused_also_before_an_alteration() -> None
     writer.log.commit()
     files, end = Files(*writer.logs), Position(writer.log.file, writer.log.position)
     binlog_range = BinlogRange({("shop", "items"): ITEMS}, writer.places[0], end, mariadb=False, log=files)
-    for run in files.read(writer.places[0], end):
+    for run in files.read_batches(writer.places[0], end):
         list(binlog_range.feed(run))
-    assert binlog_range.altered is not None
-    assert set(binlog_range.stopped) == {"shop.items"}
+    assert binlog_range.alteration is not None
+    assert set(binlog_range.stop_errors) == {"shop.items"}
 
 
 def test_a_table_under_two_numbers_in_one_position_keeps_its_order() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.capture.binlog.written_tables import UNKNOWN, Written, written_by
+from engine.capture.binlog.written_tables import UNKNOWN, WrittenTables, written_by
 
 TABLES = {
     "INSERT INTO t VALUES (1)": {("d", "t")},
@@ -50,7 +50,7 @@ UNCLEAR = [
 def test_the_tables_of_a_statement(statement: str) -> None:
     """By database and name."""
     written = written_by(statement, "D")
-    assert not written.unknown
+    assert not written.is_unknown
     assert set(written.tables) == TABLES[statement]
 
 
@@ -80,6 +80,6 @@ def test_routines_that_may_be_called(statement: str, names: set[str]) -> None:
 def test_statements_of_one_transaction_are_taken_together() -> None:
     """The union of what they write to."""
     both = written_by("INSERT INTO a VALUES (1)", "d") | written_by("CALL p", "d")
-    assert (both.tables, set(both.routines) >= {"p"}, both.unknown) == ((("d", "a"),), True, False)
-    assert (both | UNKNOWN).unknown
-    assert Written() | both == both
+    assert (both.tables, set(both.routines) >= {"p"}, both.is_unknown) == ((("d", "a"),), True, False)
+    assert (both | UNKNOWN).is_unknown
+    assert WrittenTables() | both == both

@@ -79,7 +79,7 @@ def test_events_in_bulk_are_those_read_one_by_one(happened: list[tuple[str, Xid,
     found = xa_events(run, np.flatnonzero(run.headers.kind == Kind.QUERY))
     assert [(v, xid_of(row.tobytes())) for v, row in zip(found.verb.tolist(), found.keys, strict=True)] == expected
     assert (np.diff(found.event) > 0).all()
-    assert (len(found.others), len(found.idle)) == (others, idle)
+    assert (len(found.other_events), len(found.idle)) == (others, idle)
 
 
 @given(XIDS)

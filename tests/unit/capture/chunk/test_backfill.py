@@ -29,7 +29,7 @@ def test_the_chunk_is_exact_at_its_high_watermark(rng: Random) -> None:
         rows = world.table((k, v) for k, v in world.states[read].items() if inside(k, limits))
         changes = world.changes(world.ends[low], world.ends[high])
         reduced = reduce_changes([changes], world.schema, world.names, world.within(limits))
-        result = rows_of(without(rows, reduced.touched), world.columns) + rows_of(
+        result = rows_of(without(rows, reduced.touched_keys), world.columns) + rows_of(
             pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns
         )
         assert len(result) == len(dict(result))
@@ -54,7 +54,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
     kept = [
         row
         for piece in (read[:cut], read[cut:])
-        for row in rows_of(without(world.table(piece), reduced.touched), world.columns)
+        for row in rows_of(without(world.table(piece), reduced.touched_keys), world.columns)
     ]
     assert (
         dict(kept + rows_of(pa.concat_tables([world.schema.empty_table(), *reduced.upserts]), world.columns))
@@ -62,7 +62,7 @@ def test_the_rows_may_come_in_pieces(rng: Random) -> None:
     )
     counts = reduced.counts
     assert counts["changes"] == sum(len(images) for images in world.images)
-    assert counts["deleted"] + counts["upserted"] == reduced.touched.num_rows
+    assert counts["deleted"] + counts["upserted"] == reduced.touched_keys.num_rows
 
 
 @given(st.randoms(use_true_random=False))
@@ -108,7 +108,7 @@ def test_nothing_is_no_error() -> None:
     nothing = reduce_changes([empty(world.schema)], world.schema, world.names, world.within(Range(("0",), ("5",))))
     assert nothing.counts == {"changes": 0, "deleted": 0, "upserted": 0}
     rows = world.table(world.states[-1].items())
-    assert without(rows, nothing.touched).equals(rows)
+    assert without(rows, nothing.touched_keys).equals(rows)
     touched = world.table([((1,) * world.columns, 1)]).select(world.names)
     assert without(world.schema.empty_table(), touched).num_rows == 0
     assert concatenate([], world.schema).rows.num_rows == 0

@@ -65,7 +65,7 @@ def test_slices_bring_what_one_select_brings(
 ) -> None:
     """Also if some keys cannot be bounds (`?` may stand for a code without a character); nothing is counted twice."""
     server, nulled = FakeServer(keys), Counter[str]()
-    monkeypatch.setattr(chunk_reader, "_selected", server.select)
+    monkeypatch.setattr(chunk_reader, "_read_select", server.select)
     session = fake_session(lambda _: None)
     parts = list(read_rows(session, request(rows, rows_per_s), nulled, 0))
     read = [key for part in parts for key in part["name"].to_pylist()]
@@ -88,7 +88,7 @@ def test_a_table_without_a_key_is_paced_block_by_block(
 ) -> None:
     """Unless a slow SELECT would lock its writers out."""
     table, waited = Table("d", "t", (NAME,), (), transactional=transactional), list[float]()
-    monkeypatch.setattr(chunk_reader, "_selected", lambda *_: iter([pa.table({"name": ["a"]})]))
+    monkeypatch.setattr(chunk_reader, "_read_select", lambda *_: iter([pa.table({"name": ["a"]})]))
     session = fake_session(waited.append)
     (part,) = read_rows(session, request(9, 5.0, table, None), Counter())
     assert part["name"].to_pylist() == ["a"]

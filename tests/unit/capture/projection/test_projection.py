@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.base.errors import SpecError, TableStoppedError
-from engine.capture.binlog.emission import published
+from engine.capture.binlog.emission import published_images
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import without_values
 from engine.capture.projection.filter_parser import parse_where
@@ -25,7 +25,7 @@ from engine.capture.projection.projection_rules import (
     projection_of,
     projection_record,
 )
-from engine.capture.projection.row_filter import passing
+from engine.capture.projection.row_filter import filter_mask
 from engine.capture.projection.table_projection import Projection, published_as
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.images import AFTER, BEFORE, DELETE, INSERT
@@ -166,7 +166,7 @@ def test_a_filter_passes_what_is_true_in_three_valued_logic(tree: Tree, rows: li
     """All conditions, nested in any way, over NULLs: exactly the rows pass that are true in the model."""
     schema = pa.schema([arrow_schema(TABLE).field(name) for name in POOLS])
     table = pa.Table.from_pylist(rows, schema=schema)
-    assert passing(parse_where(sql(tree), TABLE), table).tolist() == [truth(tree, row) is True for row in rows]
+    assert filter_mask(parse_where(sql(tree), TABLE), table).tolist() == [truth(tree, row) is True for row in rows]
 
 
 @pytest.mark.parametrize(
@@ -312,8 +312,8 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
     kind = np.array([BEFORE, AFTER] * 4 + [INSERT, DELETE])
     rows = pa.Table.from_pylist([{"id": i, "n": v} for i, v in enumerate(n)], schema=arrow_schema(TABLE))
     facts = FACTS.empty_table()
-    emit = projection.emitted(RowChanges(rows, facts), np.ones(len(n), bool))
-    chosen, kinds = published(kind, emit)
+    emit = projection.emission_mask(RowChanges(rows, facts), np.ones(len(n), bool))
+    chosen, kinds = published_images(kind, emit)
     assert list(zip(chosen.tolist(), kinds.tolist(), strict=True)) == [
         (1, INSERT),
         (2, DELETE),
@@ -326,11 +326,11 @@ def test_updates_across_the_filter_become_inserts_and_deletes() -> None:
 def test_needed_columns_and_those_of_no_use() -> None:
     """A SELECT reads the published columns and the filter's; the others are skipped and not counted."""
     projection = Projection(("id", "name"), where=parse_where("at IS NULL", TABLE))
-    assert [c.name for c in projection.needed(TABLE)] == ["id", "at", "name"]
+    assert [c.name for c in projection.needed_columns(TABLE)] == ["id", "at", "name"]
     assert [c.name for c in projection.tolerant(TABLE).columns if c.unread] == [
         c.name for c in TABLE.columns if c.name not in ("id", "at", "name")
     ]
-    assert projection.counted({"day": 3, "name": 1}) == {"name": 1}
+    assert projection.published_counts({"day": 3, "name": 1}) == {"name": 1}
     assert arrow_schema(Projection(("name",)).tolerant(TABLE)).field("id").type == pa.null()  # though it is NOT NULL
 
 

@@ -55,7 +55,7 @@ def mirror(delta: DeltaDestinationTable) -> list[tuple[Any, ...]]:
 def delta(tmp_path: Path, mode: Mirror) -> DeltaDestinationTable:
     """Both tables, empty."""
     tables = delta_table(tmp_path, Owner("ledger-1"), TABLE, on_read=mode == "merge_on_read")
-    tables.pair.create(expected=False)
+    tables.pair.create(must_exist=False)
     return tables
 
 
@@ -63,7 +63,7 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) ->
     """The source has one of them: the newest image decides, and keeps its sign."""
     table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
@@ -78,9 +78,9 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) ->
 
 def test_a_link_is_never_taken_for_a_table(tmp_path: Path) -> None:
     """The plain name beside an encoded folder would lead to another table's rows."""
-    delta_table(tmp_path, Owner("l"), Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).pair.create(expected=False)
+    delta_table(tmp_path, Owner("l"), Table("shop", "a%2Bb", TABLE.columns, TABLE.key)).pair.create(must_exist=False)
     with pytest.raises(SpecError, match="is a link"):
-        delta_table(tmp_path, Owner("l"), Table("shop", "a+b", TABLE.columns, TABLE.key)).pair.create(expected=False)
+        delta_table(tmp_path, Owner("l"), Table("shop", "a+b", TABLE.columns, TABLE.key)).pair.create(must_exist=False)
 
 
 def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: DeltaDestinationTable) -> None:
@@ -115,9 +115,9 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
         if epoch % 2 == 0:
             assert merge(delta, epoch, waiting) is not None
             assert mirror(delta) == sorted((a, b, v) for (a, b), v in source.items())
-            assert delta.pair.applied("merge") == epoch
+            assert delta.pair.last_epoch("merge") == epoch
             waiting = []
-    assert (delta.pair.applied("chunks"), delta.pair.applied("changes")) == (0, 6)
+    assert (delta.pair.last_epoch("chunks"), delta.pair.last_epoch("changes")) == (0, 6)
     assert delta.append("chunks", 7, []) is None
 
 
@@ -125,7 +125,7 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror)
     """Its single chunk is in the change log, as inserts; each kind of commit is still applied once."""
     table = Table("shop", "log", (Column("v", "int"),), ())
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     assert not delta.pair.mirror.folder.exists()
     assert DeltaTable.is_deltatable(str(delta.pair.changes.folder))
     schema = log_schema(arrow_schema(table))
@@ -138,28 +138,28 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror)
     for kind, files in zip(("chunks", "changes"), parts, strict=True):
         assert delta.append(kind, 1, files) is not None
         assert delta.append(kind, 1, files) is None
-    assert [delta.pair.applied(kind) for kind in ("chunks", "changes", "merge")] == [1, 1, -1]
+    assert [delta.pair.last_epoch(kind) for kind in ("chunks", "changes", "merge")] == [1, 1, -1]
     rows = rows_at(delta.pair.changes.folder)
     assert sorted(rows["_tm_seq"].to_pylist()) == [-5, -4, 7, 8]
     assert delta.pair.file_names() == {file.name for files in parts for file in files}
-    delta.pair.create(expected=True)
+    delta.pair.create(must_exist=True)
     with pytest.raises(DestinationError, match="log__changes is gone"):
-        delta_table(tmp_path / "elsewhere", Owner("l"), table).pair.create(expected=True)
+        delta_table(tmp_path / "elsewhere", Owner("l"), table).pair.create(must_exist=True)
 
 
 def test_creating_twice_is_creating_once(delta: DeltaDestinationTable) -> None:
     """A new table has nothing applied."""
-    delta.pair.create(expected=True)
-    delta.pair.create(expected=False)
-    assert [delta.pair.applied(kind) for kind in ("chunks", "changes", "merge")] == [-1, -1, -1]
+    delta.pair.create(must_exist=True)
+    delta.pair.create(must_exist=False)
+    assert [delta.pair.last_epoch(kind) for kind in ("chunks", "changes", "merge")] == [-1, -1, -1]
 
 
 def test_a_destination_of_another_ledger_is_refused(delta: DeltaDestinationTable, tmp_path: Path) -> None:
     """Nothing is mixed; and a missing destination is not silently created."""
     with pytest.raises(SpecError, match="does not belong"):
-        delta_table(tmp_path, Owner("ledger-2"), TABLE).pair.create(expected=False)
+        delta_table(tmp_path, Owner("ledger-2"), TABLE).pair.create(must_exist=False)
     with pytest.raises(DestinationError, match="is gone"):
-        delta_table(tmp_path / "elsewhere", Owner("ledger-1"), TABLE).pair.create(expected=True)
+        delta_table(tmp_path / "elsewhere", Owner("ledger-1"), TABLE).pair.create(must_exist=True)
 
 
 def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaDestinationTable) -> None:
@@ -168,7 +168,7 @@ def test_an_overtaken_runner_does_not_turn_the_mirror_back(delta: DeltaDestinati
     assert merge(delta, 12, later) is not None
     assert merge(delta, 10, earlier) is None
     assert mirror(delta) == [(1, 1, 12)]
-    assert delta.pair.applied("merge") == 12
+    assert delta.pair.last_epoch("merge") == 12
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_a_merge_of_any_size_is_one_version(
     assert DeltaTable(str(delta.pair.mirror.folder)).version() == before + 1
     kept = [(n, n, n) for n in range(5, 9)] + [(20, 20, 0), (22, 22, 0), (30, 30, 0)]
     assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + kept
-    assert delta.pair.applied("merge") == 3
+    assert delta.pair.last_epoch("merge") == 3
     assert delta.pair.merged_seq() == 101
     names = {path.name for path in delta.pair.mirror.folder.glob("merge-*.parquet")}
     assert names <= delta.pair.file_names(), "a file that no version has was left"
@@ -218,7 +218,7 @@ def test_a_row_that_comes_and_goes_beyond_the_end_is_merged(delta: DeltaDestinat
     delta.append("chunks", 1, chunk_file(delta, [(n, 1, 0) for n in range(100)]))
     files = change_file(delta, [("+I", 101, 1, 0, 1), ("-D", 101, 1, 0, 2)])
     assert merge(delta, 2, files) is not None
-    assert delta.pair.applied("merge") == 2
+    assert delta.pair.last_epoch("merge") == 2
     assert len(mirror(delta)) == 100
     assert merge(delta, 2, files) is None
 
@@ -241,7 +241,7 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mod
     )
     table = Table("shop", "t", columns, ("a",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     schema = arrow_schema(table)
     rows = [{"a": n, "s": f"text {n} that is longer than twelve", "d": None, "b": b"x" * n} for n in range(20)]
     with FileWriter(delta.pair.mirror.folder, "chunk", schema, table.key) as writer:
@@ -262,14 +262,14 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mod
 def test_an_empty_mirror_takes_deletions(delta: DeltaDestinationTable) -> None:
     """There is nothing to delete and nothing to add."""
     assert merge(delta, 1, change_file(delta, [("+I", 1, 1, 1, 1), ("-D", 1, 1, 1, 2)])) is not None
-    assert (mirror(delta), delta.pair.applied("merge")) == ([], 1)
+    assert (mirror(delta), delta.pair.last_epoch("merge")) == ([], 1)
 
 
 def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
     """Also keys that no floating-point number represents."""
     table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
@@ -309,5 +309,5 @@ def test_a_table_of_an_earlier_version_gets_its_statistics(tmp_path: Path) -> No
             action["metaData"]["configuration"] = {"delta.dataSkippingNumIndexedCols": "8"}
     first.write_text("".join(json.dumps(action) + "\n" for action in actions))
     assert lake.opened().changes.largest_seq() == 0
-    lake.opened().create(expected=True)
+    lake.opened().create(must_exist=True)
     assert lake.opened().changes.largest_seq() == 1

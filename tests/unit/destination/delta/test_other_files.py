@@ -86,7 +86,7 @@ def _cast(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
 def mirror(folder: Path, mode: Mirror, write: Written) -> DeltaDestinationTable:
     """A mirror whose only file another program has written."""
     delta = delta_table(folder, Owner("l"), TABLE, on_read=mode == "merge_on_read")
-    delta.pair.create(expected=False)
+    delta.pair.create(must_exist=False)
     schema = pa.schema(DeltaTable(str(delta.pair.mirror.folder)).schema().to_arrow())
     values = [{**row, "at": FAR.replace(tzinfo=UTC), "_tm_seq": None} for row in VALUES]
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"

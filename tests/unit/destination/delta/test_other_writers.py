@@ -41,7 +41,7 @@ def test_a_writer_that_is_always_first_is_found_and_stopped(tmp_path: Path, monk
         publisher.recover()
         publisher.finish()
         journal.close()
-    (error,) = publisher.tables.unpublished().values()
+    (error,) = publisher.tables.failed_tables().values()
     assert "keeps committing" in error.message
     assert "DESCRIBE HISTORY has the tool of each commit. Stop that writer, then resnapshot the table" in error.hint
     assert TOOL in {one.get("engineInfo") for one in DeltaTable(str(tmp_path / "lake/d/t__changes")).history()}

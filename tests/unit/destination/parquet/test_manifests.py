@@ -1,4 +1,4 @@
-"""Manifests are merged, sealed and forgotten without a moment at which readers see something else."""
+"""Manifests are merged, reserved and forgotten without a moment at which readers see something else."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def _merged_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MERGED", 3)
+    monkeypatch.setattr(module, "MANIFESTS_PER_MERGE", 3)
 
 
 def opened(root: Path, guard: Callable[[], int] = lambda: 1) -> Manifests:
@@ -38,7 +38,7 @@ def opened(root: Path, guard: Callable[[], int] = lambda: 1) -> Manifests:
 def publish(manifests: Manifests, epoch: int, table: str = TABLE) -> None:
     """One file of one table."""
     file = PublishedFile(table, 0, CHANGES, epoch, f"{table}/{epoch}.parquet", 1, 1)
-    progress = manifests.progress(table).added(CHANGES, epoch, 10 * epoch)
+    progress = manifests.progress(table).with_files(CHANGES, epoch, 10 * epoch)
     manifests.publish(EpochEnd(epoch, "b:1", ""), {table: progress}, [file])
 
 
@@ -132,7 +132,7 @@ def test_a_kill_after_the_merged_manifest_was_written(
     with pytest.raises(Killed):
         publish(manifests, 5)
     monkeypatch.undo()
-    monkeypatch.setattr(module, "MERGED", 3)
+    monkeypatch.setattr(module, "MANIFESTS_PER_MERGE", 3)
     assert "from_epoch" in json.loads((tmp_path / "_manifests/2.json").read_text())
     assert (tmp_path / "_manifests/1.json").exists()
     again = opened(tmp_path)
@@ -175,7 +175,7 @@ def test_a_disk_that_is_full_in_the_merge_publishes_nothing_twice(
 def test_a_runner_that_sleeps_through_the_merges_of_a_later_one_publishes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A merge deletes manifests, but never a seal: the earlier runner's name stays taken."""
+    """A merge deletes manifests, but never a placeholder: the earlier runner's name stays taken."""
     held = [False]
 
     def guard() -> int:
@@ -191,7 +191,7 @@ def test_a_runner_that_sleeps_through_the_merges_of_a_later_one_publishes_nothin
         monkeypatch.setattr(module, "link", link)
         held[0] = True
         later = opened(tmp_path, lambda: 2)
-        later.seal([1, 2])
+        later.take_names([1, 2])
         for epoch in range(2, 12):
             publish(later, epoch)
         return link(source, target)

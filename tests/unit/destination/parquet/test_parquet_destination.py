@@ -92,10 +92,10 @@ def test_a_full_disk_delays_an_epoch_and_loses_and_doubles_nothing(
     for record in world.records[1:]:
         ledger.commit(record)
         publisher.submit(record)
-        publisher.settle()
+        publisher.drain()
     publisher.finish()
     journal.close()
-    assert publisher.tables.unpublished() == {}
+    assert publisher.tables.failed_tables() == {}
     assert rows_of(tmp_path) == LEFT
     log = [(row["_tm_kind"], row["id"]) for row in log_rows(tmp_path / "lake", "d.t")]
     assert sorted(log) == [("+I", 1), ("+I", 2), ("+I", 3), ("-D", 1)], log
@@ -108,12 +108,12 @@ def test_a_start_that_is_tried_again_publishes_what_the_first_attempt_wrote(tmp_
     publish_story(world, tmp_path, ())
     destination = world.destination()
     table = destination.table(Owner("L"), OLD, PLAN)
-    table.open(expected=True)
+    table.open(must_exist=True)
     part = world.changes(OLD, [("+I", 9, 9)])["files"]
     files = [DataFile(**file) for file in part]
     assert table.append(CHANGES, 4, files)
     again = destination.table(Owner("L"), OLD, PLAN)
-    assert again.open(expected=True).applied[CHANGES] == 4
+    assert again.open(must_exist=True).applied_epochs[CHANGES] == 4
     destination.delete_orphans([again], {file.name for file in files}, 0)
     assert again.append(CHANGES, 4, files) is None
     destination.publish(EpochEnd(4, "b:1", ""))
@@ -151,7 +151,7 @@ def test_a_restored_ledger_begins_a_lineage_and_a_generation(tmp_path: Path, kil
     names = {path.name for path in (tmp_path / "lake/_manifests").glob("*.json")}
     assert {"3.json", "3.two.json", "3.three.json"} <= names
     table = world.destination().table(Owner("L", "three", 2), OLD, PLAN)
-    assert (table.applied(CHUNKS), table.applied(CHANGES)) == (4, 5)
+    assert (table.last_epoch(CHUNKS), table.last_epoch(CHANGES)) == (4, 5)
     assert there(tmp_path) == named(tmp_path)
 
 
@@ -164,7 +164,7 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     publish_story(world, tmp_path, ())
     shown = manifests.Manifests(tmp_path / "lake", Owner("L"), lambda: 1)
     other = manifests.PublishedFile("d.other", 0, CHANGES, 3, "d/other/3.parquet", 1, 1)
-    shown.publish(EpochEnd(3, "b:1", ""), {"d.other": shown.progress("d.other").added(CHANGES, 3, 1)}, [other])
+    shown.publish(EpochEnd(3, "b:1", ""), {"d.other": shown.progress("d.other").with_files(CHANGES, 3, 1)}, [other])
     left = [survives]
 
     def killable(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -188,7 +188,7 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     table.drop()
     assert named(tmp_path) == there(tmp_path) == set()
     table.check_free()
-    assert table.applied(CHANGES) == -1
+    assert table.last_epoch(CHANGES) == -1
     again = manifests.Manifests(tmp_path / "lake", Owner("L"), lambda: 1)
     assert again.progress("d.other").changes == 3
     assert [file["path"] for file in files_of(tmp_path / "lake", "d.other")] == [other.path]

@@ -8,7 +8,7 @@ import pytest
 from engine.base.errors import DecodeError, Failure
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
-from engine.capture.reports import ChunkReport, RangeReport, Reader, RedumpReport, WrittenChanges
+from engine.capture.reports import ChunkReport, RangeReport, ReaderProcess, RedumpReport, WrittenChanges
 from engine.journal.event_fields import Backfill, without_redumps
 from engine.journal.sentences import describe
 from engine.plan.chunks import WHOLE
@@ -17,7 +17,7 @@ from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
 MIB = 1 << 20
-READER = Reader("h", 1)
+READER = ReaderProcess("h", 1)
 ERROR: Failure = {"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""}
 SWITCH: Any = {"table": {}, "plan": {}, "before": {}}
 
@@ -31,7 +31,10 @@ def written(name: str, *kinds: int) -> WrittenChanges:
     """A file of a change log."""
     inserts, before, after, deletes = kinds
     return WrittenChanges(
-        files=(DataFile(name, sum(kinds), 10),), kinds=(inserts, before, after, deletes), nulled={"v": 1}, next_seq=9
+        files=(DataFile(name, sum(kinds), 10),),
+        kinds=(inserts, before, after, deletes),
+        nulled_dates={"v": 1},
+        next_seq=9,
     )
 
 
@@ -40,19 +43,19 @@ def part(end: Position, **more: Any) -> RangeReport:
     whole = RangeReport(
         reader=READER,
         end=end,
-        altered=None,
-        defined=False,
+        alteration=None,
+        may_define_tables=False,
         gtids="",
         anonymous=0,
         complete=False,
         births={},
         tables={},
-        stopped={},
+        stop_errors={},
         transactions=2,
         bytes=100,
         events={"write": 2},
-        damaged=0,
-        unknown={},
+        damaged_events=0,
+        unknown_events={},
         largest=None,
         xa=None,
         last_ts=0,
@@ -73,10 +76,10 @@ def chunk(table: str, number: int) -> Finished:
         files=(DataFile(f"chunk-{number}", 3, 10),),
         rows=3,
         backfill=Backfill(changes=0, deleted=0, upserted=0),
-        nulled={"v": 2},
+        nulled_dates={"v": 2},
         timings={},
-        started="",
-        ended="",
+        started_at="",
+        ended_at="",
     )
     return Finished(report)
 
@@ -125,7 +128,7 @@ def test_a_range_is_cut_where_files_begin(
 def test_an_epoch_ends_at_the_first_alteration() -> None:
     """Later parts were read with columns that may be gone."""
     altered = Alteration(("d.t",), "d", "ALTER TABLE t ADD c INT", "b.000002:9")
-    parts = [part(at(1, 99)), part(at(2, 9), altered=altered), part(at(3, 9))]
+    parts = [part(at(1, 99)), part(at(2, 9), alteration=altered), part(at(3, 9))]
     assert up_to_alteration(parts, at(3, 9)) == (parts[:2], at(2, 9), altered)
     assert up_to_alteration(parts[:1], at(1, 99)) == (parts[:1], at(1, 99), None)
 
@@ -133,7 +136,7 @@ def test_an_epoch_ends_at_the_first_alteration() -> None:
 def test_chunks_and_changes_become_part_of_the_record() -> None:
     """Changes of redumped parts come before those of the binlog; dates that became NULL are added up."""
     redumped = RedumpReport(
-        reader=READER, table="d.t", chunk=0, redump="c1", changes=written("r", 2, 0, 0, 1), missing=[]
+        reader=READER, table="d.t", chunk=0, redump="c1", changes=written("r", 2, 0, 0, 1), missing_keys=[]
     )
     parts = [
         part(at(1, 90), tables={"d.t": written("a", 1, 1, 1, 0)}),
@@ -153,7 +156,7 @@ def test_a_table_that_stops_in_one_part_ends_there() -> None:
     """What a later part has of it is not published, its chunks are not, and no verdict brings it back."""
     error = DecodeError("no such date")
     parts = [
-        part(at(1, 90), tables={"d.t": written("a", 1, 0, 0, 0)}, stopped={"d.t": error}),
+        part(at(1, 90), tables={"d.t": written("a", 1, 0, 0, 0)}, stop_errors={"d.t": error}),
         part(at(2), tables={"d.t": written("b", 1, 0, 0, 0), "d.u": written("c", 1, 0, 0, 0)}),
     ]
     tables, newly = table_records({}, [chunk("d.t", 1), chunk("d.u", 2)], parts, {}, {"d.t": {"altered": SWITCH}})
@@ -169,9 +172,9 @@ def test_a_table_that_stops_in_one_part_ends_there() -> None:
 def test_a_table_that_had_stopped_before_gets_nothing() -> None:
     """Neither changes nor redumped parts; its error is committed."""
     redumped = RedumpReport(
-        reader=READER, table="d.t", chunk=0, redump="c1", changes=written("r", 1, 0, 0, 0), missing=[]
+        reader=READER, table="d.t", chunk=0, redump="c1", changes=written("r", 1, 0, 0, 0), missing_keys=[]
     )
-    parts = [part(at(2), tables={"d.t": written("a", 1, 0, 0, 0)}, stopped={"d.t": DecodeError("again")})]
+    parts = [part(at(2), tables={"d.t": written("a", 1, 0, 0, 0)}, stop_errors={"d.t": DecodeError("again")})]
     tables, newly = table_records({}, [], parts, {"d.t": ERROR}, {}, [redumped])
     assert (tables, newly) == ({"d.t": {"stopped": ERROR}}, {})
 
@@ -185,7 +188,10 @@ def test_a_resnapshot_publishes_no_chunk_of_the_copy_before() -> None:
 def test_the_largest_transaction_and_unknown_events_are_remembered() -> None:
     """The largest one only where it is larger than any before."""
     small, large = {"bytes": 5, "gtid": "a"}, {"bytes": 50, "gtid": "b"}
-    parts = [part(at(1, 90), largest=small, unknown={"x": 1}), part(at(2), largest=large, unknown={"x": 2, "y": 1})]
+    parts = [
+        part(at(1, 90), largest=small, unknown_events={"x": 1}),
+        part(at(2), largest=large, unknown_events={"x": 2, "y": 1}),
+    ]
     assert largest(parts) == large
     assert epoch_facts(parts, {"bytes": 20}) == {"unknown": {"x": 3, "y": 1}, "largest": large}
     assert epoch_facts(parts, {"bytes": 50}) == {"unknown": {"x": 3, "y": 1}}
@@ -210,7 +216,7 @@ def test_the_journal_gets_the_sums_of_an_epoch() -> None:
 def test_redumped_rows_are_no_changes_of_the_source() -> None:
     """The epoch says how many of its changes they are, but for those of a table that stopped and lost them."""
     redumps = [
-        RedumpReport(reader=READER, table=name, chunk=n, redump="c", changes=written("a", 9, 0, 0, 1), missing=())
+        RedumpReport(reader=READER, table=name, chunk=n, redump="c", changes=written("a", 9, 0, 0, 1), missing_keys=())
         for name in ("d.t", "d.u", "d.gone")
         for n in (0, 1)
     ]

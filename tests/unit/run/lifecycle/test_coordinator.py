@@ -12,12 +12,12 @@ HERE = Position("b.000001", 4)
 
 @dataclass
 class Inbox:
-    """A command arrives while the publisher settles; an epoch answers it."""
+    """A command arrives while the publisher drains its queue; an epoch answers it."""
 
     arrived: bool = False
     accepted: bool = False
 
-    def settle(self) -> None:
+    def drain(self) -> None:
         """The publisher's: it takes time."""
         self.arrived = True
 
@@ -35,10 +35,10 @@ def test_a_run_that_has_caught_up_does_not_leave_a_command_behind() -> None:
     """It came after the last look at the inbox, while the last epoch was published."""
     inbox = Inbox()
     parts: dict[str, Any] = dict.fromkeys((one.name for one in fields(Coordinator)), SimpleNamespace())
-    publisher = SimpleNamespace(settle=inbox.settle, tables=SimpleNamespace(unpublished=set))
+    publisher = SimpleNamespace(drain=inbox.drain, tables=SimpleNamespace(failed_tables=set))
     parts |= {"publisher": publisher, "intake": inbox, "work": inbox, "epochs": SimpleNamespace(position=HERE)}
     coordinator = Coordinator(**parts)
     assert not coordinator._reached("caught-up", HERE)
-    inbox.accepted, publisher.settle = False, lambda: None
+    inbox.accepted, publisher.drain = False, lambda: None
     inbox.arrived = False
     assert coordinator._reached("caught-up", HERE)

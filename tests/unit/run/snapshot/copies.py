@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from engine.base.errors import TidemarkError
 from engine.capture.chunk.chunk_reader import ChunkRequest
-from engine.capture.reports import ChunkReport, FailureReport, Reader, ReaderReport
+from engine.capture.reports import ChunkReport, FailureReport, ReaderProcess, ReaderReport
 from engine.capture.tasks import ChunkGroup
 from engine.decode.schema import Column, Index, Table
 from engine.journal import Journal
@@ -35,7 +35,7 @@ from engine.source.watermarks import Candidate
 from engine.spec.throttle_settings import Throttle
 
 LOW = Position("b.000001", 4)
-READER = Reader("h", 1)
+READER = ReaderProcess("h", 1)
 GROUP = ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(Position("b.000001", 4, ""), 0.0), ())
 
 
@@ -105,17 +105,19 @@ def report(request: ChunkRequest, **more: Any) -> ChunkReport:
         files=(),
         rows=10,
         backfill=Backfill(changes=0, deleted=0, upserted=0),
-        nulled={},
+        nulled_dates={},
         timings={"read": 0.2},
-        started="",
-        ended="",
+        started_at="",
+        ended_at="",
     )
     return replace(whole, **more)
 
 
 def failure(request: ChunkRequest, error: TidemarkError, *, own: bool = False) -> FailureReport:
     """A reader's report of a failure."""
-    return FailureReport(reader=READER, error=error, table=request.table.full_name, chunk=request.number, own=own)
+    return FailureReport(
+        reader=READER, error=error, table=request.table.full_name, chunk=request.number, is_chunk_fault=own
+    )
 
 
 def read_all(group: ChunkGroup) -> list[ReaderReport]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.capture.binlog.written_tables import UNKNOWN, Written
+from engine.capture.binlog.written_tables import UNKNOWN, WrittenTables
 from engine.run.tables.statement_reach import reached
 from engine.source.programs import Programs
 
@@ -47,7 +47,7 @@ PROGRAMS = Programs(
 )
 def test_the_closure(tables: list[str], routines: list[str], names: str) -> None:
     """Until no table is added."""
-    found = reached(PROGRAMS, Written(tuple(("d", t) for t in tables), tuple(routines)))
+    found = reached(PROGRAMS, WrittenTables(tuple(("d", t) for t in tables), tuple(routines)))
     assert found == frozenset(("d", name) for name in names.split())
 
 
@@ -55,17 +55,17 @@ def test_the_closure(tables: list[str], routines: list[str], names: str) -> None
     "written",
     [
         UNKNOWN,
-        Written((("d", "e"),)),
-        Written((("d", "hidden"),)),
-        Written((("d", "merged"),)),
-        Written(routines=("dynamic",)),
+        WrittenTables((("d", "e"),)),
+        WrittenTables((("d", "hidden"),)),
+        WrittenTables((("d", "merged"),)),
+        WrittenTables(routines=("dynamic",)),
     ],
 )
-def test_a_statement_of_unknown_effect_may_write_to_any_table(written: Written) -> None:
+def test_a_statement_of_unknown_effect_may_write_to_any_table(written: WrittenTables) -> None:
     """A hidden body, dynamic SQL, an engine that passes writes on."""
     assert reached(PROGRAMS, written) is None
 
 
 def test_without_the_grants_nothing_is_believed() -> None:
     """An empty catalog may be one without grants."""
-    assert reached(Programs(whole=False), Written((("d", "b"),))) is None
+    assert reached(Programs(whole=False), WrittenTables((("d", "b"),))) is None

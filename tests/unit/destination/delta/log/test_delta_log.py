@@ -87,7 +87,7 @@ def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) ->
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     torn = log.path / f"{2:020d}.json"
     torn.write_bytes(content)
-    assert log.torn() == ([torn], [])
+    assert log.torn_files() == ([torn], [])
     assert log.repair() == [torn.name]
     log.load()
     assert (log.version, rows(log)) == (1, [1])
@@ -111,7 +111,7 @@ def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog, *, gone: bool
             torn.write_bytes(copy)
             assert log.repair() == []
             assert rows(log) == [1, 2]
-    assert log.repair(accepting=True) == [f"{1:020d}.json"]
+    assert log.repair(accepts_loss=True) == [f"{1:020d}.json"]
     assert log.repair() == []
     assert rows(log) == [2]
 
@@ -121,7 +121,7 @@ def test_a_table_without_its_first_commit_cannot_be_repaired(log: DeltaLog) -> N
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     (log.path / f"{0:020d}.json").unlink()
     with pytest.raises(DestinationError, match="cannot be read") as raised:
-        log.repair(accepting=True)
+        log.repair(accepts_loss=True)
     assert "move it away" in raised.value.hint
 
 
@@ -131,7 +131,7 @@ def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
         log.commit(Actions("WRITE", {"app": n}, add=written(log, n) if n in (1, 10, 21) else []))
     checkpoint = log.path / f"{20:020d}.checkpoint.parquet"
     assert checkpoint.exists(), "the first one is written after twenty versions"
-    assert log.torn() == ([], [])
+    assert log.torn_files() == ([], [])
     checkpoint.write_bytes(b"PAR1")
     assert set(log.repair()) == {checkpoint.name, "_last_checkpoint"}
     log.load()

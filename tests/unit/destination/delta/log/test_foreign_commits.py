@@ -109,7 +109,7 @@ def test_a_commit_that_is_not_whole_is_read_when_it_is(lake: Lake) -> None:
         assert not list(commits_after(folder, version - 1))
         torn = read_commit(folder, version)
         assert torn is not None
-        assert (torn.torn, torn.foreign) == (True, False)
+        assert (torn.is_torn, torn.foreign) == (True, False)
     (path.parent / f"{version + 1:020d}.json").write_text("".join(whole))
     assert [(one.version, one.foreign) for one in commits_after(folder, version - 1)] == [
         (version, False),

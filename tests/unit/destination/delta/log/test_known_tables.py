@@ -83,16 +83,16 @@ class Runs:
 def test_an_unchanged_table_is_not_opened(tmp_path: Path, opened: list[Path]) -> None:
     """It can be written to as before."""
     runs = Runs(tmp_path)
-    assert runs.run().tables.unchanged == set(), "the first run opens all"
+    assert runs.run().tables.unchanged_tables == set(), "the first run opens all"
     opened.clear()
     publisher = runs.run()
-    assert publisher.tables.unchanged == {"d.t"}
+    assert publisher.tables.unchanged_tables == {"d.t"}
     assert opened == []
     ledger = Ledger(tmp_path / "ledger")
     change = {"changes": runs.world.changes(OLD, [("+I", 9, 9), ("-D", 2, 2)])}
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {"d.t": change}, next_seq=9))  # type: ignore[dict-item]
-    assert runs.run().tables.unchanged == set(), "a file was added to the folder"
+    assert runs.run().tables.unchanged_tables == set(), "a file was added to the folder"
     assert mirror(tmp_path) == [(3, 3), (9, 9)]
     assert log(tmp_path)[-1] == ("-D", 2, 2, None)
 
@@ -112,7 +112,7 @@ def test_without_knowledge_every_table_is_opened(tmp_path: Path, opened: list[Pa
         found = json.loads(runs.known.read_text())
         runs.known.write_text(json.dumps({**found, "term": [found["term"][0] - 1, "run 0"]}))
     opened.clear()
-    assert runs.run().tables.unchanged == set()
+    assert runs.run().tables.unchanged_tables == set()
     assert {path.name for path in opened} == {"t", "t__changes"}
 
 
@@ -158,7 +158,7 @@ def test_an_older_copy_is_found_and_repaired(tmp_path: Path, folder: str) -> Non
     runs.run()
     rows, changes = mirror(tmp_path), log(tmp_path)
     rolled_back(tmp_path / "lake/d" / folder)
-    assert runs.run().tables.unchanged == set()
+    assert runs.run().tables.unchanged_tables == set()
     assert (mirror(tmp_path), log(tmp_path)) == (rows, changes)
 
 
@@ -168,7 +168,7 @@ def test_the_commit_of_another_tool_is_seen(tmp_path: Path, opened: list[Path]) 
     runs.run()
     DeltaTable(str(tmp_path / "lake/d/t")).delete("id = 3")
     opened.clear()
-    assert runs.run().tables.unchanged == set()
+    assert runs.run().tables.unchanged_tables == set()
     assert opened
 
 

@@ -132,7 +132,7 @@ def _continues(lake: Lake, step: str) -> None:
         lake.check()
     for _ in range(2):
         lake.maintenance.vacuum(set(), timedelta())
-    named = lake.maintenance._named()
+    named = lake.maintenance._named_files()
     for folder, names in named.items():
         there = {str(path.relative_to(folder)) for path in [*folder.glob("*.parquet"), *folder.glob("_dv/*.bin")]}
         assert names <= there

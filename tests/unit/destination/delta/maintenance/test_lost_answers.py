@@ -49,7 +49,7 @@ STEPS: dict[str, Callable[[Lake], Any]] = {
     "compact": lambda lake: lake.maintenance.compact(lake.now + timedelta(days=90)),
     "merge": lambda lake: lake.change([(5, 55), (500, 1)]),
     "append": lambda lake: lake.copy({1000: 1}),
-    "seal": lambda lake: lake.pair.seal(),
+    "seal": lambda lake: lake.pair.commit_term(),
 }
 
 
@@ -67,7 +67,7 @@ def test_no_file_of_a_commit_is_deleted(
     lake.check()
     lake.reopen()
     lake.check()
-    assert not lake.pair.lost()
+    assert not lake.pair.missing_files()
 
 
 @pytest.mark.parametrize("carried_out", [True, False])

@@ -20,8 +20,8 @@ def merged(files: list[StoredFile], names: Iterator[str]) -> int:
     """Carry out every step. Returns the bytes that it writes."""
     written = 0
     while (step := next_rewrite(files, "id", lambda _: (1, 9), on_read=True, file_rows=1_000_000)) is not None:
-        size = sum(file.bytes for file in files if file.name in step.whole)
-        files[:] = [*(file for file in files if file.name not in step.whole), stored(next(names), size)]
+        size = sum(file.bytes for file in files if file.name in step.files)
+        files[:] = [*(file for file in files if file.name not in step.files), stored(next(names), size)]
         written += size
     return written
 
@@ -49,7 +49,7 @@ def test_files_of_other_classes_are_left_alone() -> None:
     files.append(stored("s7", LEAST_BYTES * 3))
     step = next_rewrite(files, "id", lambda _: (1, 9), on_read=True, file_rows=1_000_000)
     assert step is not None
-    assert sorted(step.whole) == [f"s{n}" for n in range(8)]
+    assert sorted(step.files) == [f"s{n}" for n in range(8)]
 
 
 def test_neighbours_by_key_are_merged() -> None:
@@ -58,7 +58,7 @@ def test_neighbours_by_key_are_merged() -> None:
     files = [StoredFile(f"f{low}", 100, 10_000 + n, {"id": low}, {"id": low}) for n, low in enumerate(lows)]
     step = next_rewrite(files, "id", lambda _: (1, 9), on_read=True, file_rows=1_000_000)
     assert step is not None
-    assert step.whole == tuple(f"f{low}" for low in range(50))
+    assert step.files == tuple(f"f{low}" for low in range(50))
 
 
 @pytest.mark.parametrize("rows", [MOST_ROWS, 1_000_000])

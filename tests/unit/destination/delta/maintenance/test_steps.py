@@ -19,7 +19,7 @@ from engine.destination.delta.maintenance.optimize import next_rewrite
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.merge import newest_images
 from engine.destination.destination_protocol import KINDS, MaintenanceStep
-from engine.destination.maintenance_schedule import Maintenance, Request
+from engine.destination.maintenance_schedule import Maintenance, MaintenanceRequest
 from engine.destination.table_progress import Target
 from engine.journal.events import ErrorReported
 from engine.spec.sink_settings import Mirror, Sink
@@ -80,7 +80,7 @@ def test_optimize_ends_and_leaves_little_garbage(
             with rewritten(60):
                 while lake.maintenance.optimize():
                     pass
-            assert all(file.deleted < 0.2 * file.rows for file in files(lake.pair.mirror.folder))
+            assert all(file.deleted_rows < 0.2 * file.rows for file in files(lake.pair.mirror.folder))
             assert lake.mirror() == lake.rows
     lake.check()
 
@@ -218,32 +218,36 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     maintenance = Maintenance(sink, events, dict)  # type: ignore[arg-type]
     targets = {
         "d.t": Target(
-            lake.delta, lake.maintenance, mutable_key=False, applied=dict.fromkeys(KINDS, 0), written=lambda _: None
+            lake.delta,
+            lake.maintenance,
+            mutable_key=False,
+            applied_epochs=dict.fromkeys(KINDS, 0),
+            on_commit=lambda _: None,
         )
     }
     for _ in range(9):
         lake.change(lake.random_changes(chance, 40, list(range(1000))))
-        maintenance.committed("d.t", merged=True)
+        maintenance.count_commit("d.t", is_merge=True)
     assert not maintenance.run_one(targets)
     lake.change(lake.random_changes(chance, 40, list(range(1000))))
-    maintenance.committed("d.t", merged=True)
+    maintenance.count_commit("d.t", is_merge=True)
     while maintenance.run_one(targets):
         pass
     steps = [event.step for event in events.written]  # type: ignore[attr-defined]
     assert steps == (["optimize"] if mode == "merge_on_read" else [])
-    maintenance.request(Request("one", ("d.t",)))
+    maintenance.request(MaintenanceRequest("one", ("d.t",)))
     while maintenance.run_one(targets):
         pass
-    answer = maintenance.answers()["one"]
-    assert not answer.failed
-    assert maintenance.answers() == {}
+    answer = maintenance.take_totals()["one"]
+    assert not answer.failed_tables
+    assert maintenance.take_totals() == {}
     lake.check()
     for path in lake.pair.changes.folder.rglob("*.json"):
         path.write_text("{")
-    maintenance.request(Request("two", ()))
+    maintenance.request(MaintenanceRequest("two", ()))
     while maintenance.run_one(targets):
         pass
-    assert set(maintenance.answers()["two"].failed) == {"d.t"}
+    assert set(maintenance.take_totals()["two"].failed_tables) == {"d.t"}
     failed = events.written[-1]
     assert isinstance(failed, ErrorReported)
     assert failed.table == "d.t"
@@ -272,7 +276,7 @@ def test_tables_without_changes_are_looked_at_once_a_day_and_tables_take_turns(
     lake = Lake(tmp_path, "copy_on_write")
     names = ("d.a", "d.b", "d.c")
     targets = {
-        name: Target(lake.delta, lake.maintenance, mutable_key=False, applied={}, written=lambda _: None)
+        name: Target(lake.delta, lake.maintenance, mutable_key=False, applied_epochs={}, on_commit=lambda _: None)
         for name in names
     }
     noted = Noted(Sink(path=tmp_path), Events(), dict)  # type: ignore[arg-type]
@@ -281,17 +285,17 @@ def test_tables_without_changes_are_looked_at_once_a_day_and_tables_take_turns(
     for minute in range(1, 26 * 60):
         now_s[0] = 60.0 * minute
         if minute % 7 == 0:
-            noted.committed("d.b", merged=False)
+            noted.count_commit("d.b", is_merge=False)
         for name, step in noted.looks(targets):
             counts[name] += step == "vacuum"
     assert counts["d.b"] in (25, 26)
     assert counts["d.a"] == counts["d.c"] == 3, "ten minutes after the start, an hour later, and a day later"
-    noted.committed("d.a", merged=False)
+    noted.count_commit("d.a", is_merge=False)
     now_s[0] += 3600
     assert {name for name, _ in noted.looks(targets)} == {"d.a", "d.b"}
     for name in names:
         for _ in range(50):
-            noted.committed(name, merged=False)
+            noted.count_commit(name, is_merge=False)
     assert noted.run_one(targets)
     assert noted.run_one(targets)
     assert noted.looked[-1][0] != noted.looked[-2][0]
@@ -314,8 +318,8 @@ def test_another_tool_that_vacuums_without_retention_cannot_outrun_a_merge(
             gone.append(path)
         return real(path)
 
-    real = newest_images.opened
-    monkeypatch.setattr(newest_images, "opened", opened)
+    real = newest_images.open_parquet
+    monkeypatch.setattr(newest_images, "open_parquet", opened)
     lake.merge(files)
     assert gone
     assert lake.mirror() == lake.rows

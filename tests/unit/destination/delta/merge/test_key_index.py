@@ -59,7 +59,7 @@ def test_the_index_finds_what_a_scan_finds(tmp_path: Path, kinds: list[pa.DataTy
     expected = np.flatnonzero(among(rows, wanted))
     found_codes, reads = codes_of(wanted), []
     assert found_codes is not None
-    codes = found_codes.ordered()
+    codes = found_codes.in_order()
 
     def read() -> pa.Table:
         reads.append(1)
@@ -95,7 +95,7 @@ def test_a_file_in_key_order_needs_no_positions(tmp_path: Path, step: int) -> No
     wanted = pa.table({"k": pa.array(np.arange(0, COUNT + 50, 3) * step + 5)})
     codes = codes_of(wanted)
     assert codes is not None
-    found = KeyIndex(tmp_path).find("a.parquet", codes.ordered(), lambda: rows)
+    found = KeyIndex(tmp_path).find("a.parquet", codes.in_order(), lambda: rows)
     assert found is not None
     assert list(found) == list(np.flatnonzero(among(rows, wanted)))
     assert (tmp_path / "a.parquet.keys").stat().st_size < 8 * len(kept) + 2 * 4096
@@ -153,7 +153,7 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.M
     (file,) = files_of(DeltaTable(str(lake.pair.mirror.folder)), lake.pair.mirror.folder)
     codes = codes_of(pa.table({"id": pa.array([7], pa.int32())}))
     assert codes is not None
-    lake.pair.mirror.index.find(file.name, codes.ordered(), lambda: rows_at(lake.pair.mirror.folder).select(["id"]))
+    lake.pair.mirror.index.find(file.name, codes.in_order(), lambda: rows_at(lake.pair.mirror.folder).select(["id"]))
     (lake.pair.mirror.folder / file.name).unlink()
     with pytest.raises(MissingFilesError, match=file.name):
         lake.change([(7, 1)])

@@ -90,7 +90,7 @@ def test_a_merge_on_read_writes_what_its_changes_need(tmp_path: Path) -> None:
     written = [path for path in lake.pair.mirror.folder.glob("*.parquet") if path.name not in before]
     assert sum(path.stat().st_size for path in written) < 3000
     files = {
-        file.rows: file.deleted
+        file.rows: file.deleted_rows
         for file in DeltaLog(lake.pair.mirror.folder).files(DeltaTable(str(lake.pair.mirror.folder)))
     }
     assert files == {200_000: 2, 1: 0}
@@ -181,7 +181,7 @@ def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:
     delta = DeltaTable(str(lake.pair.mirror.folder))
     assert delta.metadata().configuration["delta.enableDeletionVectors"] == "true"
     assert "deletionVectors" in (delta.protocol().reader_features or ())
-    assert any(file.deleted for file in DeltaLog(lake.pair.mirror.folder).files(delta))
+    assert any(file.deleted_rows for file in DeltaLog(lake.pair.mirror.folder).files(delta))
     assert lake.mirror() == lake.rows
     assert files
 
@@ -268,8 +268,8 @@ def test_a_resnapshot_replaces_a_file_whose_lost_commit_gave_it_another_vector(t
         lake.change([(key, 2)])
     folder = lake.pair.mirror.folder
     (folder / "_delta_log" / f"{lost:020d}.json").write_bytes(b"")
-    assert lake.opened().repair(accepting=True) == [f"{folder.name}/{lost:020d}.json"]
+    assert lake.opened().repair(accepts_loss=True) == [f"{folder.name}/{lost:020d}.json"]
     files = DeltaLog(folder).files(DeltaTable(str(folder)))
     assert len(files) == len({file.name for file in files})
     (chunk,) = (file for file in files if file.name.startswith("chunk"))
-    assert chunk.deleted == 4
+    assert chunk.deleted_rows == 4

@@ -50,7 +50,7 @@ def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tm
     assert most * MIB <= ROW_GROUP_BYTES + 8 * MIB
     files = MirrorFiles(tmp_path, mirror_schema(TABLE), TABLE, [], on_read)
     assert files.merge([tmp_path / log.name]) == ROWS
-    found = [pq.ParquetFile(tmp_path / file.name) for file in files.added]
+    found = [pq.ParquetFile(tmp_path / file.name) for file in files.added_files]
     assert sum(file.metadata.num_rows for file in found) == ROWS
     ids = [key for file in found for key in file.read(["id"])["id"].to_pylist()]
     assert sorted(ids) == list(range(ROWS))

@@ -9,7 +9,7 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.destination.delta.read import change_log
-from engine.destination.delta.read.change_log import ChangeLog, orders_of, packed, unpacked
+from engine.destination.delta.read.change_log import ChangeLog, orders_of, pack, unpack
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -50,7 +50,7 @@ def test_all_changes_in_order(log: ChangeLog) -> None:
 @pytest.mark.parametrize("start", [*range(0, 140, 7), 1000, 1002, 2000])
 def test_changes_after_a_position(log: ChangeLog, start: int) -> None:
     """None is left out; files before it are not read."""
-    found = [n for part in log.since(packed(1, start), ["_tm_seq"]) for n in part["_tm_seq"].to_pylist()]
+    found = [n for part in log.since(pack(1, start), ["_tm_seq"]) for n in part["_tm_seq"].to_pylist()]
     assert found == sorted(found)
     assert {n for n in NUMBERS if n > start and not 90 <= n < 120} <= set(found)
     assert sum(n <= start for n in found) < 90
@@ -61,13 +61,13 @@ def test_changes_of_another_server_do_not_count(tmp_path: Path) -> None:
     for seq, position in ((1, 70), (2, 80), (3, 10), (4, 20), (5, 30)):
         rows = {"_tm_seq": [seq], "_tm_position": [f"b.000001:{position}"], "_tm_ts": [NOW]}
         write_deltalake(str(tmp_path), pa.table(rows), mode="append")
-    found = [part["_tm_seq"].to_pylist() for part in ChangeLog(tmp_path).since(packed(1, 15), ["_tm_seq"], 3)]
+    found = [part["_tm_seq"].to_pylist() for part in ChangeLog(tmp_path).since(pack(1, 15), ["_tm_seq"], 3)]
     assert found == [[4], [5]]
 
 
 def test_the_first_change(log: ChangeLog, tmp_path: Path) -> None:
     """Its position and number; None for a log without any."""
-    assert log.first() == (packed(1, 1), 1)
+    assert log.first() == (pack(1, 1), 1)
     file(tmp_path / "empty", [])
     assert ChangeLog(tmp_path / "empty").first() is None
     assert not list(ChangeLog(tmp_path / "empty").since(0, ["_tm_seq"]))
@@ -77,6 +77,6 @@ def test_positions_as_numbers() -> None:
     """In order, beyond 4 GiB too."""
     texts = ["b.000001:5000000000", "b.000001:5000000000", "b.000002:4"]
     orders = orders_of(pa.array(texts))
-    assert orders == [packed(1, 5_000_000_000)] * 2 + [packed(2, 4)]
+    assert orders == [pack(1, 5_000_000_000)] * 2 + [pack(2, 4)]
     assert orders[1] < orders[2]
-    assert [unpacked(order) for order in orders[1:]] == [(1, 5_000_000_000), (2, 4)]
+    assert [unpack(order) for order in orders[1:]] == [(1, 5_000_000_000), (2, 4)]
