@@ -24,15 +24,13 @@ from engine.decode.schema import Column, Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES
 from engine.destination.registry import destination_of
 from engine.journal.parts import parts_in
-from engine.ledger.records import EpochRecord
+from engine.ledger.records import NOTHING, EpochRecord, TableChange
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict, position_from_text
 from engine.spec.settings import Spec
 
-_TOUCHES = ("planned", "split", "chunks", "altered", "resnapshot", "removed", "dropped", "copied", "stopped")
-"""Fields of an epoch's record after which a table may have other columns, or a copy that is not complete."""
 BORDER_BYTES = 1 << 20
 _MOST_BORDERS = 100_000
 _ANY = Position("x.0", 0)
@@ -84,10 +82,10 @@ def known_of(directory: Directory) -> Known:
     if ledger.state is None:
         raise SpecError("The pipeline has not run yet.", hint="There is nothing to audit before its first run.")
     state = ledger.state
-    kept = [record for record in ledger.kept_epochs() if record["epoch"] <= state.epoch]
+    kept = [record for record in ledger.kept_epochs() if record.epoch <= state.epoch]
     records: list[EpochRecord] = []
     for record in reversed(kept):
-        if record["epoch"] != state.epoch - len(records) or "only" in record:
+        if record.epoch != state.epoch - len(records) or record.only is not None:
             break
         records.insert(0, record)
     borders = Borders()
@@ -244,22 +242,23 @@ def _columns(state: TableState, table: Table) -> tuple[tuple[Column, ...], list[
 def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
     oldest = known.records[0] if known.records else None
     for record in reversed(known.records):
-        part = record["tables"].get(name, {})
-        if "identity" in record or "lineage" in record or any(field in part for field in _TOUCHES):
-            what = (
-                "the source was another server"
-                if "identity" in record and record["epoch"]
-                else "it was copied or altered"
-            )
-            begin = position_from_dict(record["to"])
+        moved = record.identity is not None
+        if moved or record.lineage is not None or _is_touched(record.tables.get(name, NOTHING)):
+            what = "the source was another server" if moved and record.epoch else "it was copied or altered"
+            begin = position_from_dict(record.to_position)
             if state.since is not None:
                 begin = max(begin, position_from_dict(state.since), key=lambda position: position.order)
-            return Since(begin, record["next_seq"]), f"{what} until there"
-    begin = position_from_dict(oldest["from"] if oldest else known.state.position)
+            return Since(begin, record.next_seq), f"{what} until there"
+    begin = position_from_dict(oldest.from_position if oldest else known.state.position)
     earlier = known.journal.get(name)
     if earlier is not None and earlier.position.order < begin.order:
         return earlier, "the journal does not prove more"
     return Since(begin), "the ledger does not prove more"
+
+
+def _is_touched(change: TableChange) -> bool:
+    """Whether the table may have other columns after an epoch, or a copy that is not complete."""
+    return replace(change, changes=None, due=None, not_due=False) != NOTHING
 
 
 def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:
@@ -267,8 +266,8 @@ def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -
     stored = destination_of(spec.sink).table(known.state.owner, published_as(table, state.projection))
     applied = max(stored.last_epoch(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
     for record in known.records:
-        if record["epoch"] > applied and record["tables"].get(name, {}).get("changes"):
-            return position_from_dict(record["from"]), "later epochs are committed, but not in the change log yet"
+        if record.epoch > applied and record.tables.get(name, NOTHING).changes:
+            return position_from_dict(record.from_position), "later epochs are committed, but not in the change log yet"
     return position_from_dict(known.state.position), ""
 
 

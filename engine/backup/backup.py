@@ -16,7 +16,7 @@ import shutil
 import socket
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +121,7 @@ def _rolled_back(
         one.roll_back(known[name])
     destination.release()
     sinks, places = sinks_after_restore(state, spec.sinks)
-    return ledger.commit(following(state, run, {}, sinks=sinks, sink_places=places)) if places else state
+    return ledger.commit(replace(following(state, run, {}), sinks=sinks, sink_places=places)) if places else state
 
 
 def _written(

@@ -135,21 +135,19 @@ def _fault(
     kind, epoch = next(iter(behind.items()))
     applied_through = min(look.applied_epochs.get(kind, -1) for kind in behind)
     older = f"it has {kind} through epoch {look.applied_epochs.get(kind, -1)}, the ledger knows of {epoch}"
-    records = [record for record in records if name in record.get("only", [name])]
+    records = [record for record in records if record.only is None or name in record.only]
     if not _contiguous(records, applied_through, max(behind.values())):
         return older
-    parts = [
-        record["tables"][name] for record in records if record["epoch"] > applied_through and name in record["tables"]
-    ]
-    chunks = _files(chunk["files"] for part in parts for chunk in part.get("chunks", []))
-    changes = _files(part["changes"]["files"] for part in parts if "changes" in part)
+    parts = [record.tables[name] for record in records if record.epoch > applied_through and name in record.tables]
+    chunks = _files(chunk.files for part in parts for chunk in part.chunks)
+    changes = _files(part.change_files for part in parts)
     missing = destination.files_fault(_published_table(table), chunks, changes)
     return f"{older}; {missing}" if missing else ""
 
 
 def _contiguous(records: Sequence[EpochRecord], after: int, through: int) -> bool:
     """Whether all epochs after `after`, up to `through`, are kept."""
-    numbers = {record["epoch"] for record in records}
+    numbers = {record.epoch for record in records}
     return all(number in numbers for number in range(after + 1, through + 1))
 
 

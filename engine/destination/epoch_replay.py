@@ -8,6 +8,7 @@ their files exist, and the mirror gets a new copy.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from engine.base import clock
 from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, TidemarkError
@@ -60,25 +61,23 @@ class EpochReplay:
         later = (
             part
             for record, part in zip(records, self._parts_of_targets(records), strict=True)
-            if record["epoch"] > merged_epoch
+            if record.epoch > merged_epoch
         )
-        changes = (part.get(table, {}).get("changes", {}) for part in later)
-        return [file["name"] for part in changes for file in part.get("files", [])]
+        return [file["name"] for parts in later if table in parts for file in parts[table].change_files]
 
     def apply_kept(self, state: State, after: int = -1) -> int:
         """Apply what was committed up to a state, and after an epoch, but not applied.
 
         state: the one by which the tables were opened. Returns the number of epochs checked.
         """
-        kept_records = [record for record in self._ledger.kept_epochs() if after < record["epoch"] <= state.epoch]
-        records = list(kept_records)
-        for n, part in enumerate(self._parts_of_targets(kept_records)):
-            records[n] = {**kept_records[n], "tables": part}
+        kept_records = [record for record in self._ledger.kept_epochs() if after < record.epoch <= state.epoch]
+        parts = self._parts_of_targets(kept_records)
+        records = [replace(record, tables=part) for record, part in zip(kept_records, parts, strict=True)]
         for record in reversed(records):
-            for name, change in record["tables"].items():
-                for switch in _switches(change):
+            for name, change in record.tables.items():
+                for switch in change.switches:
                     if name in self.tables.targets:  # files of earlier epochs have the old columns
-                        before = published_as(table_from_dict(switch["before"]), switch.get("before_projection"))
+                        before = published_as(table_from_dict(switch.before), switch.before_projection)
                         self.tables.targets[name].destination.table = before
                         self.tables.targets[
                             name
@@ -95,12 +94,12 @@ class EpochReplay:
         An earlier destination is gone.
         """
         first_records = {
-            name: n for n, record in enumerate(records) for name, part in record["tables"].items() if "planned" in part
+            name: n for n, record in enumerate(records) for name, part in record.tables.items() if part.planned
         }
         return [
             {
                 name: p
-                for name, p in record["tables"].items()
+                for name, p in record.tables.items()
                 if name in self.tables.targets and n >= first_records.get(name, 0)
             }
             for n, record in enumerate(records)
@@ -122,16 +121,16 @@ class EpochReplay:
 
     def append(self, records: Sequence[EpochRecord]) -> None:
         """Add the files of epochs, table by table."""
-        times = {record["epoch"]: record["ts"] for record in records}
-        for name in dict.fromkeys(name for record in records for name in record["tables"]):
-            parts = [(record["epoch"], record["tables"][name]) for record in records if name in record["tables"]]
+        times = {record.epoch: record.ts for record in records}
+        for name in dict.fromkeys(name for record in records for name in record.tables):
+            parts = [(record.epoch, record.tables[name]) for record in records if name in record.tables]
             for group in self._commit_groups(name, parts):
                 self._append_table(name, group, times[group[-1][0]])
         if records:
             last = records[-1]
-            position = f"{last['to']['file']}:{last['to']['offset']}"
-            self.tables.publish(EpochEnd(last["epoch"], position, last["ts"]))
-            self.applied_epoch = last["epoch"]
+            position = f"{last.to_position['file']}:{last.to_position['offset']}"
+            self.tables.publish(EpochEnd(last.epoch, position, last.ts))
+            self.applied_epoch = last.epoch
 
     def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
         """Group parts into commits.
@@ -143,8 +142,9 @@ class EpochReplay:
             group.append(part)
             target = self.tables.targets.get(name)
             # If rows move between chunks, all earlier changes are merged before a chunk is added.
-            ends = any(kind in part[1] for kind in ("planned", "copied", "removed"))
-            if ends or _switches(part[1]) or (target is not None and target.mutable_key):
+            change = part[1]
+            ends = change.planned or change.copied or change.removed or change.switches
+            if ends or (target is not None and target.mutable_key):
                 yield group
                 group = []
         if group:
@@ -153,25 +153,25 @@ class EpochReplay:
     def _append_table(self, name: str, parts: list[Part], until: str) -> None:
         """Apply the parts of some epochs. until: when the last one was committed."""
         epoch, last = parts[-1]
-        if not self._is_first and "planned" in last:
-            self.tables.drop(name, last["planned"], epoch)
-        if name not in self.tables.targets and "planned" in last and "stopped" not in last:
-            new_table = last["planned"]
-            published_table = published_as(table_from_dict(new_table["table"]), new_table.get("projection"))
+        if not self._is_first and last.planned:
+            self.tables.drop(name, last.planned, epoch)
+        new_table = last.planned
+        if name not in self.tables.targets and new_table is not None and not last.stopped:
+            published_table = published_as(table_from_dict(new_table.table), new_table.projection)
             with suppress(SpecError):  # already recorded as failed: another ledger's table is there
-                self.tables.open(published_table, plan_from_dict(new_table["plan"]), must_exist=False)
+                self.tables.open(published_table, plan_from_dict(new_table.plan), must_exist=False)
         target = self.tables.targets.get(name)
         if target is None:
             assert not any(files_of_parts(parts)), f"{name} has files and no destination"
         else:
             self._apply(name, target, parts)
-        if "removed" in last:
-            if not self._is_first and last["removed"]["drop"]:
+        if last.removed is not None:
+            if not self._is_first and last.removed.drop:
                 self.tables.drop(name)
             self.tables.targets.pop(name, None)
             self.tables.leaving_tables.discard(name)
-        for switch in _switches(last):
-            self._switch(name, (epoch, until), switch, resnapshot="resnapshot" in last)
+        for switch in last.switches:
+            self._switch(name, (epoch, until), switch, resnapshot=last.resnapshot is not None)
 
     def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
         """Apply the parts of some epochs to a table."""
@@ -179,7 +179,7 @@ class EpochReplay:
             target.missing_parts += parts
             return
         self.tables.run_step(name, target, lambda: target.apply(parts), parts)
-        if any("stopped" in part for _, part in parts):
+        if any(part.stopped for _, part in parts):
             target.resnapshot = None  # the mirror stays as it is until the next resnapshot
 
     def _switch(self, name: str, after: tuple[int, str], switch: Switch, *, resnapshot: bool) -> None:
@@ -189,11 +189,11 @@ class EpochReplay:
 
         after: the epoch, and when it was committed.
         """
-        table = published_as(table_from_dict(switch["table"]), switch.get("projection"))
-        plan = plan_from_dict(switch["plan"])
+        table = published_as(table_from_dict(switch.table), switch.projection)
+        plan = plan_from_dict(switch.plan)
         if name not in self.tables.targets:  # it was refused or removed before
             self.tables.open(table, plan, must_exist=False)
-        target, empties_mirror, epoch = self.tables.targets[name], bool(switch.get("since")), after[0]
+        target, empties_mirror, epoch = self.tables.targets[name], bool(switch.since), after[0]
         if target.resnapshot is None:
             self.tables.merge(name, target)
         if resnapshot and (target.error is not None or target.destination.needs_repair):
@@ -269,8 +269,3 @@ class EpochReplay:
         }
         self.facts = (self.applied_epoch, healthy)
         self._prune()
-
-
-def _switches(change: TableChange) -> list[Switch]:
-    """The column changes and resnapshots in an epoch's record of a table."""
-    return [change[kind] for kind in ("altered", "resnapshot") if kind in change]

@@ -28,7 +28,7 @@ from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpeni
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
-from engine.ledger.records import EpochRecord, ErrorRecord, SinkRecord
+from engine.ledger.records import Applied, EpochRecord, ErrorRecord, SinkNews
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Sink
@@ -59,11 +59,11 @@ class _KeptEpochs:
     bytes: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, record: EpochRecord, applied_epochs: Mapping[str, Mapping[str, int]] = MappingProxyType({})) -> None:
+    def add(self, record: EpochRecord, applied_epochs: Applied = MappingProxyType({})) -> None:
         """Add an epoch. applied_epochs: what the sink has, by table and kind."""
         with self.lock:
             size = _EPOCH_BYTES + _bytes(record, applied_epochs)
-            self.epochs.append((record["epoch"], record["ts"], size))
+            self.epochs.append((record.epoch, record.ts, size))
             self.bytes += size
 
     def drop(self, through: int, needed_epochs: Collection[int]) -> None:
@@ -97,9 +97,9 @@ class FurtherSink:
         self._report = report
         self._opening = SinkOpening(sink, open_destination, first, ledger, journal)
         self._through = -1
-        self._applied_epochs: Mapping[str, Mapping[str, int]] = {}
+        self._applied_epochs: Applied = {}
         self._needed_epochs: Mapping[str, set[int]] = {}
-        self._stop_error: ErrorRecord | None = ledger.state.sinks[sink.name].get("stopped")
+        self._stop_error: ErrorRecord | None = ledger.state.sinks[sink.name].stopped
         self._kept_epochs = _KeptEpochs()
         self._failure: TidemarkError | None = None
         self._close_event = threading.Event()
@@ -111,12 +111,12 @@ class FurtherSink:
     def start(self, has_everything: HasEverything) -> None:
         """Start its thread. has_everything: of the first destination."""
         sink_record = self._opening.record
-        applied_epochs = sink_record.get("applied", {})
+        applied_epochs = sink_record.applied
         newest = max(
-            (epoch for kinds in applied_epochs.values() for epoch in kinds.values()), default=sink_record["joined"]
+            (epoch for kinds in applied_epochs.values() for epoch in kinds.values()), default=sink_record.joined
         )
         for record in self._ledger.kept_epochs():
-            if record["epoch"] > newest or _bytes(record, applied_epochs) > 0:
+            if record.epoch > newest or _bytes(record, applied_epochs) > 0:
                 self._kept_epochs.add(record, applied_epochs)
         if self._stop_error is None:
             thread = threading.Thread(target=self._work, args=(has_everything,), name=f"sink {self.name}", daemon=True)
@@ -131,21 +131,15 @@ class FurtherSink:
     @property
     def _is_given_up(self) -> bool:
         """Whether the ledger knows that it was stopped: until then, what it lacks is kept."""
-        return "stopped" in self._state.sinks.get(self.name, {})
+        sink_record = self._state.sinks.get(self.name)
+        return sink_record is not None and sink_record.stopped is not None
 
-    def news(self, state: State) -> SinkRecord:
+    def news(self, state: State) -> SinkNews:
         """What the ledger does not know yet of its progress."""
-        sink_record, unrecorded = state.sinks.get(self.name, SinkRecord()), SinkRecord()
-        applied = {
-            name: dict(kinds)
-            for name, kinds in self._applied_epochs.items()
-            if sink_record.get("applied", {}).get(name) != dict(kinds)
-        }
-        if applied:
-            unrecorded["applied"] = applied
-        if self._stop_error and "stopped" not in sink_record:
-            unrecorded["stopped"] = self._stop_error
-        return unrecorded
+        sink_record = state.sinks.get(self.name)
+        has, stopped = (sink_record.applied, sink_record.stopped) if sink_record is not None else ({}, None)
+        applied = {name: dict(kinds) for name, kinds in self._applied_epochs.items() if has.get(name) != dict(kinds)}
+        return SinkNews(applied, None if stopped else self._stop_error)
 
     def note_epoch(self, record: EpochRecord) -> None:
         """Tell it that an epoch was committed."""
@@ -292,10 +286,10 @@ class FurtherSink:
         self._report(self.name, self._failure)
 
 
-def _bytes(record: EpochRecord, applied_epochs: Mapping[str, Mapping[str, int]]) -> int:
+def _bytes(record: EpochRecord, applied_epochs: Applied) -> int:
     """The bytes of the files in an epoch that are not applied."""
-    epoch, size = record["epoch"], 0
-    for name, part in record["tables"].items():
+    epoch, size = record.epoch, 0
+    for name, part in record.tables.items():
         chunks, changes = files_of_parts([(epoch, part)])
         for kind, files in ((CHUNKS, chunks), (CHANGES, changes)):
             if epoch > applied_epochs.get(name, {}).get(kind, -1):

@@ -89,7 +89,7 @@ class PublishedTables:
             self.open(shown, plan_from_dict(table.plan), must_exist)
         for name, table in state.removed.items():
             shown = published_as(table_from_dict(table.table), table.projection)
-            kept = table.removed and not table.removed["drop"]
+            kept = table.removed and not table.removed.drop
             with suppress(DestinationError):  # it no longer belongs to the pipeline
                 if kept and (name in removed_names or self._table(shown).is_there):
                     self.open(shown, plan_from_dict(table.plan), must_exist=name not in removed_names)
@@ -176,9 +176,7 @@ class PublishedTables:
         """
         table_state = self.state.known(name)
         if new_table is not None:
-            destination_table = self._table(
-                published_as(table_from_dict(new_table["table"]), new_table.get("projection"))
-            )
+            destination_table = self._table(published_as(table_from_dict(new_table.table), new_table.projection))
             if (
                 not destination_table.is_there
                 or max(destination_table.last_epoch(CHUNKS), destination_table.last_epoch(CHANGES)) >= epoch
@@ -225,13 +223,8 @@ class PublishedTables:
 
         Of tables that were opened: the content of a failed one is unknown, and an unchanged one got no file.
         """
-        changes = [table for record in self._ledger.kept_epochs() for table in record["tables"].values()]
-        lists = [
-            part["files"]
-            for t in changes
-            for part in [*t.get("chunks", []), *([t["changes"]] if "changes" in t else [])]
-        ]
-        names = {file["name"] for files in lists for file in files}
+        changes = [change for record in self._ledger.kept_epochs() for change in record.tables.values()]
+        names = {file["name"] for change in changes for part in change.written for file in part.files}
         opened = [
             target.destination
             for name, target in self.targets.items()

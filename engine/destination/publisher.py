@@ -138,12 +138,12 @@ class Publisher:
     def submit(self, record: EpochRecord) -> None:
         """Queue a committed epoch; blocks when the destination is far behind."""
         self.check()
-        self.tables.leaving_tables.update(name for name, part in record["tables"].items() if "removed" in part)
-        for event, epochs in (("copied", self._copy_epochs), ("resnapshot", self._resnapshot_epochs)):
-            epochs.update({name: record["epoch"] for name, part in record["tables"].items() if event in part})
-        if changed_table := next((name for name, part in record["tables"].items() if "changes" in part), None):
+        self.tables.leaving_tables.update(name for name, part in record.tables.items() if part.removed)
+        self._copy_epochs.update({name: record.epoch for name, part in record.tables.items() if part.copied})
+        self._resnapshot_epochs.update({name: record.epoch for name, part in record.tables.items() if part.resnapshot})
+        if changed_table := next((name for name, part in record.tables.items() if part.changes), None):
             later = [one for one in self._submitted_epochs if one[1] > self._replay.applied_epoch]
-            self._submitted_epochs = [*later, (clock.monotonic_s(), record["epoch"], changed_table)]
+            self._submitted_epochs = [*later, (clock.monotonic_s(), record.epoch, changed_table)]
         self._put(record)
         for sink in self.further:
             sink.note_epoch(record)

@@ -81,14 +81,14 @@ class SinkOpening:
         tables = PublishedTables(
             destination, self._ledger, self._journal, self._on_commit, lambda step: step(), self._owner
         )
-        joined = self.record["joined"]
-        kept = [record for record in self._ledger.kept_epochs() if joined < record["epoch"] <= state.epoch]
-        lacking = {name for record in kept for name in record["tables"]}
-        tables.open_all(state, self.record.get("applied", {}), lacking)
+        joined = self.record.joined
+        kept = [record for record in self._ledger.kept_epochs() if joined < record.epoch <= state.epoch]
+        lacking = {name for record in kept for name in record.tables}
+        tables.open_all(state, self.record.applied, lacking)
         tables.delete_orphans()
         self._drop_removed(destination, state)
         replay = EpochReplay(self._sink, tables, self._ledger, self._journal, lambda: None, is_first=False)
-        for name in self.record["generations"]:
+        for name in self.record.generations:
             try:
                 self._read_back(name, tables, has_everything, wait)
             except (DestinationError, OSError, pa.ArrowException) as error:
@@ -103,24 +103,24 @@ class SinkOpening:
     @property
     def _owner(self) -> Owner:
         """The epochs of an earlier life of the sink, or of a ledger that was restored, are not its own."""
-        return Owner(self._state.ledger, self.record["id"])
+        return Owner(self._state.ledger, self.record.id)
 
     def _possess(self, destination: Destination, state: State) -> None:
         """Take the sink, and fence earlier runs.
 
         Raises RefusedError if it is ahead of the ledger, DestinationError if it lacks what the ledger knows it to have.
         """
-        applied, kept = self.record.get("applied", {}), list(self._ledger.kept_epochs())
+        applied, kept = self.record.applied, list(self._ledger.kept_epochs())
         tables = {
             name: replace(table, applied=applied[name]) for name, table in state.tables.items() if name in applied
         }
-        seen = replace(state, tables=tables, lineage=self.record["id"], floor=-1)
+        seen = replace(state, tables=tables, lineage=self.record.id, floor=-1)
         newest = destination.newest_term(state.ledger)
         shown = [published_as(table_from_dict(t.table), t.projection) for t in state.tables.values() if t.begun]
         looks = [destination.table(self._owner, table).read_state() for table in shown]
         ahead = max((epoch for look in looks for epoch in look.applied_epochs.values()), default=-1)
-        parts = [(name, part) for record in kept for name, part in record["tables"].items()]
-        asked = {name for name, part in parts if part.keys() & {"resnapshot", "planned", "removed"}}
+        parts = [(name, part) for record in kept for name, part in record.tables.items()]
+        asked = {name for name, part in parts if part.resnapshot or part.planned or part.removed}
         found = compare(destination, seen, newest, kept, read_states(destination, seen))
         if ahead > self._began or found.ledger_older:
             why = found.ledger_older or f"it has epoch {ahead}, the ledger ended at {self._began}"
@@ -147,12 +147,8 @@ class SinkOpening:
 
     def _read_back(self, name: str, tables: PublishedTables, has_everything: HasEverything, wait: Wait) -> None:
         """Publish the rows that a table had when the sink joined, unless the sink has them."""
-        target, generation = tables.targets.get(name), self.record["generations"][name]
-        if (
-            target is None
-            or target.error is not None
-            or target.applied_epochs[CHANGES] >= max(self.record["joined"], 0)
-        ):
+        target, generation = tables.targets.get(name), self.record.generations[name]
+        if target is None or target.error is not None or target.applied_epochs[CHANGES] >= max(self.record.joined, 0):
             return
         readable = self._first.landing.reader(target.destination.table).has_mirror
         if not readable and not target.destination.table.key:
@@ -196,7 +192,7 @@ class SinkOpening:
         for table in state.removed.values():
             published_table = published_as(table_from_dict(table.table), table.projection)
             destination_table = destination.table(self._owner, published_table)
-            if table.removed and table.removed["drop"] and destination_table.is_there:
+            if table.removed and table.removed.drop and destination_table.is_there:
                 destination_table.drop()
 
     @property
@@ -226,29 +222,27 @@ def sink_changes(
     epochs: the epochs in the ledger. Where it has all of them, a sink begins with the first one.
     """
     changes: dict[str, SinkRecord | None] = {name: None for name in state.sinks if name not in sinks}
-    has_all_epochs = [record["epoch"] for record in epochs if "only" not in record] == list(range(state.epoch + 1))
+    has_all_epochs = [record.epoch for record in epochs if record.only is None] == list(range(state.epoch + 1))
     generations = (
         {} if has_all_epochs else {name: table.generation for name, table in state.tables.items() if table.begun}
     )
     for name, sink in sinks.items():
-        sink_record, joins = state.sinks.get(name), SinkRecord(type=sink.type, path=str(sink.path))
-        place = sink_place(joins)
-        if sink_record is not None and sink_place(sink_record) == place:
+        sink_record, path = state.sinks.get(name), str(sink.path)
+        place = sink_place(sink.type, path)
+        if sink_record is not None and sink_place(sink_record.type, sink_record.path) == place:
             continue
         times = state.sink_places.get(place, 0)
-        joins["id"] = f"{times + 1}-{uuid.uuid4().hex[:6]}" if times else ""
-        joins["joined"] = -1 if has_all_epochs else state.epoch
-        joins["generations"] = generations
-        changes[name] = joins
+        identity = f"{times + 1}-{uuid.uuid4().hex[:6]}" if times else ""
+        changes[name] = SinkRecord(sink.type, path, identity, -1 if has_all_epochs else state.epoch, generations)
     return changes
 
 
-def sinks_after_restore(state: State, sinks: Iterable[Sink]) -> tuple[dict[str, SinkRecord | None], dict[str, int]]:
+def sinks_after_restore(state: State, sinks: Iterable[Sink]) -> tuple[dict[str, None], dict[str, int]]:
     """What the ledger must record when it was restored: all sinks leave, and are known to have joined.
 
     So they join again at the next start, with epochs that they do not take for those of the time after the backup.
     Returns the fields `sinks` and `sink_places` of an epoch's record.
     """
-    spec_sinks = [SinkRecord(type=sink.type, path=str(sink.path)) for sink in sinks]
-    places = dict.fromkeys((sink_place(sink) for sink in (*spec_sinks, *state.sinks.values())), 0)
-    return dict.fromkeys(state.sinks), {place: state.sink_places.get(place, 0) + 1 for place in places}
+    ledger_sinks = [sink_place(sink.type, sink.path) for sink in state.sinks.values()]
+    places = [*(sink_place(sink.type, str(sink.path)) for sink in sinks), *ledger_sinks]
+    return dict.fromkeys(state.sinks), {place: state.sink_places.get(place, 0) + 1 for place in dict.fromkeys(places)}

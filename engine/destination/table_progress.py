@@ -104,9 +104,9 @@ class Target:
                 self.resnapshot.changed_since_s = clock.monotonic_s()
             known_epochs = {epoch for epoch, _ in self.resnapshot.parts}
             self.resnapshot.parts += [part for part in parts if part[0] not in known_epochs]
-            if "copied" in last:
+            if last.copied:
                 self._complete_resnapshot(self.resnapshot, epoch)
-        if "removed" in last and not last["removed"]["drop"]:
+        if last.removed is not None and not last.removed.drop:
             self.merge()
 
     def merge(self) -> None:
@@ -173,7 +173,7 @@ class Target:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
         if self.mutable_key and self._new_files("chunks", chunks):
             self.merge()
-        if "copied" in last and self.destination.has_mirror:
+        if last.copied and self.destination.has_mirror:
             if sum(file.rows for _, file in self.waiting_files) > _MERGE_ROWS:
                 self.merge()
             self._complete_first(epoch, chunks, changes)
@@ -232,8 +232,8 @@ def needed_epochs(targets: Mapping[str, Target]) -> dict[str, set[int]]:
 
 def files_of_parts(parts: Sequence[Part]) -> tuple[list[EpochFile], list[EpochFile]]:
     """The files of chunks and of changes, with their epochs."""
-    chunks = [(epoch, f) for epoch, part in parts for chunk in part.get("chunks", []) for f in chunk["files"]]
-    changes = [(epoch, f) for epoch, part in parts for f in part.get("changes", {}).get("files", [])]
+    chunks = [(epoch, f) for epoch, part in parts for chunk in part.chunks for f in chunk.files]
+    changes = [(epoch, f) for epoch, part in parts for f in part.change_files]
     return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import table_from_dict
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Destination
-from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.records import NOTHING, EpochRecord, TableChange
 from engine.ledger.state import Owner, State, TableState
 
 
@@ -34,15 +34,15 @@ def find_missing_epochs(
 
     records: the ledger's epochs, in order. before: UTC text.
     """
-    old_records = [record for record in records if record["ts"] < before]
+    old_records = [record for record in records if record.ts < before]
     missing_epochs = {}
     for name, table in state.tables.items():
         if table.stopped:
             continue
-        if table.due is not None and table.due["at"] < before:
-            missing_epochs[name] = MissingEpochs(table.due["at"], None)
+        if table.due is not None and table.due.at < before:
+            missing_epochs[name] = MissingEpochs(table.due.at, None)
         elif (first := _first(destination, state.owner, name, table, old_records)) is not None:
-            missing_epochs[name] = MissingEpochs(first["ts"], first["epoch"])
+            missing_epochs[name] = MissingEpochs(first.ts, first.epoch)
     return missing_epochs
 
 
@@ -71,11 +71,11 @@ def _kinds(table: TableState) -> tuple[str, ...]:
 def _with(name: str, kind: str, records: Iterable[EpochRecord], after: int) -> Iterator[EpochRecord]:
     """The later epochs that a destination must have applied by this kind of commit."""
     for record in records:
-        if record["epoch"] > after and _has(record["tables"].get(name, {}), kind):
+        if record.epoch > after and _has(record.tables.get(name, NOTHING), kind):
             yield record
 
 
 def _has(part: TableChange, kind: str) -> bool:
     if kind == CHUNKS:
-        return any(chunk["files"] for chunk in part.get("chunks", []))
-    return bool(part.get("changes", {}).get("files"))
+        return any(chunk.files for chunk in part.chunks)
+    return bool(part.change_files)

@@ -33,6 +33,7 @@ from engine.destination.delta.table_pair import TablePair
 from engine.explore.one_select import QueryError, one_select
 from engine.explore.query_advice import advice
 from engine.explore.read_only_files import ReadOnlyFiles
+from engine.ledger.records import NOTHING
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 
@@ -80,7 +81,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
     ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
     delta = TablePair(root, ledger.state.owner, table)
-    with_changes = (r["epoch"] for r in ledger.kept_epochs() if "changes" in r["tables"].get(table.full_name, {}))
+    with_changes = (r.epoch for r in ledger.kept_epochs() if r.tables.get(table.full_name, NOTHING).changes)
     last_epoch = max(with_changes, default=-1)
     while (applied := delta.last_epoch("changes")) < last_epoch:
         if clock.monotonic_s() > deadline_s:

@@ -1,7 +1,5 @@
 """The committed state of a pipeline, and how an epoch changes it. Pure, except for the time of a new record.
 
-`ledger.records` defines the records and their fields.
-
 A removed table no longer belongs to the pipeline (`State.tables`), but is remembered (`State.removed`): it may be added
 again, and the spec's globs do not bring it back.
 
@@ -12,13 +10,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import Any
 
 from engine.base import clock
 from engine.base.errors import LedgerError
-from engine.ledger.records import Description, Due, EpochRecord, ErrorRecord, SinkRecord, Switch, TableChange
+from engine.ledger.records import (
+    Description,
+    Due,
+    EpochRecord,
+    ErrorRecord,
+    Planned,
+    Removal,
+    SinkNews,
+    SinkRecord,
+    Switch,
+    TableChange,
+)
 from engine.plan.chunks import plan_from_dict
-from engine.plan.coverage import EMPTY, Coverage, coverage_from_dict, split_from_dict, unsplit_table
+from engine.plan.coverage import EMPTY, Coverage, split_from_dict, unsplit_table
 
 _HOUR = timedelta(hours=1)
 KNOWN_TERMS = 100
@@ -72,8 +80,10 @@ class TableState:
     """The position from which it is streamed without a snapshot, if that is after the committed position."""
     by: str | None = None
     """The command that added the table; None if there was none."""
-    removed: Description | None = None
-    """{"by", "drop", "dropped"} of a removed table."""
+    removed: Removal | None = None
+    """How it left the pipeline; None for a captured table."""
+    dropped: bool = False
+    """Whether its published data was deleted."""
     applied: Mapping[str, int] = field(default_factory=dict)
     """By kind, the last epoch that the destination is known to have; it may have more."""
     due: Due | None = None
@@ -157,174 +167,193 @@ class State:
         return all(table.copied or table.stopped for table in self.tables.values())
 
 
-def following(state: State, run: str, tables: Mapping[str, TableChange], **facts: Any) -> EpochRecord:
-    """The record of the epoch after `state`. Position and sequence numbers stay unchanged unless `facts` set them."""
-    record: EpochRecord = {
-        "epoch": state.epoch + 1,
-        "run": run,
-        "ts": clock.utc_text(),
-        "from": state.position,
-        "to": state.position,
-        "next_seq": state.next_seq,
-        "tables": dict(tables),
-    }
-    record.update(facts)  # type: ignore[typeddict-item]  # each caller names fields of the record
-    return record
+def following(state: State, run: str, tables: Mapping[str, TableChange]) -> EpochRecord:
+    """The record of the epoch after `state`, with its position and sequence number."""
+    at = state.position
+    return EpochRecord(state.epoch + 1, run, clock.utc_text(), at, at, state.next_seq, dict(tables))
 
 
 def apply(state: State | None, record: EpochRecord) -> State:
     """The state after one more epoch. Raises LedgerError if the record does not follow it."""
     expected = 0 if state is None else state.epoch + 1
-    if record["epoch"] != expected:
+    if record.epoch != expected:
         raise LedgerError(
-            f"The ledger has epoch {record['epoch']} where {expected} must follow.",
+            f"The ledger has epoch {record.epoch} where {expected} must follow.",
             detail="An epoch file is missing, or was put there by hand. "
             "Tidemark publishes nothing on an unproved state.",
             hint="Restore the file from a backup, or start a new pipeline with a new destination.",
         )
     if state is None:
-        state = State(0, record["ledger"], record["identity"], record["to"], 0)
-    tables = dict(state.tables)
-    if record.get("identity", state.identity) != state.identity:
-        tables = {
-            name: replace(table, since=None) for name, table in tables.items()
-        }  # positions of the previous server
-    removed = dict(state.removed)
-    lineage, floor, sinks = state.lineage, state.floor, state.sinks
-    if "lineage" in record:
-        lineage, floor = record["lineage"], record["epoch"] - 1
-        begun = SinkRecord(id=lineage, joined=floor, generations={}, applied={})
-        sinks = {name: SinkRecord(**{**sink, **begun}) for name, sink in sinks.items()}
-        tables, removed = ({name: replace(t, applied={}) for name, t in held.items()} for held in (tables, removed))
-    for name, change in record["tables"].items():
-        table = _apply_table(tables.get(name) or removed.get(name), change)
-        here, there = (removed, tables) if table.removed else (tables, removed)
-        here[name] = table
-        there.pop(name, None)
-    for name, applied in record.get("applied", {}).items():
-        for held in (tables, removed):
-            if name in held:
-                held[name] = replace(held[name], applied={**held[name].applied, **applied})
-    terms = state.terms
-    if "term" in record:
-        terms = (*terms, (record["term"]["number"], record["term"]["run"]))[-KNOWN_TERMS:]
+        state = _begun(record)
+    if record.identity not in (None, state.identity):
+        tables = {name: replace(table, since=None) for name, table in state.tables.items()}
+        state = replace(state, identity=record.identity, tables=tables)  # positions of the previous server
+    if record.lineage is not None:
+        state = _with_lineage(state, record.lineage, record.epoch - 1)
+    tables, removed = _tables(state, record)
     return replace(
         state,
-        epoch=record["epoch"],
-        identity=record.get("identity", state.identity),
-        position=record["to"],
-        next_seq=record["next_seq"],
+        epoch=record.epoch,
+        position=record.to_position,
+        next_seq=record.next_seq,
         tables=tables,
         removed=removed,
-        unknown=dict(Counter(state.unknown) + Counter(record.get("unknown", {}))),
-        largest=record.get("largest", state.largest),
-        terms=terms,
-        lineage=lineage,
-        floor=floor,
-        binlog_off=record.get("binlog_off", state.binlog_off),
-        sinks=_without(_sinks(sinks, record.get("sinks", {})), record["tables"]),
+        unknown=dict(Counter(state.unknown) + Counter(record.unknown)),
+        largest=record.largest or state.largest,
+        terms=_terms(state, record),
+        binlog_off=state.binlog_off if record.binlog_off is None else record.binlog_off,
+        sinks=_without(_sinks(state.sinks, record.sinks), record.tables),
         sink_places=_places(state.sink_places, record),
     )
 
 
-def sink_place(sink: SinkRecord) -> str:
+def _begun(record: EpochRecord) -> State:
+    assert record.ledger is not None
+    assert record.identity is not None
+    return State(0, record.ledger, record.identity, record.to_position, 0)
+
+
+def _with_lineage(state: State, lineage: str, floor: int) -> State:
+    """The state in which no destination has anything of the new lineage."""
+    sinks = {
+        name: replace(sink, id=lineage, joined=floor, generations={}, applied={}) for name, sink in state.sinks.items()
+    }
+    tables, removed = (
+        {name: replace(table, applied={}) for name, table in held.items()} for held in (state.tables, state.removed)
+    )
+    return replace(state, lineage=lineage, floor=floor, sinks=sinks, tables=tables, removed=removed)
+
+
+def _tables(state: State, record: EpochRecord) -> tuple[dict[str, TableState], dict[str, TableState]]:
+    """The captured and the removed tables after an epoch."""
+    tables, removed = dict(state.tables), dict(state.removed)
+    for name, change in record.tables.items():
+        table = _apply_table(tables.get(name) or removed.get(name), change)
+        here, there = (removed, tables) if table.removed else (tables, removed)
+        here[name] = table
+        there.pop(name, None)
+    for name, applied in record.applied.items():
+        for held in (tables, removed):
+            if name in held:
+                held[name] = replace(held[name], applied={**held[name].applied, **applied})
+    return tables, removed
+
+
+def _terms(state: State, record: EpochRecord) -> tuple[tuple[int, str], ...]:
+    if record.term is None:
+        return state.terms
+    return (*state.terms, (record.term.number, record.term.run))[-KNOWN_TERMS:]
+
+
+def sink_place(type_: str, path: str) -> str:
     """Where a further sink is."""
-    return f"{sink['type']}:{sink['path']}"
+    return f"{type_}:{path}"
 
 
 def _places(places: Mapping[str, int], record: EpochRecord) -> Mapping[str, int]:
-    joined = [sink_place(sink) for sink in record.get("sinks", {}).values() if sink is not None and "type" in sink]
-    return {**places, **record.get("sink_places", {}), **{place: places.get(place, 0) + 1 for place in joined}}
+    joined = [sink_place(sink.type, sink.path) for sink in record.sinks.values() if isinstance(sink, SinkRecord)]
+    return {**places, **record.sink_places, **{place: places.get(place, 0) + 1 for place in joined}}
 
 
 def _without(sinks: Mapping[str, SinkRecord], changes: Mapping[str, TableChange]) -> Mapping[str, SinkRecord]:
     """The sinks without what they have of tables that join, or are dropped."""
-    gone = {name for name, part in changes.items() if "planned" in part or part.get("removed", {}).get("drop")}
+    gone = {name for name, part in changes.items() if part.planned or (part.removed and part.removed.drop)}
     if not gone:
         return sinks
-    found = {}
-    for name, sink in sinks.items():
-        kept = SinkRecord(**sink)
-        kept["applied"] = {table: one for table, one in sink.get("applied", {}).items() if table not in gone}
-        kept["generations"] = {table: one for table, one in sink["generations"].items() if table not in gone}
-        found[name] = kept
-    return found
+    return {
+        name: replace(
+            sink,
+            applied={table: one for table, one in sink.applied.items() if table not in gone},
+            generations={table: one for table, one in sink.generations.items() if table not in gone},
+        )
+        for name, sink in sinks.items()
+    }
 
 
-def _sinks(sinks: Mapping[str, SinkRecord], changes: Mapping[str, SinkRecord | None]) -> Mapping[str, SinkRecord]:
-    """The further sinks after an epoch. A record that names a type joins."""
+def _sinks(
+    sinks: Mapping[str, SinkRecord], changes: Mapping[str, SinkRecord | SinkNews | None]
+) -> Mapping[str, SinkRecord]:
+    """The further sinks after an epoch."""
     found = dict(sinks)
     for name, change in changes.items():
         if change is None:
             found.pop(name, None)
-        elif "type" in change:
+        elif isinstance(change, SinkRecord):
             found[name] = change
         elif name in found:
-            applied = {**found[name].get("applied", {}), **change.get("applied", {})}
-            found[name] = {**found[name], **change, "applied": applied}
+            known = found[name]
+            applied = {**known.applied, **change.applied}
+            found[name] = replace(known, applied=applied, stopped=change.stopped or known.stopped)
     return found
 
 
 def _apply_table(table: TableState | None, change: TableChange) -> TableState:
-    if "planned" in change:
-        planned = change["planned"]
-        if "estimated_chunks" not in planned["plan"]:
-            raise _older()
-        coverage = unsplit_table(plan_from_dict(planned["plan"]))
-        names, projection = _names(planned["table"]), planned.get("projection")
-        table = TableState(
-            planned["table"], planned["plan"], coverage, projection=projection, names=names, by=planned.get("by")
-        )
+    if change.planned is not None:
+        table = _joined(change.planned)
     if table is None:
         raise LedgerError(
             "The ledger has an epoch for a table that was never planned.", hint="Restore the ledger from a backup."
         )
-    if "removed" in change:
-        return replace(table, removed={**change["removed"], "dropped": False}, due=None)
-    if "dropped" in change:
-        return replace(table, removed={**(table.removed or {}), "dropped": True})
-    chunks = change.get("chunks", [])
-    coverage = split_from_dict(table.coverage, change["split"]) if "split" in change else table.coverage
+    if change.removed is not None:
+        return replace(table, removed=change.removed, dropped=False, due=None)
+    if change.dropped:
+        return replace(table, dropped=True)
+    coverage = table.coverage if change.split is None else split_from_dict(table.coverage, change.split)
     table = replace(
         table,
-        coverage=coverage.finish(chunk["chunk"] for chunk in chunks),
-        rows_read=table.rows_read + sum(chunk["rows"] for chunk in chunks),
-        changes_applied=table.changes_applied + sum(change.get("changes", {}).get("kinds", [])),
+        coverage=coverage.finish(chunk.chunk for chunk in change.chunks),
+        rows_read=table.rows_read + sum(chunk.rows for chunk in change.chunks),
+        changes_applied=table.changes_applied + (sum(change.changes.kinds) if change.changes else 0),
         nulled=dict(Counter(table.nulled) + nulled(change)),
-        stopped=change.get("stopped", table.stopped),
-        due=change.get("due", table.due),
+        stopped=change.stopped or table.stopped,
+        due=None if change.not_due else change.due or table.due,
     )
-    if "resnapshot" in change:
-        described, plan = change["resnapshot"]["table"], change["resnapshot"]["plan"]
-        return replace(
-            table,
-            table=described,
-            plan=plan,
-            coverage=EMPTY if change["resnapshot"].get("since") else unsplit_table(plan_from_dict(plan)),
-            names=_names(described, table.names),
-            since=change["resnapshot"].get("since"),
-            rows_read=0,
-            stopped=None,
-            generation=table.generation + 1,
-            projection=change["resnapshot"].get("projection"),
-            by=change["resnapshot"].get("by", table.by),
-            removed=None,
-            due=None,
-            resnapshots=_resnapshots(table, change["resnapshot"]),
-        )
-    if "altered" in change:
-        altered = change["altered"]
-        names = _names(altered["table"], table.names)
-        return replace(
-            table, table=altered["table"], plan=altered["plan"], projection=altered.get("projection"), names=names
-        )
+    if change.resnapshot is not None:
+        return _resnapshotted(table, change.resnapshot)
+    if change.altered is not None:
+        altered = change.altered
+        names = _names(altered.table, table.names)
+        return replace(table, table=altered.table, plan=altered.plan, projection=altered.projection, names=names)
     return table
 
 
+def _joined(planned: Planned) -> TableState:
+    if "estimated_chunks" not in planned.plan:
+        raise older_ledger()
+    return TableState(
+        planned.table,
+        planned.plan,
+        unsplit_table(plan_from_dict(planned.plan)),
+        projection=planned.projection,
+        names=_names(planned.table),
+        by=planned.by,
+    )
+
+
+def _resnapshotted(table: TableState, switch: Switch) -> TableState:
+    return replace(
+        table,
+        table=switch.table,
+        plan=switch.plan,
+        coverage=EMPTY if switch.since else unsplit_table(plan_from_dict(switch.plan)),
+        names=_names(switch.table, table.names),
+        since=switch.since,
+        rows_read=0,
+        stopped=None,
+        generation=table.generation + 1,
+        projection=switch.projection,
+        by=switch.by if switch.joins else table.by,
+        removed=None,
+        dropped=False,
+        due=None,
+        resnapshots=_resnapshots(table, switch),
+    )
+
+
 def _resnapshots(table: TableState, switch: Switch) -> tuple[str, ...]:
-    if "automatic" not in switch:
+    if switch.automatic is None:
         return ()
-    return (*latest_resnapshots(table, switch["automatic"]), switch["automatic"])
+    return (*latest_resnapshots(table, switch.automatic), switch.automatic)
 
 
 def latest_resnapshots(table: TableState, now: str) -> tuple[str, ...]:
@@ -339,74 +368,13 @@ def _names(table: Description, before: Sequence[str] = ()) -> tuple[str, ...]:
 
 def nulled(change: TableChange) -> Counter[str]:
     """The dates that an epoch's change of one table publishes as NULL, by column."""
-    parts = [*change.get("chunks", []), change.get("changes", {})]
-    return sum((Counter(part.get("nulled", {})) for part in parts), Counter[str]())
+    return sum((Counter(part.nulled) for part in change.written), Counter[str]())
 
 
-def _older() -> LedgerError:
+def older_ledger() -> LedgerError:
+    """The error about a ledger whose chunks this version cannot continue."""
     return LedgerError(
         "The ledger was written by an earlier version, which planned chunks differently.",
         detail="Its finished chunks cannot be continued. Nothing was started and nothing was changed.",
         hint="Continue with the version that began this pipeline, or start a new pipeline with a new destination.",
     )
-
-
-_SCALARS = (
-    *("epoch", "ledger", "identity", "position", "next_seq", "unknown", "largest", "terms", "lineage", "floor"),
-    "binlog_off",
-)
-
-
-def state_to_dict(state: State) -> Description:
-    """The JSON of a full state file."""
-    own = {name: getattr(state, name) for name in _SCALARS}
-    own |= {"sinks": dict(state.sinks)} if state.sinks else {}
-    own |= {"sink_places": dict(state.sink_places)} if state.sink_places else {}
-    return {**own, "tables": _tables_to_dict(state.tables), "removed": _tables_to_dict(state.removed)}
-
-
-def _tables_to_dict(tables: Mapping[str, TableState]) -> Description:
-    return {
-        name: {
-            "table": t.table,
-            "plan": t.plan,
-            "coverage": t.coverage.as_dict(),
-            "rows_read": t.rows_read,
-            "changes_applied": t.changes_applied,
-            "nulled": t.nulled,
-            "stopped": t.stopped,
-            "generation": t.generation,
-            "names": list(t.names),
-            "since": t.since,
-            "projection": t.projection,
-            "by": t.by,
-            "removed": t.removed,
-            "applied": dict(t.applied),
-            "due": t.due,
-            "resnapshots": list(t.resnapshots),
-        }
-        for name, t in tables.items()
-    }
-
-
-def state_from_dict(record: Description) -> State:
-    """The inverse of `state_to_dict`."""
-    tables = {kind: _tables_from_dict(record.get(kind, {})) for kind in ("tables", "removed")}
-    terms = tuple((int(number), str(run)) for number, run in record.get("terms", ()))
-    return State(**{**record, **tables, "terms": terms, "binlog_off": record.get("binlog_off", {})})
-
-
-def _tables_from_dict(record: Description) -> dict[str, TableState]:
-    tables = {}
-    for name, table in record.items():
-        if "coverage" not in table:
-            raise _older()
-        tables[name] = TableState(
-            **{
-                **table,
-                "coverage": coverage_from_dict(table["coverage"]),
-                "names": tuple(table.get("names", ())),
-                "resnapshots": tuple(table.get("resnapshots", ())),
-            }
-        )
-    return tables

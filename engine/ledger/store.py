@@ -17,13 +17,14 @@ import threading
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 from engine.base.durable import link, make_folders, naming, sync_folder, write_atomically
 from engine.base.errors import LedgerError, PipelineHeldError
-from engine.ledger.records import Description, EpochRecord, TableChange
-from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.record_json import change_from_json, epoch_from_json, epoch_to_json, state_from_json, state_to_json
+from engine.ledger.records import Description, EpochRecord, TableChange, TermRecord
+from engine.ledger.state import State, apply, following
 from engine.ledger.upgrade import upgraded
 from engine.pipeline import formats
 
@@ -75,7 +76,7 @@ class Ledger:
         return max(self._numbers(_STATE), default=None)
 
     def _replayed(self, full: int | None) -> State | None:
-        state = None if full is None else state_from_dict(self._read(_full_name(full)))
+        state = None if full is None else state_from_json(self._read(_full_name(full)))
         for number in sorted(n for n in self._numbers(_EPOCH) if state is None or n > state.epoch):
             state = apply(state, self.epoch(number))
         return state
@@ -99,8 +100,7 @@ class Ledger:
 
     def epoch(self, number: int) -> EpochRecord:
         """The record of one epoch."""
-        record: Any = self._read(f"epoch-{number:08d}.json")
-        return cast("EpochRecord", record)
+        return epoch_from_json(self._read(f"epoch-{number:08d}.json"))
 
     def kept_numbers(self) -> list[int]:
         """The epochs whose files exist, in order."""
@@ -128,12 +128,12 @@ class Ledger:
         """
         state = apply(self.state, record)
         make_folders(self._folder)
-        path = self._path(record["epoch"])
+        path = self._path(record.epoch)
         # Not named by pid: two containers may have the same one, and both would write the same file.
         temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
         try:
             with naming(path), temporary.open("x", encoding="utf-8") as file:
-                json.dump(formats.stamped("epoch", record), file, ensure_ascii=False)
+                json.dump(formats.stamped("epoch", epoch_to_json(record)), file, ensure_ascii=False)
                 file.flush()
                 os.fsync(file.fileno())
             if not link(temporary, path):
@@ -150,7 +150,7 @@ class Ledger:
         with self._lock:
             self._known_epochs().add(state.epoch)
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
-            full = formats.stamped("state", state_to_dict(state))
+            full = formats.stamped("state", state_to_json(state))
             with suppress(OSError):  # disk full: all epochs since the last full state are still there
                 write_atomically(self._folder / _full_name(state.epoch), json.dumps(full, ensure_ascii=False))
                 self._full = state.epoch
@@ -194,7 +194,7 @@ class Ledger:
         for _ in range(_ATTEMPTS):
             assert self.state is not None
             try:
-                self.commit(following(self.state, run, {}, term={"number": number, "run": run}))
+                self.commit(replace(following(self.state, run, {}), term=TermRecord(number, run)))
             except PipelineHeldError:  # the previous runner has committed once more; load its epoch
                 self.state = self._load()
             else:
@@ -206,10 +206,9 @@ class Ledger:
         """The names of the data files in the epochs that are kept, by table."""
         found: dict[str, set[str]] = {}
         for record in self.kept_epochs():
-            for table, part in record["tables"].items():
-                lists = [chunk["files"] for chunk in part.get("chunks", [])]
-                lists += [part["changes"]["files"]] if "changes" in part else []
-                found.setdefault(table, set()).update(str(file["name"]) for files in lists for file in files)
+            for table, part in record.tables.items():
+                names = (str(file["name"]) for written in part.written for file in written.files)
+                found.setdefault(table, set()).update(names)
         return found
 
     def prune(
@@ -244,7 +243,7 @@ class Ledger:
         deleted = [number for number in old if number not in needed]
         for number in deleted:
             if collect is not None:
-                collect(self.epoch(number)["tables"])
+                collect(self.epoch(number).tables)
             self._path(number).unlink(missing_ok=True)
             self._reduced.pop(number, None)
         with self._lock:
@@ -254,12 +253,13 @@ class Ledger:
         """Remove the parts of other tables from an epoch's file."""
         if self._reduced.get(number) == tables:
             return
-        record = self.epoch(number)
-        kept = {name: part for name, part in record["tables"].items() if name in tables}
-        if len(kept) < len(record["tables"]):
+        record = self._read(f"epoch-{number:08d}.json")
+        parts = record["tables"]
+        kept = {name: part for name, part in parts.items() if name in tables}
+        if len(kept) < len(parts):
             if collect is not None:
-                collect({name: part for name, part in record["tables"].items() if name not in tables})
-            reduced: EpochRecord = {**record, "tables": kept, "only": sorted(tables)}
+                collect({name: change_from_json(part) for name, part in parts.items() if name not in tables})
+            reduced = {**record, "tables": kept, "only": sorted(tables)}
             write_atomically(self._path(number), json.dumps(formats.stamped("epoch", reduced), ensure_ascii=False))
         self._reduced[number] = tables
 

@@ -119,11 +119,9 @@ class SinkProgress:
     error: str | None = None
 
     @classmethod
-    def waiting(cls, name: str, record: Mapping[str, Any]) -> Self:
-        """A sink while no runner is alive. record: as the ledger has it."""
-        stopped = record.get("stopped")
-        state, error = ("stopped", stopped["message"]) if stopped else ("waiting", None)
-        return cls(name, record["type"], record["path"], state, error=error)
+    def waiting(cls, name: str, kind: str, path: str, error: str | None) -> Self:
+        """A sink while no runner is alive. error: why the ledger gives it nothing any more."""
+        return cls(name, kind, path, "waiting" if error is None else "stopped", error=error)
 
     @property
     def words(self) -> str:

@@ -6,7 +6,6 @@ never passes unnoticed. `python -m engine.pipeline.state_machines` prints the di
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from engine.base.errors import TidemarkError
 
@@ -132,27 +131,6 @@ MACHINES = (PIPELINE, TABLE, CHUNK)
 def after(state: str, event: str) -> str:
     """The runner's next state. Raises IllegalEventError."""
     return PIPELINE.after(state, event)
-
-
-def table_events(before: str, change: Mapping[str, Any]) -> list[str]:
-    """The events in an epoch's record of one table, in order.
-
-    before: the table's state; START for a newly planned table.
-    """
-    events = []
-    if before == START or "planned" in change:
-        if "stopped" in change:
-            return ["refused"]
-        return ["streaming only" if change.get("chunks") else "planned"]
-    if "altered" in change:
-        events.append("altered")
-    if "resnapshot" in change:
-        events.append("streaming restarted" if change["resnapshot"].get("since") else "resnapshotted")
-    if "copied" in change:
-        events.append("copied")
-    if "stopped" in change:
-        events.append("stopped")
-    return events + [event for event in ("removed", "dropped") if event in change]
 
 
 if __name__ == "__main__":

@@ -118,7 +118,10 @@ def status(
 
 def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
     """The further sinks, by the ledger."""
-    return tuple(SinkProgress.waiting(name, sink) for name, sink in (state.sinks if state else {}).items())
+    return tuple(
+        SinkProgress.waiting(name, sink.type, sink.path, sink.stopped["message"] if sink.stopped else None)
+        for name, sink in (state.sinks if state else {}).items()
+    )
 
 
 def _alert(directory: Directory, alert: Mapping[str, Any]) -> AlertStatus:
@@ -265,14 +268,14 @@ def _due(table: TableState) -> str | None:
     """Why a table will be resnapshotted; None if it will not."""
     if table.due is None or table.removed:
         return None
-    return table.due["why"]["message"] if table.due["why"] else "an operator asked for it"
+    return table.due.why["message"] if table.due.why else "an operator asked for it"
 
 
 def _destination(table: TableState) -> str | None:
     """The state of a removed table's destination: kept, dropping or dropped; None for other tables."""
     if not table.removed:
         return None
-    return "kept" if not table.removed["drop"] else "dropped" if table.removed["dropped"] else "dropping"
+    return "kept" if not table.removed.drop else "dropped" if table.dropped else "dropping"
 
 
 def _parked(parked: Sequence[Mapping[str, Any]], table: TableState) -> tuple[ParkedChunk, ...]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.base import clock
 from engine.base.errors import LedgerError, SpecError
 from engine.capture.landing import MirrorReader, TableVersion
-from engine.ledger.records import EpochRecord
+from engine.ledger.records import NOTHING, EpochRecord
 from engine.ledger.state import State, apply
 from engine.ledger.store import Ledger
 from engine.source.positions import Position, position_from_dict
@@ -66,7 +66,7 @@ class Committed:
             raise SpecError("The pipeline has not run yet, so it has no mirrors.", hint="Start it: tidemark run SPEC")
         self._state = self._ledger.state
         self._kept = {
-            record["epoch"]: record for record in self._ledger.kept_epochs() if record["epoch"] <= self._state.epoch
+            record.epoch: record for record in self._ledger.kept_epochs() if record.epoch <= self._state.epoch
         }
 
     def _followed(self) -> bool:
@@ -104,12 +104,12 @@ class Committed:
     def _at(self, table: str, state: State, mirror: TableVersion, merged: int, copied: int) -> MirrorAt:
         first, lacks = None, None
         for record in self._kept.values():
-            part = record["tables"].get(table, {})
-            if record["epoch"] > copied and part.get("chunks"):
+            part = record.tables.get(table, NOTHING)
+            if record.epoch > copied and part.chunks:
                 raise Incomparable("lagging", "its mirror does not have the last copy yet")
-            if first is None and record["epoch"] > merged and part.get("changes", {}).get("files"):
-                first, lacks = position_from_dict(record["from"]), record["epoch"]
-            elif first is not None and "identity" in record:
+            if first is None and record.epoch > merged and part.change_files:
+                first, lacks = position_from_dict(record.from_position), record.epoch
+            elif first is not None and record.identity is not None:
                 raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
         position = position_from_dict(state.position) if first is None else first
         return MirrorAt(mirror, position, state.identity, lacks)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine.ledger.state import state_to_dict
+from engine.ledger.record_json import state_to_json
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from tests.live.conftest import PipelineFactory
@@ -163,7 +163,7 @@ def _prune(pipeline: Pipeline) -> None:
     folder = pipeline.home / "ledger"
     state = Ledger(folder).state
     assert state is not None
-    full = formats.stamped("state", state_to_dict(state))
+    full = formats.stamped("state", state_to_json(state))
     (folder / f"state-{state.epoch:08d}.json").write_text(json.dumps(full))
     for path in folder.glob("epoch-*.json"):
         path.unlink()

@@ -58,9 +58,9 @@ path = "lake"
     spec = parse(text, Path("/specs/shop.toml"))
     with closing(written.connection()) as connection:
         begun = first_epoch(spec, connection, written.endpoint, describe(connection), "run")
-    (table,) = begun.record["tables"].values()
-    assert [chunk["exact"] for chunk in table["chunks"]] == [begun.record["to"]]  # streamed, not copied
-    position = position_from_dict(begun.record["to"])
+    (table,) = begun.record.tables.values()
+    assert [chunk.exact for chunk in table.chunks] == [begun.record.to_position]  # streamed, not copied
+    position = position_from_dict(begun.record.to_position)
     assert position.gtids == gtids_at(written.endpoint, position, FIRST_ID, mariadb=written.mariadb)
     assert position.born == read_head(written.endpoint, position.file, FIRST_ID).born
     return position

@@ -103,7 +103,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     ),
     "ledger/state.py::apply": (1, OUTSIDE),
     "ledger/state.py::_apply_table": (1, OUTSIDE),
-    "ledger/state.py::_older": (1, OUTSIDE),
+    "ledger/state.py::older_ledger": (1, OUTSIDE),
     "ledger/store.py::Ledger._read": (1, OUTSIDE),
     "ledger/store.py::Ledger._sync": (1, OUTSIDE),
     "ledger/store.py::_held": (1, OUTSIDE),

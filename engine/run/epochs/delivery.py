@@ -10,7 +10,6 @@ resnapshotted too. The files of an epoch are checked before its commit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
 
 from engine.base import clock
 from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
@@ -58,9 +57,7 @@ class Delivery:
             n: dict(new) for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)
         }
         sinks = {sink.name: news for sink in self._publisher.further if (news := sink.news(state))}
-        facts_of_sinks: Mapping[str, Any] = {"sinks": {**record.get("sinks", {}), **sinks}} if sinks else {}
-        progress: Mapping[str, Any] = {"applied": applied} if applied else {}
-        self._ledger.commit(cast("EpochRecord", {**record, **progress, **facts_of_sinks}))
+        self._ledger.commit(replace(record, applied=applied, sinks={**record.sinks, **sinks}))
         self._publisher.record_through(through)
 
     def commit_decisions(
@@ -72,13 +69,13 @@ class Delivery:
         """
         changes = self._decisions(state, tables)
         for name, error in stopped.items():
-            changes.setdefault(name, {})["stopped"] = error
+            changes[name] = replace(changes.get(name, TableChange()), stopped=error)
         if changes:
             record = completed(state, following(state, self._journal.run, changes))
             self.commit(record)
             self._publisher.submit(record)
         self._answer()
-        return [name for name, change in changes.items() if "stopped" in change]
+        return [name for name, change in changes.items() if change.stopped]
 
     def _decisions(self, state: State, tables: Mapping[str, Table]) -> dict[str, TableChange]:
         """What to do with tables whose destination failed or that operators resumed, as far as the ledger lacks it.
@@ -94,13 +91,13 @@ class Delivery:
             if isinstance(error, MissingFilesError) and self._resnapshots(tables[name]):
                 attempt = len(known.resnapshots) + 1
                 self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=0.0, table=name))
-                found[name] = {"due": _due(error)}
+                found[name] = TableChange(due=_due(error))
             else:
-                found[name] = {"stopped": stop_of(error, name)}
+                found[name] = TableChange(stopped=stop_of(error, name))
         for command in self._commands.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):
                 if not state.tables[name].due:
-                    found[name] = {"due": _due(None, command.identity)}
+                    found[name] = TableChange(due=_due(None, command.identity))
         return found
 
     def _answer(self) -> None:
@@ -149,4 +146,4 @@ class Delivery:
 
 
 def _due(error: TidemarkError | None, by: str | None = None) -> Due:
-    return {"at": clock.utc_text(), "by": by, "why": error.as_dict() if error else None}
+    return Due(clock.utc_text(), by, error.as_dict() if error else None)

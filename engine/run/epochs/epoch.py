@@ -7,6 +7,7 @@ applied by `destination.publisher`.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from engine.base.errors import TidemarkError, stop_of
@@ -14,9 +15,17 @@ from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
 from engine.journal.events import EpochCommitted, TableNulled
-from engine.ledger.records import ChunkRecord, Description, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.records import (
+    NOTHING,
+    ChangesRecord,
+    ChunkRecord,
+    Description,
+    EpochRecord,
+    ErrorRecord,
+    TableChange,
+)
 from engine.ledger.state import State, apply, nulled
-from engine.pipeline.state_machines import START, TABLE, IllegalEventError, table_events
+from engine.pipeline.state_machines import START, TABLE, IllegalEventError
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict
 
@@ -81,33 +90,51 @@ def table_records(
     stopped before the range. verdicts: on tables altered at the epoch's end (`run.tables.schema_change`). redumped:
     their changes come before those of the binlog.
     """
-    tables: dict[str, TableChange] = {name: {"stopped": error} for name, error in stopped.items()}
-    for name, since in new_chunks.items():
-        tables.setdefault(name, {})["split"] = since
+    newly = _stops(reports, stopped)
+    written = _written(reports, redumped, stopped)
+    chunks: dict[str, list[ChunkRecord]] = {}
     for f in frozen:
-        chunk: ChunkRecord = {
-            "chunk": f.report.chunk,
-            "exact": f.high.as_dict(),
-            "files": [file.as_dict() for file in f.files],
-            "rows": f.report.rows,
-            "nulled": dict(f.report.nulled_dates),
-        }
-        tables.setdefault(f.table, {}).setdefault("chunks", []).append(chunk)
-    for part in redumped:
-        if part.table not in stopped:
-            _add_changes(tables.setdefault(part.table, {}), part.changes)
-    newly = _add_reports(tables, reports, stopped)
-    for name, change in verdicts.items():
-        if name not in stopped and name not in newly:
-            tables.setdefault(name, {}).update(change)
-    for change in tables.values():
-        if "stopped" in change or "resnapshot" in change:
-            # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear
-            # twice.
-            change.pop("chunks", None)
-        if "resnapshot" in change:
-            change.pop("split", None)
+        chunks.setdefault(f.table, []).append(_chunk(f))
+    errors = {**stopped, **{name: stop_of(error, name) for name, error in newly.items()}}
+    verdicts = {name: change for name, change in verdicts.items() if name not in errors}
+    tables = {}
+    for name in dict.fromkeys([*stopped, *new_chunks, *chunks, *written, *newly, *verdicts]):
+        verdict = verdicts.get(name, TableChange(stopped=errors.get(name)))
+        # Chunks are exact only at their high watermarks, maybe after the table's stop: a moved row could appear twice.
+        ends = verdict.stopped is not None or verdict.resnapshot is not None
+        tables[name] = replace(
+            verdict,
+            split=new_chunks.get(name) if verdict.resnapshot is None else None,
+            chunks=() if ends else tuple(chunks.get(name, ())),
+            changes=_changes(written[name]) if name in written else None,
+        )
     return tables, newly
+
+
+def table_events(before: str, change: TableChange) -> list[str]:
+    """The events of `state_machines.TABLE` in an epoch's record of one table, in order.
+
+    before: the table's state; START for a newly planned table.
+    """
+    if before == START or change.planned:
+        joins = "streaming only" if change.chunks else "planned"
+        return ["refused" if change.stopped else joins]
+    restarted = change.resnapshot is not None and change.resnapshot.since is not None
+    events = {
+        "altered": change.altered,
+        "streaming restarted" if restarted else "resnapshotted": change.resnapshot,
+        "copied": change.copied,
+        "stopped": change.stopped,
+        "removed": change.removed,
+        "dropped": change.dropped,
+    }
+    return [event for event, happened in events.items() if happened]
+
+
+def _chunk(finished: Finished) -> ChunkRecord:
+    report = finished.report
+    files = tuple(file.as_dict() for file in finished.files)
+    return ChunkRecord(report.chunk, finished.high.as_dict(), files, report.rows, dict(report.nulled_dates))
 
 
 def completed(state: State, record: EpochRecord) -> EpochRecord:
@@ -116,37 +143,48 @@ def completed(state: State, record: EpochRecord) -> EpochRecord:
     Raises IllegalEventError on a transition that `state_machines.TABLE` does not allow; the epoch must not be committed
     then.
     """
-    after = apply(state, record)
-    for name, change in record["tables"].items():
+    after, tables = apply(state, record), dict(record.tables)
+    for name, change in record.tables.items():
         before, now = state.known(name), after.known(name)
         was, becomes = before.state if before else START, now.state if now else START
-        if before and now and "chunks" in change and now.copied and not before.copied:
-            change["copied"] = True
-        if TABLE.after_all(was, table_events(was, change)) != becomes:
+        if before and now and change.chunks and now.copied and not before.copied:
+            tables[name] = replace(change, copied=True)
+        if TABLE.after_all(was, table_events(was, tables[name])) != becomes:
             raise IllegalEventError(f"{name} was {was or 'not there'} and would be {becomes} without a matching event.")
-    return record
+    return replace(record, tables=tables)
 
 
-def _add_reports(
-    tables: dict[str, TableChange], reports: Sequence[RangeReport], stopped: dict[str, ErrorRecord]
-) -> dict[str, TidemarkError]:
+def _stops(reports: Sequence[RangeReport], stopped: Mapping[str, ErrorRecord]) -> dict[str, TidemarkError]:
+    """The first error of each table that stopped in the range."""
     newly: dict[str, TidemarkError] = {}
     for report in reports:
-        for name, changes in report.tables.items():
-            if name not in stopped and name not in newly:  # a table that stopped in an earlier part has ended
-                _add_changes(tables.setdefault(name, {}), changes)
         for name, error in report.stop_errors.items():
-            if name not in stopped and name not in newly:
-                newly[name] = error
-                tables.setdefault(name, {})["stopped"] = stop_of(error, name)
+            if name not in stopped:
+                newly.setdefault(name, error)
     return newly
 
 
-def _add_changes(change: TableChange, written: WrittenChanges) -> None:
-    changes = change.setdefault("changes", {"files": [], "kinds": [0, 0, 0, 0], "nulled": {}})
-    changes["files"] += [file.as_dict() for file in written.files]
-    changes["nulled"] = dict(Counter(changes["nulled"]) + Counter(written.nulled_dates))
-    changes["kinds"] = [a + b for a, b in zip(changes["kinds"], written.kinds, strict=True)]
+def _written(
+    reports: Sequence[RangeReport], redumped: Sequence[RedumpReport], stopped: Mapping[str, ErrorRecord]
+) -> dict[str, list[WrittenChanges]]:
+    """The changes to publish, by table: those of redumps, then those of the binlog up to the table's stop."""
+    written: dict[str, list[WrittenChanges]] = {}
+    ended = set(stopped)
+    for part in redumped:
+        if part.table not in ended:
+            written.setdefault(part.table, []).append(part.changes)
+    for report in reports:
+        for name, changes in report.tables.items():
+            if name not in ended:
+                written.setdefault(name, []).append(changes)
+        ended |= report.stop_errors.keys()
+    return written
+
+
+def _changes(written: Sequence[WrittenChanges]) -> ChangesRecord:
+    files = tuple(file.as_dict() for one in written for file in one.files)
+    kinds = tuple(map(sum, zip(*(one.kinds for one in written), strict=True)))
+    return ChangesRecord(files, kinds, _summed(one.nulled_dates for one in written))
 
 
 def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
@@ -154,13 +192,12 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sum(map(Counter, counts), Counter[str]()))
 
 
-def epoch_facts(reports: Sequence[RangeReport], before: Description | None) -> Description:
-    """Epoch-wide facts for the record: unknown events, and the largest transaction if it exceeds `before`."""
-    unknown, most = _summed(report.unknown_events for report in reports), largest(reports)
-    facts: Description = {"unknown": unknown} if unknown else {}
-    if most is not None and (before is None or most["bytes"] > before["bytes"]):
-        facts["largest"] = most
-    return facts
+def with_facts(record: EpochRecord, reports: Sequence[RangeReport], before: Description | None) -> EpochRecord:
+    """The record with its unknown events, and the largest transaction if it exceeds `before`."""
+    most = largest(reports)
+    if most is not None and before is not None and most["bytes"] <= before["bytes"]:
+        most = None
+    return replace(record, unknown=_summed(report.unknown_events for report in reports), largest=most)
 
 
 def largest(reports: Sequence[RangeReport]) -> Description | None:
@@ -172,7 +209,7 @@ def _redumped(record: EpochRecord, parts: Sequence[RedumpReport]) -> dict[str, l
     """The changes of redumps that the record has, by table."""
     found: dict[str, list[int]] = {}
     for part in parts:
-        if "changes" in record["tables"].get(part.table, {}):
+        if record.tables.get(part.table, NOTHING).changes is not None:
             before = found.get(part.table, [0, 0, 0, 0])
             found[part.table] = [a + b for a, b in zip(before, part.changes.kinds, strict=True)]
     return found
@@ -180,7 +217,7 @@ def _redumped(record: EpochRecord, parts: Sequence[RedumpReport]) -> dict[str, l
 
 def dates_nulled(record: EpochRecord) -> list[TableNulled]:
     """The tables of an epoch that have dates which became NULL, for the journal."""
-    found = ((name, nulled(change)) for name, change in record["tables"].items())
+    found = ((name, nulled(change)) for name, change in record.tables.items())
     return [TableNulled(table=name, columns=columns) for name, columns in found if columns]
 
 
@@ -198,21 +235,19 @@ def committed(
 
     redumped: the parts that it redumps.
     """
-    changes = {name: sum(t["changes"]["kinds"]) for name, t in record["tables"].items() if "changes" in t}
-    kinds = [
-        sum(column)
-        for column in zip(*(t["changes"]["kinds"] for t in record["tables"].values() if "changes" in t), strict=True)
-    ]
-    start, end = position_from_dict(record["from"]), position_from_dict(record["to"])
+    table_kinds = {name: list(change.changes.kinds) for name, change in record.tables.items() if change.changes}
+    changes = {name: sum(kinds) for name, kinds in table_kinds.items()}
+    kinds = [sum(column) for column in zip(*table_kinds.values(), strict=True)]
+    start, end = position_from_dict(record.from_position), position_from_dict(record.to_position)
     return EpochCommitted(
-        epoch=record["epoch"],
+        epoch=record.epoch,
         from_position=str(start),
         to_position=str(end),
         changes=sum(changes.values()),
         kinds=dict(zip(KINDS, kinds or [0, 0, 0, 0], strict=True)),
         tables=changes,
         redumped=_redumped(record, redumped),
-        table_kinds={name: t["changes"]["kinds"] for name, t in record["tables"].items() if "changes" in t},
+        table_kinds=table_kinds,
         transactions=sum(r.transactions for r in reports),
         bytes=sum(r.bytes for r in reports),
         chunks=chunks,
@@ -222,5 +257,5 @@ def committed(
         unknown=_summed(r.unknown_events for r in reports),
         damaged=sum(r.damaged_events for r in reports),
         largest=largest(reports),
-        next_seq=record["next_seq"],
+        next_seq=record.next_seq,
     )

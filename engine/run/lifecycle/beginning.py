@@ -18,7 +18,7 @@ from engine.decode.schema import Table
 from engine.destination.destination_protocol import Destination
 from engine.journal import Journal
 from engine.journal.events import TableChanged
-from engine.ledger.records import EpochRecord, TableChange
+from engine.ledger.records import EpochRecord, Removal, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.plan.chunks import plan_from_dict
@@ -74,7 +74,7 @@ class Beginning:
                 self._continue(ledger, connection, source, preflight)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
-            ledger.commit({**begun.record, "term": self._possession.first_term(begun.record["ledger"])})
+            ledger.commit(replace(begun.record, term=self._possession.first_term(begun.ledger)))
             self._possession.take_first(ledger)
             self._commands.begin(partial(committed, ledger))
         finally:
@@ -112,12 +112,12 @@ class Beginning:
         if gone := left_out(self._spec, state):
             state = self._remove(ledger, state, gone)
         record = resnapshot_tables(self._spec, self._destination, state, connection, cured(self._spec, state), run)
-        tables = {name: change for name, change in record["tables"].items() if "resnapshot" in change}
+        tables = {name: change for name, change in record.tables.items() if change.resnapshot}
         if tables:
             self._commit(ledger, following(state, run, tables), "the spec no longer has what stopped it")
 
     def _remove(self, ledger: Ledger, state: State, names: Sequence[str]) -> State:
-        changes: dict[str, TableChange] = {name: {"removed": {"by": None, "drop": False}} for name in names}
+        changes = {name: TableChange(removed=Removal(None, drop=False)) for name in names}
         ledger.commit(following(state, self._journal.run, changes))
         return committed(ledger)
 
@@ -127,7 +127,7 @@ class Beginning:
         known = {name for name, table in state.tables.items() if not table.stopped}
         unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in known])
         if unfit:
-            stopped: dict[str, TableChange] = {name: {"stopped": stop_of(error, name)} for name, error in unfit.items()}
+            stopped = {name: TableChange(stopped=stop_of(error, name)) for name, error in unfit.items()}
             self._commit(ledger, following(state, self._journal.run, stopped), "")
 
     def resnapshot_everything(
@@ -160,8 +160,7 @@ class Beginning:
         record = resnapshot_all(
             self._spec, self._destination, ledger.state, connection, endpoint, server, self._journal.run
         )
-        record["lineage"] = self._journal.run
-        record["next_seq"] = max(next_seq, ledger.state.next_seq)
+        record = replace(record, lineage=self._journal.run, next_seq=max(next_seq, ledger.state.next_seq))
         self._commit(ledger, record, "requested, because the ledger was older than the destination")
         self._intake.poll()
         for redump in self._commands.accepted(Redump):
@@ -214,12 +213,12 @@ class Beginning:
     def _commit(self, ledger: Ledger, record: EpochRecord, reason: str) -> None:
         """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
-        for name, change in record["tables"].items():
-            why = change.get("stopped", {}).get("message", reason)
-            outcome = "stopped" if "stopped" in change else "resnapshotted"
+        for name, change in record.tables.items():
+            why = change.stopped["message"] if change.stopped else reason
+            outcome = "stopped" if change.stopped else "resnapshotted"
             self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
-            if "resnapshot" in change:
-                plan = plan_from_dict(change["resnapshot"]["plan"])
+            if change.resnapshot:
+                plan = plan_from_dict(change.resnapshot.plan)
                 self._journal.write(planned(plan))
 
     def _identify(self, ledger: Ledger, connection: Connection, endpoint: Endpoint, server: Server) -> None:

@@ -21,10 +21,10 @@ from engine.run.epochs.epoch import (
     committed,
     completed,
     dates_nulled,
-    epoch_facts,
     split_range,
     table_records,
     up_to_alteration,
+    with_facts,
 )
 from engine.run.epochs.epoch_pace import EpochPace
 from engine.run.epochs.epoch_reader import EpochReader
@@ -166,19 +166,18 @@ class EpochCommit:
         for name, error in stopped.items():
             self.chunks.stop(name, error)
             if due := self.delivery.due_after(error, self.captured.tables[name]):
-                tables[name]["due"] = due
+                tables[name] = replace(tables[name], due=due)
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
         to = position_after(content.known, content.end, reports, self.gtids, mariadb=self.reader.mariadb).as_dict()
         next_seq = max([self.state().next_seq, *(changes.next_seq for changes in written)])
-        facts = epoch_facts(reports, self.state().largest)
-        record = following(self.state(), self.journal.run, tables, to=to, next_seq=next_seq, **facts)
-        return completed(self.state(), record), verdicts
+        record = replace(following(self.state(), self.journal.run, tables), to_position=to, next_seq=next_seq)
+        return completed(self.state(), with_facts(record, reports, self.state().largest)), verdicts
 
     def _note_commit(self, record: EpochRecord, content: _Content, verdicts: Mapping[str, Verdict]) -> None:
         """Let those who hold its chunks know that the ledger has the epoch."""
         self.redumps.note_changes(record)
         self.chunks.published(content.frozen)
-        for name in record["tables"].keys() - verdicts.keys():  # `apply_verdicts` drops those
+        for name in record.tables.keys() - verdicts.keys():  # `apply_verdicts` drops those
             self.snapshot.committed(name, self.state().tables[name].coverage)
         self.chunks.stops_committed()
         self.redumps.committed(content.redumped_chunks, content.redumped)

@@ -38,7 +38,7 @@ class Possession:
     def first_term(self, ledger: str) -> TermRecord:
         """The term in epoch 0."""
         newest = self.destination.newest_term(ledger)
-        return {"number": newest.number + 1 if newest else 1, "run": self._run}
+        return TermRecord(newest.number + 1 if newest else 1, self._run)
 
     def take_first(self, ledger: Ledger) -> None:
         """Take possession after epoch 0 is committed; there was no runner before."""

@@ -1,5 +1,6 @@
 """Opens the destinations of a run: the first one, and further sinks, which may join or leave with it."""
 
+from dataclasses import replace
 from functools import partial
 
 from engine.base import clock
@@ -10,7 +11,7 @@ from engine.destination.publisher import Publisher
 from engine.destination.registry import further_destination
 from engine.destination.sink_opening import sink_changes
 from engine.journal import Journal
-from engine.ledger.records import TableChange
+from engine.ledger.records import Due, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.helpers import Helpers
@@ -38,7 +39,7 @@ def record_sinks(publisher: Publisher, ledger: Ledger, run: str) -> None:
     state = committed(ledger)
     if news := {sink.name: found for sink in publisher.further if (found := sink.news(state))}:
         publisher.destination.guard()
-        ledger.commit(following(state, run, {}, sinks=news))
+        ledger.commit(replace(following(state, run, {}), sinks=news))
 
 
 def _further_sinks(
@@ -48,10 +49,10 @@ def _further_sinks(
     assert ledger.state is not None
     sinks = {sink.name: sink for sink in spec.sinks}
     if changes := sink_changes(ledger.state, sinks, list(ledger.kept_epochs())):
-        joins = any(change is not None and change["joined"] >= 0 for change in changes.values())
+        joins = any(change is not None and change.joined >= 0 for change in changes.values())
         tables = _snapshots(ledger.state) if joins and not spec.sink.has_mirrors else {}
         first.guard()
-        ledger.commit(following(ledger.state, journal.run, tables, sinks=changes))
+        ledger.commit(replace(following(ledger.state, journal.run, tables), sinks=changes))
 
     def report(name: str, error: BaseException | None) -> None:
         if error is None:
@@ -68,7 +69,7 @@ def _further_sinks(
 def _snapshots(state: State) -> dict[str, TableChange]:
     """Resnapshots of all tables: nothing can be read back for a sink that joins."""
     return {
-        name: {"due": {"at": clock.utc_text(), "by": None, "why": None}}
+        name: TableChange(due=Due(clock.utc_text()))
         for name, table in state.tables.items()
         if table.begun and not table.stopped and not table.due and table.table.get("key")
     }

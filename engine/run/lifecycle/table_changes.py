@@ -92,7 +92,7 @@ class TableChanges:
                     self._forget_pause(name)
                     continue
                 self._capture(name, self._state().tables[name])
-                if "stopped" not in change:
+                if not change.stopped:
                     self._journal.write(planned(self._captured.plans[name]))
             self._parking.keep_only(self._state().tables)
             self._publisher.submit(record)

@@ -15,7 +15,7 @@ from engine.capture.reports import RedumpReport
 from engine.decode.schema import Table
 from engine.journal import Journal
 from engine.journal.events import ChunkRedumped
-from engine.ledger.records import Description, EpochRecord
+from engine.ledger.records import NOTHING, Description, EpochRecord
 from engine.ledger.state import TableState
 from engine.plan.chunks import WHOLE, Plan, text
 from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
@@ -171,8 +171,7 @@ class RedumpExecutor:
     def note_changes(self, record: EpochRecord) -> None:
         """Record a committed epoch: the mirrors that parts are compared with may lack its changes."""
         for name in self._active:
-            changes = record["tables"].get(name, {}).get("changes", {})
-            self._logs[name] += [file["name"] for file in changes.get("files", [])]
+            self._logs[name] += [file["name"] for file in record.tables.get(name, NOTHING).change_files]
 
     def log_of(self, table: str) -> tuple[str, ...]:
         """The change log files, in order, that the table's mirror may have lacked since its redump began."""

@@ -8,6 +8,7 @@ provably has everything published never had those rows, so the pipeline may fail
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from engine.base import clock
@@ -59,7 +60,7 @@ def note(ledger: Ledger, run: str, through: Through, guard: Callable[[], object]
     if state.identity not in state.binlog_off:
         guard()
         gaps = {**state.binlog_off, state.identity: clock.utc_text()}
-        record = following(state, run, {}, binlog_off=gaps)
+        record = replace(following(state, run, {}), binlog_off=gaps)
         through(partial(ledger.commit, record))
 
 

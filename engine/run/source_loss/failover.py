@@ -41,7 +41,7 @@ def failed_over(
     position = position_from_dict(state.position)
     place = _place(state, position, connection, endpoint, server, first_server_id)
     to = replace(place, gtids=position.gtids).as_dict()
-    return following(state, run, {}, identity=server.identity, to=to)
+    return replace(following(state, run, {}), identity=server.identity, to_position=to)
 
 
 def in_a_row(before: int, began: int, ended: int) -> int:
@@ -55,12 +55,13 @@ def in_a_row(before: int, began: int, ended: int) -> int:
 
 def describe(state: State, record: EpochRecord) -> FailedOver:
     """The failover of `record`, for the journal. state: the state before it."""
+    assert record.identity is not None
     return FailedOver(
         from_identity=state.identity,
-        to_identity=record["identity"],
-        from_position=str(position_from_dict(record["from"])),
-        to_position=str(position_from_dict(record["to"])),
-        gtids=record["to"]["gtids"],
+        to_identity=record.identity,
+        from_position=str(position_from_dict(record.from_position)),
+        to_position=str(position_from_dict(record.to_position)),
+        gtids=record.to_position["gtids"],
     )
 
 

@@ -79,10 +79,10 @@ class Alterations:
     ) -> Verdict:
         """The verdict on one table. asked: whether an operator asked for a resnapshot."""
         found = verdict(connection, self.spec, altered, statement)
-        if asked or (known.due and known.due["by"] is not None):
+        if asked or (known.due and known.due.by is not None):
             return found
-        if known.due and known.due["why"] and found.reason == REQUESTED:
-            found = replace(found, reason=known.due["why"]["message"])
+        if known.due and known.due.why and found.reason == REQUESTED:
+            found = replace(found, reason=known.due.why["message"])
         return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:

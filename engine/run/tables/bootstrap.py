@@ -15,7 +15,7 @@ from engine.capture.binlog.position_search import Binlog, NoPlaceError
 from engine.capture.projection.projection_rules import as_read, check_spec, projection_record
 from engine.decode.gtid import parse_gtids
 from engine.decode.schema import Table
-from engine.ledger.records import EpochRecord, Planned, TableChange
+from engine.ledger.records import ChunkRecord, EpochRecord, Planned, TableChange
 from engine.ledger.state import State
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
@@ -51,8 +51,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Begun:
-    """The record of epoch 0 and its plans."""
+    """The record of epoch 0, its ledger's identifier and its plans."""
 
+    ledger: str
     record: EpochRecord
     plans: list[Plan]
 
@@ -79,34 +80,23 @@ def first_epoch(
     fit = [table for table in fit if table.full_name not in unfit]
     if not spec.source.copies:
         plans = [streaming_only(plan) for plan in plans]
-    tables: dict[str, TableChange] = {
+    tables = {
         table.full_name: unfit_record(table, unfit[table.full_name]) for table in captured if table.full_name in unfit
     }
     for table, plan in zip(fit, plans, strict=True):
-        planned: Planned = {
-            "table": table.as_dict(),
-            "plan": decided(spec.sink, table, plan).as_dict(),
-            "projection": projection_record(spec, table),
-        }
-        tables[table.full_name] = {**finished(spec, position), "planned": planned}
-    record: EpochRecord = {
-        "epoch": 0,
-        "run": run,
-        "ts": clock.utc_text(),
-        "ledger": uuid.uuid4().hex,
-        "identity": server.identity,
-        "from": position.as_dict(),
-        "to": position.as_dict(),
-        "next_seq": 1,
-        "tables": tables,
-    }
-    return Begun(record, plans)
+        decision = decided(spec.sink, table, plan).as_dict()
+        planned = Planned(table.as_dict(), decision, projection_record(spec, table))
+        tables[table.full_name] = replace(finished(spec, position), planned=planned)
+    ledger, at = uuid.uuid4().hex, position.as_dict()
+    record = EpochRecord(0, run, clock.utc_text(), at, at, 1, tables, ledger=ledger, identity=server.identity)
+    return Begun(ledger, record, plans)
 
 
 def unfit_record(table: Table, error: TidemarkError) -> TableChange:
     """The record of a table that cannot be captured: it joins and stops at once."""
     plan = Plan(table.full_name, 0, 0, (), "", None, None, None, "one", "not captured", 0, 1)
-    return {"planned": {"table": table.as_dict(), "plan": plan.as_dict()}, "stopped": stop_of(error, table.full_name)}
+    planned = Planned(table.as_dict(), plan.as_dict())
+    return TableChange(planned=planned, stopped=stop_of(error, table.full_name))
 
 
 def anchored(position: Position, spec: Spec, connection: Connection, endpoint: Endpoint, server: Server) -> Position:
@@ -190,9 +180,9 @@ def streaming_only(plan: Plan) -> Plan:
 def finished(spec: Spec, position: Position) -> TableChange:
     """The rest of the record of a table that joins: without a copy (`Source.copies`), it is one finished chunk."""
     if spec.source.copies:
-        return {}
+        return TableChange()
     whole = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
-    return {"split": whole, "chunks": [{"chunk": 0, "exact": position.as_dict(), "files": [], "rows": 0, "nulled": {}}]}
+    return TableChange(split=whole, chunks=[ChunkRecord(0, position.as_dict())])
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:

@@ -18,6 +18,7 @@ rows. If the runner is killed in between, the ledger still says what to delete; 
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from difflib import get_close_matches
 
 from engine.base import clock
@@ -27,7 +28,7 @@ from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import Destination, DestinationTable
 from engine.destination.publisher import Publisher
-from engine.ledger.records import Planned, Switch, TableChange
+from engine.ledger.records import Planned, Removal, Switch, TableChange
 from engine.ledger.state import State, TableState, following
 from engine.ledger.store import Ledger
 from engine.plan.mirrors import decided
@@ -99,7 +100,7 @@ class MembershipChanges:
             self._commands.carried_out(change, {})  # the kept data is final now
             change = None
         if gone := list(self._dropped(state)):
-            return {name: {"dropped": True} for name in gone}
+            return {name: TableChange(dropped=True) for name in gone}
         if (
             change is not None
             and not change.begun(state)
@@ -182,7 +183,7 @@ class MembershipChanges:
         if not self._spec.source.copies:
             plan = streaming_only(plan)
         plan = decided(self._spec.sink, table, plan)
-        joins: Planned = {"table": table.as_dict(), "plan": plan.as_dict(), "projection": projection, "by": by}
+        joins = Planned(table.as_dict(), plan.as_dict(), projection, by)
         known = state.removed.get(table.full_name)
         if known is not None and (kept := stored_table(self._publisher.destination, state, known)).is_there:
             before = table_from_dict(known.table)
@@ -191,26 +192,26 @@ class MembershipChanges:
             with suppress(IncompatibleColumnsError):  # then its change log begins again
                 kept.check(published_as(before, known.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
-            switch: Switch = {
-                "table": joins["table"],
-                "plan": joins["plan"],
-                "projection": projection,
-                "by": by,
-                "before": before.as_dict(),
-                "before_projection": known.projection,
-                "since": since,
-            }
-            return {"resnapshot": switch}, None
+            switch = Switch(
+                joins.table,
+                joins.plan,
+                before.as_dict(),
+                projection,
+                known.projection,
+                since,
+                joins=True,
+                by=by,
+            )
+            return TableChange(resnapshot=switch), None
         shown = published_as(table, projection)
         created = self._publisher.destination.table(state.owner, shown, plan)
         created.check_free()
-        return {**finished(self._spec, position_from_dict(state.position)), "planned": joins}, created
+        return replace(finished(self._spec, position_from_dict(state.position)), planned=joins), created
 
 
 def to_drop(state: State) -> list[str]:
     """The removed tables whose destination is still to be deleted."""
-    facts = {name: table.removed or {} for name, table in state.removed.items()}
-    return [name for name, fact in facts.items() if fact["drop"] and not fact["dropped"]]
+    return [name for name, table in state.removed.items() if table.removed and table.removed.drop and not table.dropped]
 
 
 def drop_removed(destination: Destination, ledger: Ledger, run: str) -> None:
@@ -221,7 +222,7 @@ def drop_removed(destination: Destination, ledger: Ledger, run: str) -> None:
     for name in names:
         stored_table(destination, state, state.removed[name]).drop()
     destination.guard()
-    ledger.commit(completed(state, following(state, run, {name: {"dropped": True} for name in names})))
+    ledger.commit(completed(state, following(state, run, {name: TableChange(dropped=True) for name in names})))
 
 
 def stored_table(destination: Destination, state: State, table: TableState) -> DestinationTable:
@@ -234,7 +235,8 @@ def _removed_names(change: MembershipCommand, state: State) -> list[str]:
 
 
 def _removed(change: MembershipCommand) -> dict[str, TableChange]:
-    return {name: {"removed": {"by": change.identity, "drop": change.drop}} for name in change.tables}
+    removal = Removal(change.identity, change.drop)
+    return {name: TableChange(removed=removal) for name in change.tables}
 
 
 def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:

@@ -40,15 +40,16 @@ class MembershipCommand:
         """Whether the ledger has this command's result; a runner may have been killed before it answered."""
         if self.adds:
             return all(name in state.tables and state.tables[name].by == self.identity for name in self.tables)
-        facts = [state.removed[name].removed or {} for name in self.tables if name in state.removed]
-        ours = [fact for fact in facts if fact["by"] == self.identity and fact["dropped"] == self.drop]
-        return len(ours) == len(self.tables)
+        removed = [state.removed[name] for name in self.tables if self._removed_by_this(state, name)]
+        return len(removed) == len(self.tables) and all(table.dropped == self.drop for table in removed)
 
     def begun(self, state: State) -> bool:
         """Whether the ledger has the command, even if parts of it are still to do."""
-        return self.done(state) or all(
-            name in state.removed and (state.removed[name].removed or {})["by"] == self.identity for name in self.tables
-        )
+        return self.done(state) or all(self._removed_by_this(state, name) for name in self.tables)
+
+    def _removed_by_this(self, state: State, name: str) -> bool:
+        table = state.removed.get(name)
+        return table is not None and table.removed is not None and table.removed.by == self.identity
 
 
 def check(directory: Directory, verb: str, arguments: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ copies are complete. No change log has what happened between the two positions; 
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import Destination
@@ -34,7 +35,8 @@ def resnapshot_all(
     position = anchored(current(connection, server), spec, connection, endpoint, server)
     tables = _resnapshots(spec, destination, state, connection, state.tables)
     gaps = {identity: at for identity, at in state.binlog_off.items() if identity != server.identity}
-    return following(state, run, tables, identity=server.identity, to=position.as_dict(), binlog_off=gaps)
+    record = following(state, run, tables)
+    return replace(record, identity=server.identity, to_position=position.as_dict(), binlog_off=gaps)
 
 
 def resnapshot_tables(

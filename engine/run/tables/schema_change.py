@@ -65,19 +65,12 @@ class Verdict:
     def to_record(self, before: Table, before_projection: Description | None) -> TableChange:
         """The table's part of the epoch record."""
         if self.error is not None:
-            return {"stopped": stop_of(self.error, before.full_name), "due": None}
-        change: Switch = {
-            "table": self.table.as_dict(),
-            "plan": self.plan.as_dict(),
-            "projection": self.projection,
-            "before": before.as_dict(),
-            "before_projection": before_projection,
-        }
+            return TableChange(stopped=stop_of(self.error, before.full_name), not_due=True)
+        switch = Switch(self.table.as_dict(), self.plan.as_dict(), before.as_dict(), self.projection, before_projection)
         if self.outcome == "evolved":
-            return {"altered": change}
-        if self.automatic is not None:
-            change["automatic"] = self.automatic
-        return {"resnapshot": {**change, "since": self.since.as_dict() if self.since else None}}
+            return TableChange(altered=switch)
+        since = self.since.as_dict() if self.since else None
+        return TableChange(resnapshot=replace(switch, since=since, automatic=self.automatic))
 
 
 @dataclass(frozen=True)

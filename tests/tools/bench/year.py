@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ from engine.destination.publisher import Publisher
 from engine.destination.registry import destination_of
 from engine.journal import Journal
 from engine.journal.events import EpochCommitted, LagMeasured, RunStarted, RunState
+from engine.ledger.record_json import change_from_json, epoch_from_json
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
@@ -135,9 +136,8 @@ class Year:
         at = {"file": "b.000001", "offset": 4, "gtids": None}
         plan = Plan("d.t", ROWS, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", ROWS, 1, "10", "10")
         planned = {t.full_name: {"planned": {"table": t.as_dict(), "plan": plan.as_dict()}} for t in self.all}
-        record: Any = {**begin, "from": at, "to": at, "next_seq": 0, "tables": planned}
-        record["term"] = Possession(self._destination(), "first").first_term("L")
-        self.ledger.commit(record)
+        record = epoch_from_json({**begin, "from": at, "to": at, "next_seq": 0, "tables": planned})
+        self.ledger.commit(replace(record, term=Possession(self._destination(), "first").first_term("L")))
         self.start()
         split = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
         schema, parts = arrow_schema(self.all[0]), dict[str, Any]()
@@ -205,17 +205,18 @@ class Year:
         state = self.ledger.state
         assert state is not None
         end = {"file": "b.000001", "offset": state.position["offset"] + 1000, "gtids": None}
-        record = following(state, self.journal.run, parts, to=end, next_seq=self.seq)
+        changes = {name: change_from_json(part) for name, part in parts.items()}
+        record = replace(following(state, self.journal.run, changes), to_position=end, next_seq=self.seq)
         through, facts = self.publisher.facts
         applied = {name: dict(new) for name, new in facts.items() if dict(state.tables[name].applied) != dict(new)}
-        self.ledger.commit({**record, "applied": applied} if applied else record)
+        self.ledger.commit(replace(record, applied=applied))
         self.publisher.record_through(through)
         self.publisher.submit(record)
         changed = {name: CHANGES for name, part in parts.items() if "changes" in part}
         begins, ends = f"b.000001:{end['offset'] - 1000}", f"b.000001:{end['offset']}"
         self.journal.write(
             EpochCommitted(
-                epoch=record["epoch"],
+                epoch=record.epoch,
                 from_position=begins,
                 to_position=ends,
                 changes=sum(changed.values()),

@@ -56,8 +56,7 @@ def made(folder: Path, case: str) -> Directory:
     elif case == "stopped":
         world.epoch(stopped={"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""})
     for record in world.records[2:]:
-        record["ts"] = SINCE
-        Ledger(where.ledger).commit(record)
+        Ledger(where.ledger).commit(replace(record, ts=SINCE))
     summary = SAVED.get(case, now_verified())
     save(where, {"d.t": summary} if summary else {}, [])
     if case == "written":

@@ -15,8 +15,9 @@ from engine.destination.publisher import Publisher
 from engine.destination.registry import further_destination
 from engine.destination.sink_opening import sink_changes
 from engine.journal import Journal
+from engine.ledger.record_json import change_from_json, state_to_json
 from engine.ledger.records import EpochRecord
-from engine.ledger.state import State, following, state_to_dict
+from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.run.tables.membership import drop_removed
@@ -41,7 +42,7 @@ class Run:
         self.sink = Sink(type="parquet", name="files", path=folder / "files", **settings)
         self.retention = EpochRetention(self.ledger, destination.landing)
         if changes := sink_changes(self.state, {"files": self.sink}, list(self.ledger.kept_epochs())):
-            self.ledger.commit(following(self.state, "r", {}, sinks=changes))
+            self.ledger.commit(replace(following(self.state, "r", {}), sinks=changes))
         self.errors: list[BaseException | None] = []
         self.further = FurtherSink(
             self.sink,
@@ -69,8 +70,8 @@ class Run:
             through, facts = self.publisher.facts
             news = self.further.news(self.state)
             number = self.state.epoch + 1
-            more: Any = {"sinks": {"files": news}} if news else {}
-            record: Any = {**one, "epoch": number, "applied": {n: dict(f) for n, f in facts.items()}, **more}
+            sinks = {"files": news} if news else {}
+            record = replace(one, epoch=number, applied={n: dict(f) for n, f in facts.items()}, sinks=sinks)
             self.ledger.commit(record)
             self.publisher.record_through(through)
             self.publisher.submit(record)
@@ -79,6 +80,12 @@ class Run:
         """End the run."""
         self.publisher.finish(drains=drains)
         self.journal.close()
+
+
+def why_stopped(run: Run) -> str:
+    """Why the ledger gives the further sink nothing any more; "" if it does."""
+    stopped = run.state.sinks["files"].stopped
+    return stopped["message"] if stopped else ""
 
 
 def files(folder: Path) -> list[tuple[Any, ...]]:
@@ -105,7 +112,7 @@ def first_alone(folder: Path, world: World) -> None:
 def prune_through(folder: Path, ledger: Ledger) -> None:
     """Replace the ledger's epochs by a full state."""
     assert ledger.state is not None
-    full = formats.stamped("state", state_to_dict(ledger.state))
+    full = formats.stamped("state", state_to_json(ledger.state))
     (folder / "ledger" / f"state-{ledger.state.epoch:08d}.json").write_text(json.dumps(full))
     for path in (folder / "ledger").glob("epoch-*.json"):
         path.unlink()
@@ -130,18 +137,20 @@ class Gate:
         return held
 
 
-def of_u(world: World, **change: Any) -> Any:
+def of_u(world: World, **change: Any) -> EpochRecord:
     """An epoch of another table."""
     world.epoch(**change)
     record = world.records.pop()
-    return {**record, "tables": {"d.u": record["tables"]["d.t"]}}
+    return replace(record, tables={"d.u": record.tables["d.t"]})
 
 
 def story_with_u(world: World) -> None:
     """The story, with another table of one row."""
     story(world)
-    world.records[0]["tables"]["d.u"] = U_JOINS
-    world.records[1]["tables"]["d.u"] = {"split": WHOLE_SPLIT, "chunks": [world.chunk(U, [(1, 1)])], "copied": True}
+    copied: Any = {"split": WHOLE_SPLIT, "chunks": [world.chunk(U, [(1, 1)])], "copied": True}
+    for n, change in enumerate((U_JOINS, copied)):
+        record = world.records[n]
+        world.records[n] = replace(record, tables={**record.tables, "d.u": change_from_json(change)})
 
 
 def insert(run: Run, world: World, *keys: int) -> None:
@@ -193,7 +202,7 @@ def unblock(folder: Path) -> None:
 
 def fail_in_sink(run: Run, world: World) -> tuple[Path, bytes]:
     """Commit epoch 2, whose file the further sink does not find; it is there again when the first destination looks."""
-    (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[2].tables["d.t"].change_files
     path = run.first.landing.changes(OLD) / lost["name"]
     content, publish = path.read_bytes(), run.publisher._put
     path.unlink()

@@ -20,6 +20,8 @@ from engine.destination.fence import Term
 from engine.destination.publisher import Publisher
 from engine.destination.registry import destination_of
 from engine.journal import Journal
+from engine.ledger.record_json import change_from_json
+from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
@@ -54,7 +56,7 @@ class World:
     """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
     def __init__(self, folder: Path, mode: Mirror = "copy_on_write", kind: Kind = "delta") -> None:
-        self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[Any]()
+        self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[EpochRecord]()
         self._kind: Kind = kind
 
     @property
@@ -89,21 +91,12 @@ class World:
             return [file.as_dict() for file in writer.close()]
 
     def epoch(self, **change: Any) -> None:
+        """Add an epoch with a change of the table. change: its JSON."""
         n = len(self.records)
-        own = {"ledger": "L", "identity": "server"} if n == 0 else {}
+        own: dict[str, Any] = {"ledger": "L", "identity": "server"} if n == 0 else {}
         at = {"file": "b.000001", "offset": 4 + n, "gtids": None}
-        self.records.append(
-            {
-                "epoch": n,
-                "run": "r",
-                "ts": "",
-                "from": at,
-                "to": at,
-                "next_seq": self._seq,
-                **own,
-                "tables": {"d.t": change},
-            }
-        )
+        tables = {"d.t": change_from_json(change)}
+        self.records.append(EpochRecord(n, "r", "", at, at, self._seq, tables, **own))
 
     def chunk(self, table: Table, rows: Rows) -> Any:
         files = self.file(table, "chunk", rows)
@@ -127,7 +120,7 @@ def publish_story(world: World, folder: Path, killed: Sequence[int], since: int 
     publisher = None
     for record in world.records[since:]:
         ledger.commit(record)
-        if publisher is None or record["epoch"] in killed:
+        if publisher is None or record.epoch in killed:
             if publisher is not None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(publisher._replay, "merge_all", lambda: None)
@@ -193,5 +186,5 @@ def taken(world: World, run: str, number: int) -> Destination:
 
 
 def world_files(part: Any) -> list[DataFile]:
-    """The files of a record's part."""
+    """The files of a chunk or of changes. part: their JSON."""
     return [DataFile(**file) for file in part["files"]]

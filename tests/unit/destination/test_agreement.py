@@ -1,6 +1,7 @@
 """Ledger and destination of different ages: each combination is recognised before anything is written."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,7 @@ def run(folder: Path, *, until: int | None = None) -> World:
     publish_story(world, folder, [])
     ledger = Ledger(folder / "ledger")
     assert ledger.state is not None
-    ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
+    ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
     return world
 
 
@@ -125,9 +126,9 @@ def test_a_lake_that_was_restored_is_repaired_or_refused(tmp_path: Path, kept: b
     publish_story(world, tmp_path, [], since=3)
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
-    ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
+    ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
     if not kept:  # as in a copy that is older than they are
-        for file in whole[3]["tables"]["d.t"]["changes"]["files"]:
+        for file in whole[3].tables["d.t"].change_files:
             (tmp_path / "copy/d/t__changes" / file["name"]).unlink()
     shutil.rmtree(tmp_path / "lake")
     (tmp_path / "copy").rename(tmp_path / "lake")

@@ -207,7 +207,7 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
         table.open(must_exist=True)
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
-    ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3}}))
+    ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3}}))
     with pytest.raises(MismatchError, match="is not what the ledger has published"):
         Possession(world.destination(), "b").take(ledger, frozenset(), everything=False)
 
@@ -216,7 +216,7 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
 def test_a_failed_table_is_repaired_by_a_resnapshot(tmp_path: Path, killed: Sequence[int], kind: Kind) -> None:
     """A file of a reader was lost: the table alone fails, and is right after the new copy."""
     story(world := World(tmp_path, kind=kind))
-    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[3].tables["d.t"].change_files
     world.epoch(resnapshot=switch(OLD, OTHER))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OTHER, [(2, 2), (3, 3), (9, 2**40)])], copied=True)
     world.epoch(changes=world.changes(OTHER, [("-D", 2, 2)]))
@@ -229,7 +229,7 @@ def test_a_failed_table_is_repaired_by_a_resnapshot(tmp_path: Path, killed: Sequ
 def test_a_failed_table_fails_alone_and_stays_as_it_was(tmp_path: Path, kind: Kind) -> None:
     """The publisher continues, and names it."""
     story(world := World(tmp_path, kind=kind))
-    (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[2].tables["d.t"].change_files
     (world.destination().landing.changes(OLD) / lost["name"]).unlink()
     ledger, journal = Ledger(tmp_path / "ledger"), Journal(tmp_path / "j.jsonl", "r")
     publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal)
@@ -284,9 +284,8 @@ def test_orphans_are_deleted_and_nothing_else(tmp_path: Path, kind: Kind) -> Non
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(b"")
     committed.add(foreign)
-    tables = [record["tables"]["d.t"] for record in world.records]
-    parts = [part for one in tables for part in (*one.get("chunks", []), one.get("changes", {"files": []}))]
-    named = {file["name"] for part in parts for file in part["files"]}
+    parts = [part for record in world.records for part in record.tables["d.t"].written]
+    named = {file["name"] for part in parts for file in part.files}
     last_ns = 0 if kind == "delta" else time.time_ns() + 10**12  # a killed run may have committed after it wrote
     assert destination.delete_orphans([table], named, last_ns) >= 1
     assert not path.exists()

@@ -1,6 +1,7 @@
 """Further sinks beside the first destination: each at its own pace, with errors of its own."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from engine.ledger.store import Ledger
 from engine.run.tables.membership import drop_removed
 from engine.spec.sink_settings import Mirror
 from tests.support.parquet import log_rows
-from tests.unit.destination.sink_run import Run, files, first_alone
+from tests.unit.destination.sink_run import Run, files, first_alone, why_stopped
 from tests.unit.destination.support import (
     BARE,
     OLD,
@@ -79,7 +80,7 @@ def test_one_that_keeps_too_much_is_stopped_for_good(tmp_path: Path) -> None:
     run.commit(world.records[-1:])
     run.end()
     assert "max_kept_bytes" in str(run.further.error)
-    assert "kept for it" in run.state.sinks["files"]["stopped"]["message"]
+    assert "kept for it" in why_stopped(run)
     again = Run(tmp_path, world, max_kept_bytes=1)
     assert again.further.as_dict()["state"] == "stopped", "a later run leaves it alone"
     again.end()
@@ -102,7 +103,7 @@ def test_one_that_joins_later_begins_with_what_is_there(
     first_alone(tmp_path, world)
     before = set((tmp_path / "lake").rglob("chunk-*.parquet"))
     run = Run(tmp_path, world)
-    assert run.state.sinks["files"]["joined"] >= 2
+    assert run.state.sinks["files"].joined >= 2
     world.epoch(changes=world.changes(table, [("+I", 4, 4)]))
     run.commit(world.records[-1:])
     run.end()
@@ -123,7 +124,7 @@ def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
     run.end()
     state = run.state
     assert sink_changes(state, {}, list(run.ledger.kept_epochs())) == {"files": None}
-    run.ledger.commit(following(state, "r", {}, sinks={"files": None}))
+    run.ledger.commit(replace(following(state, "r", {}), sinks={"files": None}))
     assert run.state.sinks == {}
     found = Ledger(tmp_path / "ledger").state
     assert found is not None
@@ -134,7 +135,7 @@ def test_one_that_leaves_leaves_nothing_waiting(tmp_path: Path) -> None:
 def test_a_resnapshot_repairs_a_table_that_failed_there_alone(tmp_path: Path) -> None:
     """The first destination and the other tables never noticed."""
     story(world := World(tmp_path))
-    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[3].tables["d.t"].change_files
     run = Run(tmp_path, world)
     run.commit(world.records[1:3])
     assert wait_for(lambda: run.further.through == run.state.epoch)
@@ -169,7 +170,7 @@ def test_what_it_has_does_not_count_as_kept_for_it(tmp_path: Path) -> None:
     again.further._kept_epochs.bytes = 0
     again.end()
     for record in again.ledger.kept_epochs():
-        again.further._kept_epochs.add(record, again.state.sinks["files"]["applied"])
+        again.further._kept_epochs.add(record, again.state.sinks["files"].applied)
     assert again.further._kept_epochs.bytes == 4096 * len(again.further._kept_epochs.epochs)
     assert again.further.error is None
 

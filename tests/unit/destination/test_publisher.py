@@ -18,6 +18,8 @@ from engine.destination.delta.table_pair import TablePair
 from engine.destination.merge_schedule import MergeSchedule
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
+from engine.ledger.record_json import change_to_json
+from engine.ledger.records import Removal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan
@@ -73,7 +75,7 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path, mode: Mi
     del world.records[3:]
     world.epoch(split=WHOLE_SPLIT, changes=world.changes(OTHER, [("+I", 9, 9)]), resnapshot=switch(OTHER, OTHER))
     for record in last:
-        world.epoch(**record["tables"]["d.t"])
+        world.epoch(**change_to_json(record.tables["d.t"]))
     publish_story(world, tmp_path, (3, 4, 5))
     assert mirror(tmp_path) == [(4, 2**40), (5, 50), (6, 60)]
 
@@ -163,7 +165,8 @@ def test_a_table_that_leaves_and_is_dropped_joins_again(
     drop_removed(world.destination(), Ledger(tmp_path / "ledger"), "r")
     drop_removed(world.destination(), ledger := Ledger(tmp_path / "ledger"), "r")
     assert ledger.state is not None
-    assert (ledger.state.epoch, ledger.state.removed["d.t"].removed) == (3, {"by": "c1", "drop": True, "dropped": True})
+    table = ledger.state.removed["d.t"]
+    assert (ledger.state.epoch, table.removed, table.dropped) == (3, Removal("c1", drop=True), True)
     assert list((tmp_path / "lake" / "d").iterdir()) == []
     world.records.append(ledger.epoch(3))
     world.epoch(planned={"table": OTHER.as_dict(), "plan": PLAN.as_dict(), "by": "c2"})
@@ -255,7 +258,7 @@ def test_epochs_of_tables_without_a_key_are_settled(tmp_path: Path) -> None:
 def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mirror) -> None:
     """The publisher continues, names the failed table, and a resnapshot repairs change log and mirror."""
     world, ledger, journal, publisher = published_story(tmp_path, mode, 0.0)
-    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[3].tables["d.t"].change_files
     path = tmp_path / "lake/d/t__changes" / lost["name"]
     content = path.read_bytes()
     path.unlink()
@@ -283,7 +286,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     The table fails, and a resnapshot repairs change log and mirror.
     """
     world, ledger, journal, publisher = published_story(tmp_path, mode, 0.5)
-    (lost,) = world.records[2]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[2].tables["d.t"].change_files
     deadline = time.monotonic() + 20
     while len(log(tmp_path)) < 1 and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -310,7 +313,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     publisher.drain()
     assert not publisher.tables.failed_tables()
     assert mirror(tmp_path) == [(1, 1), (2, 2), (3, 3)]
-    (lost,) = world.records[3]["tables"]["d.t"]["changes"]["files"]
+    (lost,) = world.records[3].tables["d.t"].change_files
     (tmp_path / "lake/d/t__changes" / lost["name"]).unlink()
     ledger.commit(world.records[3])
     publisher.submit(world.records[3])
@@ -337,8 +340,8 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
     delta.pair.create(must_exist=False)
     for epoch, record in enumerate(world.records):
-        if changes := record["tables"]["d.t"].get("changes"):
-            delta.append("changes", epoch, [DataFile(**file) for file in changes["files"]])
+        if changed := record.tables["d.t"].change_files:
+            delta.append("changes", epoch, [DataFile(**file) for file in changed])
     other = DeltaTable(str(delta.pair.changes.folder))
     other.optimize.compact()
     other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
@@ -381,10 +384,10 @@ def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
     for record in world.records[1:]:
         ledger.commit(record)
     publisher.recover()
-    assert [record["epoch"] for record in ledger.kept_epochs()] == [0, 1, 2, 3]
+    assert [record.epoch for record in ledger.kept_epochs()] == [0, 1, 2, 3]
     through, facts = publisher.facts
     assert (through, facts["d.t"]) == (3, {"chunks": 1, "changes": 3, "merge": 3})
     publisher.record_through(through)
     publisher.finish()
     journal.close()
-    assert [record["epoch"] for record in ledger.kept_epochs()] == [3]
+    assert [record.epoch for record in ledger.kept_epochs()] == [3]

@@ -14,6 +14,8 @@ from engine.destination.destination_protocol import Content, StoredState
 from engine.destination.publisher import Publisher
 from engine.destination.table_progress import Target
 from engine.journal import Journal
+from engine.ledger.record_json import change_from_json
+from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Sink
 from tests.support.delta import rows_at
@@ -50,15 +52,14 @@ class Run:
         self.publisher.tables.open_all(self.ledger.state)
         self.publisher._replay.apply_kept(self.ledger.state)
 
-    def take(self, record: Any) -> None:
+    def take(self, record: EpochRecord) -> None:
         """Commit and publish an epoch; the ledger records what the publisher has applied."""
         if self.publisher is None:
             self.ledger.commit(record)
             self._start()
             return
         through, facts = self.publisher.facts
-        full: Any = {**record, "applied": {name: dict(found) for name, found in facts.items()}}
-        self.ledger.commit(full)
+        self.ledger.commit(replace(record, applied={name: dict(found) for name, found in facts.items()}))
         self.publisher.record_through(through)
         self.publisher._replay.append([record])
         self.publisher._replay.merge_all(only_due=True)
@@ -73,7 +74,8 @@ def _story(world: World, kind: str) -> tuple[Table, tuple[Any, ...]]:
     def epoch(one: Any = None, other: Any = None) -> None:
         world.epoch()
         parts = {"d.t": one, "d.u": other}
-        world.records[-1]["tables"] = {name: part for name, part in parts.items() if part is not None}
+        tables = {name: change_from_json(part) for name, part in parts.items() if part is not None}
+        world.records[-1] = replace(world.records[-1], tables=tables)
 
     joins = {"table": OTHER.as_dict(), "plan": OTHERS_PLAN.as_dict()}
     epoch({"planned": {"table": OLD.as_dict(), "plan": PLAN.as_dict()}}, {"planned": joins})
@@ -119,8 +121,8 @@ def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch:
     for record in world.records[:-1]:
         run.take(record)
     kept = list(run.ledger.kept_epochs())
-    assert [record["epoch"] for record in kept] == [KEPT, 9]
-    assert list(kept[0]["tables"]) == kept[0]["only"] == ["d.t"]
+    assert [record.epoch for record in kept] == [KEPT, 9]
+    assert tuple(kept[0].tables) == kept[0].only == ("d.t",)
     run = Run(tmp_path, world)
     assert run.publisher is not None
     table_progress = run.publisher.tables.targets["d.u"]
@@ -145,9 +147,9 @@ def test_a_reduced_epoch_is_not_taken_for_one_of_another_table(tmp_path: Path) -
     assert state is not None
     found = {name: dict(table.applied) for name, table in state.tables.items()}
     looks = {name: StoredState(dict.fromkeys(applied, 0)) for name, applied in found.items()}
-    records: list[Any] = [{**record, "epoch": n} for n, record in enumerate(world.records)]
+    records = [replace(record, epoch=n) for n, record in enumerate(world.records)]
     assert not compare(world.destination(), state, None, records, looks).tables
-    records[KEPT] = {**records[KEPT], "only": ["d.t"]}
+    records[KEPT] = replace(records[KEPT], only=("d.t",))
     assert set(compare(world.destination(), state, None, records, looks).tables) == {"d.u"}
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from engine.destination.parquet.manifests import Manifests
 from engine.destination.parquet.parquet_table import ParquetTable
 from engine.destination.read_back import read_back
 from engine.ledger import store
+from engine.ledger.record_json import change_from_json, epoch_to_json
+from engine.ledger.records import TermRecord
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.pipeline import formats
@@ -39,6 +42,7 @@ from tests.unit.destination.sink_run import (
     rows_of_u,
     story_with_u,
     unblock,
+    why_stopped,
     wide_files,
     wide_mirror,
 )
@@ -121,7 +125,7 @@ def test_a_table_that_is_dropped_and_joins_again_while_the_sink_is_away(tmp_path
     follow(run, world.records[1:])
     run.end()
     if recorded:
-        run.ledger.commit(following(run.state, "r", {}, sinks={"files": run.further.news(run.state)}))
+        run.ledger.commit(replace(following(run.state, "r", {}), sinks={"files": run.further.news(run.state)}))
     block(tmp_path)
     run = Run(tmp_path, world)
     drop(run, world)
@@ -139,12 +143,12 @@ def test_the_ledger_forgets_what_a_sink_had_of_a_dropped_table(tmp_path: Path) -
     run = Run(tmp_path, world)
     follow(run, world.records[1:])
     follow(run, [following(run.state, "r", {})])
-    assert run.state.sinks["files"]["applied"]["d.t"]
+    assert run.state.sinks["files"].applied["d.t"]
     drop(run, world)
-    assert "d.t" not in run.state.sinks["files"]["applied"]
+    assert "d.t" not in run.state.sinks["files"].applied
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
     follow(run, world.records[-1:])
-    assert "d.t" not in run.state.sinks["files"]["applied"]
+    assert "d.t" not in run.state.sinks["files"].applied
     run.end()  # stands for a kill: nothing more is recorded
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2)])], copied=True)
     again = Run(tmp_path, world)
@@ -189,11 +193,11 @@ def test_epoch_0_alone_is_not_the_whole_ledger(tmp_path: Path) -> None:
     """A failed table keeps its part of it. A sink that joins then reads the others back."""
     story(world := World(tmp_path))
     first_alone(tmp_path, world)
-    record = formats.stamped("epoch", {**world.records[0], "tables": {}, "only": ["d.bad"]})
+    record = formats.stamped("epoch", epoch_to_json(replace(world.records[0], tables={}, only=("d.bad",))))
     write_atomically(tmp_path / "ledger/epoch-00000000.json", json.dumps(record))
     run = Run(tmp_path, world)
     run.end(drains=True)
-    assert run.state.sinks["files"]["joined"] >= 3
+    assert run.state.sinks["files"].joined >= 3
     assert files(tmp_path) == mirror(tmp_path) == [(2, 2), (3, 3)]
 
 
@@ -283,7 +287,7 @@ def test_a_stop_counts_once_the_ledger_has_it(tmp_path: Path) -> None:
     run.publisher.drain()
     run.retention.prune()
     assert run.further.as_dict()["state"] == "stopped"
-    assert "stopped" not in run.state.sinks["files"]
+    assert run.state.sinks["files"].stopped is None
     assert run.further.through is not None
     run.end()  # stands for a kill: nothing more is recorded
     again = Run(tmp_path, world)
@@ -291,7 +295,7 @@ def test_a_stop_counts_once_the_ledger_has_it(tmp_path: Path) -> None:
     assert files(tmp_path) == mirror(tmp_path)
     again.further._sink = run.further._sink
     insert(again, world, 30, 31)
-    assert "stopped" in again.state.sinks["files"]
+    assert again.state.sinks["files"].stopped
     assert again.further.through is None
     again.end()
 
@@ -299,7 +303,7 @@ def test_a_stop_counts_once_the_ledger_has_it(tmp_path: Path) -> None:
 def test_what_is_kept_for_a_failed_table_of_a_sink_is_bounded(tmp_path: Path) -> None:
     """The sink is stopped for good, and nothing is kept for it once the ledger knows."""
     story(world := World(tmp_path))
-    size = sum(file["bytes"] for file in world.records[2]["tables"]["d.t"]["changes"]["files"]) + 4096
+    size = sum(file["bytes"] for file in world.records[2].tables["d.t"].change_files) + 4096
     run = Run(tmp_path, world, max_kept_bytes=4 * size)
     follow(run, world.records[1:2])
     fail_in_sink(run, world)
@@ -307,7 +311,7 @@ def test_what_is_kept_for_a_failed_table_of_a_sink_is_bounded(tmp_path: Path) ->
         insert(run, world, key)
         wait_for(lambda: run.further.as_dict()["state"] == "stopped" or run.further.through in (None, run.state.epoch))
     run.publisher.drain()
-    assert "max_kept_bytes" in run.state.sinks["files"]["stopped"]["message"]
+    assert "max_kept_bytes" in why_stopped(run)
     run.retention.prune()
     run.end()
     assert len(run.ledger.kept_numbers()) < 8
@@ -405,8 +409,8 @@ def test_a_sink_follows_a_ledger_that_was_put_back_alone(tmp_path: Path, away: b
     (tmp_path / "backup-ledger").rename(tmp_path / "ledger")
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
-    change: Any = {"d.t": {"resnapshot": switch(OLD, OLD)}}
-    ledger.commit(following(ledger.state, "r", change, lineage="x1", term={"number": 5, "run": "r"}))
+    change = change_from_json({"resnapshot": switch(OLD, OLD)})
+    ledger.commit(replace(following(ledger.state, "r", {"d.t": change}), lineage="x1", term=TermRecord(5, "r")))
     block(tmp_path) if away else None
     run = Run(tmp_path, world)
     world.epoch(split=WHOLE_SPLIT)

@@ -29,6 +29,7 @@ from tests.unit.destination.sink_run import (
     follow,
     insert,
     of_u,
+    why_stopped,
 )
 from tests.unit.destination.support import (
     OLD,
@@ -89,7 +90,7 @@ def test_a_sink_ahead_of_a_restored_ledger_is_stopped_for_good(tmp_path: Path, j
     insert(again, world, *range(100, 101 + end - again.state.epoch))
     again.end()
     assert again.state.epoch > end
-    assert "is ahead of the ledger" in again.state.sinks["files"]["stopped"]["message"]
+    assert "is ahead of the ledger" in why_stopped(again)
     last = Run(tmp_path, world)
     last.end()
     assert "is ahead of the ledger" in str(last.further.error)
@@ -109,16 +110,16 @@ def test_a_sink_that_left_by_a_restore_joins_again_as_another(tmp_path: Path, jo
         first_alone(tmp_path, world)
         back_up(tmp_path)
         run = Run(tmp_path, world)
-    earlier = run.state.sinks["files"]["id"]
+    earlier = run.state.sinks["files"].id
     insert(run, world, *range(50, 55))
     run.end(drains=True)
     generation = generation_of(tmp_path / "files", "d.t")
     ledger = put_back(tmp_path, run.state.term + 1)
     assert ledger.state is not None
     sinks, places = sinks_after_restore(ledger.state, [run.sink])
-    ledger.commit(following(ledger.state, "restore", {}, sinks=sinks, sink_places=places))
+    ledger.commit(replace(following(ledger.state, "restore", {}), sinks=sinks, sink_places=places))
     again = Run(tmp_path, world)
-    assert again.state.sinks["files"]["id"] not in ("", earlier)
+    assert again.state.sinks["files"].id not in ("", earlier)
     insert(again, world, *range(100, 108))
     again.end(drains=True)
     assert again.further.error is None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from engine.base.errors import TidemarkError
 from engine.destination.unpublished import MissingEpochs, find_missing_epochs
-from engine.ledger.records import Due, EpochRecord
+from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, apply
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch
 
@@ -44,12 +44,13 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
     publish_story(world, tmp_path, ())
     world.epoch(changes=world.changes(OLD, [("+I", 4, 4)]))
     world.epoch(changes=world.changes(OLD, [("+I", 5, 5)]))
-    state, first = state_of(world.records), world.records[-2]
-    first["ts"], world.records[-1]["ts"] = "2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:09.000000Z"
+    state, times = state_of(world.records), ("2026-01-01T00:00:00.000000Z", "2026-01-01T00:00:09.000000Z")
+    world.records[-2:] = [replace(one, ts=ts) for one, ts in zip(world.records[-2:], times, strict=True)]
+    first = world.records[-2]
     assert find_missing_epochs(world.destination(), state, world.records, AFTER) == {
-        "d.t": MissingEpochs(first["ts"], first["epoch"])
+        "d.t": MissingEpochs(first.ts, first.epoch)
     }
-    assert find_missing_epochs(world.destination(), state, world.records, first["ts"]) == {}, "not older than that"
+    assert find_missing_epochs(world.destination(), state, world.records, first.ts) == {}, "not older than that"
     table = state.tables["d.t"]
     stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").as_dict())})
     assert find_missing_epochs(world.destination(), stopped, world.records, AFTER) == {}
@@ -64,15 +65,15 @@ def test_a_copy_that_is_complete_must_be_in_the_mirror(tmp_path: Path) -> None:
     assert find_missing_epochs(world.destination(), half, world.records, AFTER) == {}
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2)])], copied=True)
     found = find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER)
-    assert found["d.t"].epoch == world.records[-1]["epoch"]
+    assert found["d.t"].epoch == world.records[-1].epoch
 
 
 def test_a_resnapshot_that_is_due_counts_from_its_decision(tmp_path: Path) -> None:
     """Whatever the destination has."""
     world = changed_world(World(tmp_path, "merge_on_read"))
     publish_story(world, tmp_path, ())
-    due: Due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
+    due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
     world.epoch(due=due)
     assert find_missing_epochs(world.destination(), state_of(world.records), world.records, AFTER) == {
-        "d.t": MissingEpochs(due["at"], None)
+        "d.t": MissingEpochs(str(due["at"]), None)
     }

@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count, pairwise
 from pathlib import Path
 from random import Random
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 
 from engine.base.errors import LedgerError, PipelineHeldError
 from engine.ledger import store
-from engine.ledger.state import State, apply, following, latest_resnapshots, state_from_dict, state_to_dict
+from engine.ledger.record_json import change_from_json, epoch_from_json, epoch_to_json, state_from_json, state_to_json
+from engine.ledger.records import Due, EpochRecord, TableChange
+from engine.ledger.state import State, apply, following, latest_resnapshots
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan, Range, Strategy, plan_from_dict
 from engine.plan.coverage import Chunk, Coverage, Split, Unsplit, split_as_dict, unsplit_table
@@ -73,7 +76,7 @@ def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]
     return coverage.finish(taken), change
 
 
-def records(rng: Random) -> Iterator[Any]:
+def records(rng: Random) -> Iterator[EpochRecord]:
     """Epochs as a coordinator commits them."""
     coverages: dict[str, Coverage] = {}
     seq = 0
@@ -94,18 +97,19 @@ def records(rng: Random) -> Iterator[Any]:
                 seq += sum(change["changes"]["kinds"])
             if rng.random() < 0.05:
                 change["stopped"] = {"error": "DecodeError", "message": "ü"}
-        yield json.loads(json.dumps({
+        yield epoch_from_json(json.loads(json.dumps({
             "epoch": epoch, "run": "r", "ts": "", "from": {"offset": epoch}, "to": {"offset": epoch + 1},
             "next_seq": seq,
             "tables": tables, **({"identity": "uuid", "ledger": "l1"} if epoch == 0 else {}),
-        }))  # fmt: skip
+        })))  # fmt: skip
 
 
-def naive(history: list[Any]) -> Any:
-    """The state, computed from all records at once."""
+def naive(history: list[EpochRecord]) -> Any:
+    """The state, computed from the JSON of all records at once."""
     tables: dict[str, Any] = {}
-    for name in {name for record in history for name in record["tables"]}:
-        mine = [record["tables"][name] for record in history if name in record["tables"]]
+    epochs = [epoch_to_json(record)["tables"] for record in history]
+    for name in {name for epoch in epochs for name in epoch}:
+        mine = [epoch[name] for epoch in epochs if name in epoch]
         done = [chunk for change in mine for chunk in change.get("chunks", [])]
         finished = {chunk["chunk"] for chunk in done}
         stops = [change["stopped"] for change in mine if "stopped" in change]
@@ -126,7 +130,7 @@ def naive(history: list[Any]) -> Any:
     return tables
 
 
-def seen(state: State, history: list[Any]) -> Any:
+def seen(state: State, history: list[EpochRecord]) -> Any:
     """A state in the form of `naive`, with joined ranges split at the chunks' bounds."""
     tables = {}
     for name, table in state.tables.items():
@@ -137,7 +141,7 @@ def seen(state: State, history: list[Any]) -> Any:
             **own,
             "finished": {n for first, last in table.coverage.finished for n in range(first, last + 1)},
             "pending": {number: ends for number, *ends in written["chunks"]},
-            "unsplit": written["unsplit"] if any("split" in r["tables"].get(name, {}) for r in history) else None,
+            "unsplit": written["unsplit"] if any(name in r.tables and r.tables[name].split for r in history) else None,
             "read": expected if runs_of(expected) == sorted(map(str, written["runs"])) else written["runs"],
             "nulled": table.nulled.get("d", 0),
         }
@@ -160,14 +164,14 @@ def test_replaying_records_gives_the_state(seed: int, epochs: int) -> None:
     state = shortcut = None
     for record in history:
         state = apply(state, record)
-        shortcut = state_from_dict(json.loads(json.dumps(state_to_dict(apply(shortcut, record)))))
+        shortcut = state_from_json(json.loads(json.dumps(state_to_json(apply(shortcut, record)))))
     assert state is not None
     assert state == shortcut
     assert seen(state, history) == naive(history)
     for table in state.tables.values():
         assert table.copied == (len(table.coverage.pieces()) == 1 and table.coverage.pieces()[0].finished)
         assert table.chunks >= table.coverage.done
-    assert (state.position, state.next_seq) == (history[-1]["to"], history[-1]["next_seq"])
+    assert (state.position, state.next_seq) == (history[-1].to_position, history[-1].next_seq)
     assert state.copied == all(t.copied or t.stopped is not None for t in state.tables.values())
 
 
@@ -204,9 +208,9 @@ def test_only_one_of_two_runners_commits_an_epoch(tmp_path: Path) -> None:
     record = next(source)
     first.commit(record)
     with pytest.raises(PipelineHeldError) as held:
-        second.commit(record | {"run": "another"})
+        second.commit(replace(record, run="another"))
     assert held.value.exit_code == 5
-    assert Ledger(tmp_path).epoch(0)["run"] == "r"
+    assert Ledger(tmp_path).epoch(0).run == "r"
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-00000000.json"]
 
 
@@ -223,7 +227,7 @@ def test_a_runner_that_slept_through_a_pruning_commits_nothing(tmp_path: Path, o
     awake.prune(13)
     assert not (tmp_path / "epoch-00000003.json").exists()
     with pytest.raises(PipelineHeldError):
-        asleep.commit(history[3] | {"run": "asleep"})
+        asleep.commit(replace(history[3], run="asleep"))
     assert asleep.state is not None
     assert asleep.state.epoch == 2
     assert seen(Ledger(tmp_path).state or asleep.state, history) == naive(history)
@@ -242,7 +246,7 @@ def test_a_runner_that_slept_is_noticed_by_its_full_state(tmp_path: Path, often:
         awake.commit(record)
     awake.prune(13)
     with pytest.raises(PipelineHeldError):
-        asleep.commit(history[6] | {"run": "asleep"})
+        asleep.commit(replace(history[6], run="asleep"))
     assert not (tmp_path / "epoch-00000006.json").exists()
 
 
@@ -331,9 +335,8 @@ def test_a_damaged_file_is_an_error(tmp_path: Path) -> None:
 def test_an_epoch_for_a_table_that_was_never_planned_is_an_error() -> None:
     """The table would have no columns and no chunks."""
     record = next(records(Random(5)))
-    record["tables"]["shop.x"] = {"chunks": []}
     with pytest.raises(LedgerError, match="never planned"):
-        apply(None, record)
+        apply(None, replace(record, tables={**record.tables, "shop.x": TableChange()}))
 
 
 @given(st.lists(st.sampled_from(range(40)), unique=True), st.integers(1, 5))
@@ -351,29 +354,28 @@ def test_finished_chunks_are_kept_as_ranges(numbers: list[int], size: int) -> No
 
 def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
     """Its epoch records the new bounds and the unsplit rest; the table is complete only after the rest."""
-    record = next(records(Random(1)))
     coverage, _ = unsplit_table(Plan("t", 9, 9, ("k",), "i", "0", "9", None, "one", "", 5, 1)).after(
         Split(Unsplit(0, WHOLE, "whole"), (WHOLE,), None)
     )
     shortened = coverage.shortened(0, Range(None, ("5",)))
     split = split_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
     chunk = {"chunk": 0, "exact": {}, "files": [], "rows": 4, "nulled": {}}
-    record["tables"] = {"t": {"planned": planned("t", "one", 1), "split": split, "chunks": [chunk]}}
-    state = apply(None, json.loads(json.dumps(record)))
+    change = {"planned": planned("t", "one", 1), "split": split, "chunks": [chunk]}
+    state = apply(None, epoch_zero({"t": json.loads(json.dumps(change))}))
     table = state.tables["t"]
     assert table.coverage.runs == (Range(None, ("5",)),)
     assert table.coverage.unsplit == shortened.unsplit == (Unsplit(1, Range(("5",), None), "walk", 0),)
     del split["parents"]  # as an earlier version wrote it
-    assert apply(None, json.loads(json.dumps(record))).tables["t"].coverage.unsplit[0].parent is None
+    earlier = apply(None, epoch_zero({"t": json.loads(json.dumps(change))}))
+    assert earlier.tables["t"].coverage.unsplit[0].parent is None
     assert (table.copied, table.state, table.chunks, state.copied) == (False, "copying", 2, False)
 
 
 def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     """An epoch 0 whose plans list chunks, and a full state without coverage: nothing is guessed."""
-    record = next(records(Random(1)))
     old = {"table": "shop.t0", "chunks": [{"index": 0, "lower": None, "upper": None}]}
     with pytest.raises(LedgerError, match="by an earlier version"):
-        apply(None, record | {"tables": {"shop.t0": {"planned": {"table": {}, "plan": old}}}})
+        apply(None, epoch_zero({"shop.t0": {"planned": {"table": {}, "plan": old}}}))
     table = {"table": {}, "plan": old, "finished": [[0, 3]], "rows_read": 9, "changes_applied": 0, "stopped": None}
     full = {"epoch": 5, "ledger": "l", "identity": "i", "position": {}, "next_seq": 1, "tables": {"shop.t0": table}}
     (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
@@ -393,7 +395,9 @@ def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
     state, projections = None, []
     for epoch, change in enumerate(epochs):
         common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
-        state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch, "tables": {"t": change}})))
+        state = state_from_json(
+            state_to_json(apply(state, epoch_from_json(common | {"epoch": epoch, "tables": {"t": change}})))
+        )
         projections.append(state.tables["t"].projection)
     assert projections == [{"rules": "a"}, {"rules": "b"}, None]
 
@@ -404,30 +408,30 @@ def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any], left: dict[str, 
     common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "tables": {}}
     state, seen = None, []
     for epoch, facts in enumerate([{"ledger": "L", "identity": "i"}, {"binlog_off": {"i": "2026-01-31"}}, {}, way]):
-        state = state_from_dict(state_to_dict(apply(state, common | {"epoch": epoch} | facts)))
+        state = state_from_json(state_to_json(apply(state, epoch_from_json(common | {"epoch": epoch} | facts))))
         seen.append(state.binlog_off)
     assert seen == [{}, {"i": "2026-01-31"}, {"i": "2026-01-31"}, left]
 
 
-def epoch_zero(tables: Any) -> Any:
-    """The first epoch."""
+def epoch_zero(tables: Any) -> EpochRecord:
+    """The first epoch. tables: as JSON."""
     own = {"epoch": 0, "run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 0}
-    return {**own, "ledger": "L", "identity": "s", "tables": tables}
+    return epoch_from_json({**own, "ledger": "L", "identity": "s", "tables": tables})
 
 
-def one_more(state: State, tables: Any) -> Any:
-    """The next epoch."""
-    return following(state, "r", tables)
+def one_more(state: State, tables: Any) -> EpochRecord:
+    """The next epoch. tables: as JSON."""
+    return following(state, "r", {name: change_from_json(change) for name, change in tables.items()})
 
 
 def test_a_resnapshot_that_was_decided_stays_until_it_begins(tmp_path: Path) -> None:
     """Across a stop, a restart and a full state; a resnapshot begins it, a removal or a verdict forgets it."""
-    due = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
+    due: Any = {"at": "2026-01-01T00:00:00.000000Z", "by": None, "why": None}
     state = apply(None, epoch_zero({"d.t": {"planned": planned("t", "one", 1)}}))
     state = apply(state, one_more(state, {"d.t": {"due": due}}))
     state = apply(state, one_more(state, {"d.t": {"stopped": {"error": "E", "message": "", "detail": "", "hint": ""}}}))
-    state = state_from_dict(json.loads(json.dumps(state_to_dict(state))))
-    assert state.tables["d.t"].due == due
+    state = state_from_json(json.loads(json.dumps(state_to_json(state))))
+    assert state.tables["d.t"].due == Due(**due)
     switch = {**planned("t", "one", 1), "before": {"name": "t"}}
     for change in ({"resnapshot": switch}, {"removed": {"by": None, "drop": False}}, {"due": None}):
         after = apply(state, one_more(state, {"d.t": change})).known("d.t")
@@ -442,7 +446,7 @@ def test_automatic_resnapshots_of_the_last_hour_are_counted() -> None:
     for at in times:
         switch = {**planned("t", "one", 1), "before": {"name": "t"}, "automatic": at}
         state = apply(state, one_more(state, {"d.t": {"resnapshot": switch}}))
-    state = state_from_dict(json.loads(json.dumps(state_to_dict(state))))
+    state = state_from_json(json.loads(json.dumps(state_to_json(state))))
     assert state.tables["d.t"].resnapshots == tuple(times[1:])
     assert latest_resnapshots(state.tables["d.t"], "2026-01-01T02:25:00.000000Z") == (times[3],)
     switch = {**planned("t", "one", 1), "before": {"name": "t"}}

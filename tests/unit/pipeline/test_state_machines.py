@@ -1,7 +1,6 @@
 """The state machines of a runner, of a table and of a chunk."""
 
 import re
-from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,9 @@ import pytest
 from engine.base.errors import TableStoppedError
 from engine.decode.schema import Column, Table
 from engine.history.chunk_queries import STATES
-from engine.ledger.state import State, apply, following, state_from_dict, state_to_dict
+from engine.ledger.record_json import change_from_json, state_from_json, state_to_json
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import State, apply, following
 from engine.pipeline.state_machines import (
     CHUNK,
     MACHINES,
@@ -20,11 +21,10 @@ from engine.pipeline.state_machines import (
     IllegalEventError,
     Machine,
     after,
-    table_events,
 )
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, Chunk, split_as_dict
-from engine.run.epochs.epoch import completed
+from engine.run.epochs.epoch import completed, table_events
 
 PAGE = Path(__file__).parents[3] / "docs/architecture.md"
 ERROR = TableStoppedError("no").as_dict()
@@ -40,8 +40,13 @@ ALTERED: Any = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 
 def begun(**more: Any) -> State:
     """A pipeline after epoch 0, with one table."""
-    record: Any = {"epoch": 0, "ledger": "l", "identity": "i", "to": {}, "next_seq": 1}
-    return apply(None, record | {"tables": {"d.t": {"planned": {"table": DESCRIBED, "plan": PLAN}, **more}}})
+    joins = change_from_json({"planned": {"table": DESCRIBED, "plan": PLAN}, **more})
+    return apply(None, EpochRecord(0, "r", "", {}, {}, 1, {"d.t": joins}, ledger="l", identity="i"))
+
+
+def following_with(state: State, change: Any) -> EpochRecord:
+    """The next epoch, with a change of the table."""
+    return following(state, "r", {"d.t": change_from_json(change)})
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: str(machine.name))
@@ -117,21 +122,22 @@ def test_what_an_epoch_does_to_a_table_is_in_its_table(more: Any, state: str, ch
     """The ledger's records make legal transitions only, and the record tells where the last chunk is."""
     before = begun(**more)
     assert before.tables["d.t"].state == state
-    assert TABLE.after_all(START, table_events(START, more)) == state
-    record = completed(before, following(before, "r", {"d.t": copy(change)}))
+    assert TABLE.after_all(START, table_events(START, change_from_json(more))) == state
+    record = completed(before, following_with(before, change))
     now = apply(before, record).known("d.t")
     assert now is not None
     assert now.state == becomes
-    assert record["tables"]["d.t"].get("copied", False) == ("chunks" in change)
+    assert record.tables["d.t"].copied == ("chunks" in change)
 
 
 def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() -> None:
     """It is never committed."""
     stopped = begun(stopped=ERROR)
     with pytest.raises(IllegalEventError, match="'copied' is not possible while the table is stopped"):
-        completed(stopped, following(stopped, "r", {"d.t": copy(COPIED)}))
-    with pytest.raises(IllegalEventError, match="would be copying without a matching event"):
-        completed(stopped, following(stopped, "r", {"d.t": COPIED | {"chunks": [], "stopped": None}}))
+        completed(stopped, following_with(stopped, COPIED))
+    joins = change_from_json({"planned": {"table": DESCRIBED, "plan": PLAN}, **REMOVED})
+    with pytest.raises(IllegalEventError, match="would be removed without a matching event"):
+        completed(stopped, following(stopped, "r", {"d.u": joins}))
 
 
 @pytest.mark.parametrize(
@@ -147,20 +153,20 @@ def test_an_epoch_that_would_bring_a_stopped_table_back_in_silence_is_refused() 
 def test_what_becomes_of_a_table_that_was_removed(change: Any, becomes: str) -> None:
     """It leaves the pipeline and is remembered until it joins again."""
     state = begun(**COPIED)
-    state = apply(state, completed(state, following(state, "r", {"d.t": copy(REMOVED)})))
+    state = apply(state, completed(state, following_with(state, REMOVED)))
     assert not state.tables
     assert state.copied
-    state = apply(state, completed(state, following(state, "r", {"d.t": copy(change)})))
+    state = apply(state, completed(state, following_with(state, change)))
     known = state.known("d.t")
     assert known is not None
     assert known.state == becomes
     assert ("d.t" in state.removed, "d.t" in state.tables) == (becomes == "removed", becomes != "removed")
-    assert state_from_dict(state_to_dict(state)) == state
+    assert state_from_json(state_to_json(state)) == state
 
 
 def test_a_removed_table_is_not_changed_in_silence() -> None:
     """No change and no chunk of it is committed."""
     state = begun()
-    state = apply(state, following(state, "r", {"d.t": copy(REMOVED)}))
+    state = apply(state, following_with(state, REMOVED))
     with pytest.raises(IllegalEventError, match="while the table is removed"):
-        completed(state, following(state, "r", {"d.t": copy(COPIED)}))
+        completed(state, following_with(state, COPIED))

@@ -97,8 +97,7 @@ def commit(where: Directory, world: World, *changes: dict[str, Any]) -> None:
     for change in changes:
         world.epoch(**change)
     for record in world.records[known:]:
-        record["ts"] = BEFORE
-        Ledger(where.ledger).commit(record)
+        Ledger(where.ledger).commit(replace(record, ts=BEFORE))
 
 
 def copied(where: Directory) -> World:

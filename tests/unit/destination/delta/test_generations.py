@@ -34,7 +34,7 @@ def began_again(world: World, after: Table, rows: Any) -> None:
     world.epoch(changes=world.changes(TEXT, [("+I", 2, "b")]))
     world.epoch(changes=world.changes(TEXT, [("+I", 3, "c")]), altered=switch(TEXT, WIDER_TEXT))
     world.epoch(changes=world.changes(WIDER_TEXT, [("+I", 4, "d", 4)]), resnapshot=switch(WIDER_TEXT, after))
-    world.records[-1]["ts"] = UNTIL
+    world.records[-1] = replace(world.records[-1], ts=UNTIL)
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(after, rows[:1])], copied=True)
     world.epoch(changes=world.changes(after, [("+I", *row) for row in rows[1:]]))
 

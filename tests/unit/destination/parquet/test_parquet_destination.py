@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def restored(world: World, folder: Path, lineage: str, rows: Sequence[tuple[int,
     for record in world.records:
         ledger.commit(record)
     world.epoch(resnapshot=switch(OLD, OLD))
-    world.records[-1]["lineage"] = lineage
+    world.records[-1] = replace(world.records[-1], lineage=lineage)
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, rows)], copied=True)
     world.epoch(changes=world.changes(OLD, [("-D", *rows[0])]))
     publish_story(world, folder, killed, since=3)

@@ -20,6 +20,7 @@ from engine.base.errors import SourceAwayError, SpecError, TableStoppedError
 from engine.decode.schema import Table
 from engine.journal import Entry, Journal
 from engine.journal.events import CommandDone
+from engine.ledger.records import Removal
 from engine.ledger.state import State, TableState
 from engine.pipeline.command_file import send_command
 from engine.pipeline.controls import Controls, load_controls, save_controls
@@ -242,7 +243,7 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
     change = waiting_change(control)
     assert change is not None
     assert (change.identity, change.adds, change.drop) == (first, False, False)
-    state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed={"by": first})})
+    state = replace(state, tables={"d.b": table}, removed={"d.a": replace(table, removed=Removal(first, drop=False))})
     control.tables.carried_out(change, {})
     _wait(lambda: (asked := waiting_change(control)) is not None and asked.identity == second)
     change = waiting_change(control)
@@ -274,7 +275,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
         states.clear()
         control.tables.begin(committed)
         identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
-        gone = replace(table, removed={"by": identity, "drop": True, "dropped": False})
+        gone = replace(table, removed=Removal(identity, drop=True))
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
         state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
         states.append(state)

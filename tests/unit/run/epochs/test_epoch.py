@@ -11,20 +11,26 @@ from engine.capture.files import DataFile
 from engine.capture.reports import ChunkReport, RangeReport, ReaderProcess, RedumpReport, WrittenChanges
 from engine.journal.event_fields import Backfill, without_redumps
 from engine.journal.sentences import describe
+from engine.ledger.records import EpochRecord, Switch, TableChange
 from engine.plan.chunks import WHOLE
-from engine.run.epochs.epoch import committed, epoch_facts, largest, split_range, table_records, up_to_alteration
+from engine.run.epochs.epoch import committed, largest, split_range, table_records, up_to_alteration, with_facts
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
 MIB = 1 << 20
 READER = ReaderProcess("h", 1)
 ERROR: Failure = {"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""}
-SWITCH: Any = {"table": {}, "plan": {}, "before": {}}
+SWITCH = Switch({}, {}, {})
 
 
 def at(file: int, offset: int = 4) -> Position:
     """A position."""
     return Position(f"b.{file:06}", offset)
+
+
+def epoch_of(tables: dict[str, TableChange]) -> EpochRecord:
+    """The record of an epoch."""
+    return EpochRecord(4, "r", "", at(1).as_dict(), at(2).as_dict(), 7, tables)
 
 
 def written(name: str, *kinds: int) -> WrittenChanges:
@@ -145,11 +151,12 @@ def test_chunks_and_changes_become_part_of_the_record() -> None:
     tables, newly = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 7)], parts, {}, {}, [redumped])
     assert not newly
     found = tables["d.t"]
-    assert [(one["chunk"], one["rows"], one["exact"]) for one in found["chunks"]] == [(7, 3, at(1, 50).as_dict())]
-    assert [file["name"] for file in found["changes"]["files"]] == ["r", "a", "b"]
-    assert found["changes"]["kinds"] == [3, 1, 1, 5]
-    assert found["changes"]["nulled"] == {"v": 3}
-    assert found["split"] == {"unsplit": []}
+    assert [(one.chunk, one.rows, one.exact) for one in found.chunks] == [(7, 3, at(1, 50).as_dict())]
+    assert [file["name"] for file in found.change_files] == ["r", "a", "b"]
+    assert found.changes is not None
+    assert found.changes.kinds == (3, 1, 1, 5)
+    assert found.changes.nulled == {"v": 3}
+    assert found.split == {"unsplit": []}
 
 
 def test_a_table_that_stops_in_one_part_ends_there() -> None:
@@ -159,14 +166,15 @@ def test_a_table_that_stops_in_one_part_ends_there() -> None:
         part(at(1, 90), tables={"d.t": written("a", 1, 0, 0, 0)}, stop_errors={"d.t": error}),
         part(at(2), tables={"d.t": written("b", 1, 0, 0, 0), "d.u": written("c", 1, 0, 0, 0)}),
     ]
-    tables, newly = table_records({}, [chunk("d.t", 1), chunk("d.u", 2)], parts, {}, {"d.t": {"altered": SWITCH}})
+    verdicts = {"d.t": TableChange(altered=SWITCH)}
+    tables, newly = table_records({}, [chunk("d.t", 1), chunk("d.u", 2)], parts, {}, verdicts)
     assert newly == {"d.t": error}
     hint = "Then resnapshot it: tidemark redump SPEC --table d.t"
-    assert tables["d.t"]["stopped"] == {**error.as_dict(), "hint": hint}
-    assert [file["name"] for file in tables["d.t"]["changes"]["files"]] == ["a"]
-    assert "chunks" not in tables["d.t"]
-    assert "altered" not in tables["d.t"]
-    assert [one["chunk"] for one in tables["d.u"]["chunks"]] == [2]
+    assert tables["d.t"].stopped == {**error.as_dict(), "hint": hint}
+    assert [file["name"] for file in tables["d.t"].change_files] == ["a"]
+    assert tables["d.t"].chunks == ()
+    assert tables["d.t"].altered is None
+    assert [one.chunk for one in tables["d.u"].chunks] == [2]
 
 
 def test_a_table_that_had_stopped_before_gets_nothing() -> None:
@@ -176,13 +184,14 @@ def test_a_table_that_had_stopped_before_gets_nothing() -> None:
     )
     parts = [part(at(2), tables={"d.t": written("a", 1, 0, 0, 0)}, stop_errors={"d.t": DecodeError("again")})]
     tables, newly = table_records({}, [], parts, {"d.t": ERROR}, {}, [redumped])
-    assert (tables, newly) == ({"d.t": {"stopped": ERROR}}, {})
+    assert (tables, newly) == ({"d.t": TableChange(stopped=ERROR)}, {})
 
 
 def test_a_resnapshot_publishes_no_chunk_of_the_copy_before() -> None:
     """Nor what was split for it."""
-    tables, _ = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 1)], [], {}, {"d.t": {"resnapshot": SWITCH}})
-    assert tables == {"d.t": {"resnapshot": SWITCH}}
+    verdicts = {"d.t": TableChange(resnapshot=SWITCH)}
+    tables, _ = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 1)], [], {}, verdicts)
+    assert tables == verdicts
 
 
 def test_the_largest_transaction_and_unknown_events_are_remembered() -> None:
@@ -193,17 +202,17 @@ def test_the_largest_transaction_and_unknown_events_are_remembered() -> None:
         part(at(2), largest=large, unknown_events={"x": 2, "y": 1}),
     ]
     assert largest(parts) == large
-    assert epoch_facts(parts, {"bytes": 20}) == {"unknown": {"x": 3, "y": 1}, "largest": large}
-    assert epoch_facts(parts, {"bytes": 50}) == {"unknown": {"x": 3, "y": 1}}
-    assert epoch_facts([part(at(2))], None) == {}
+    bare = epoch_of({})
+    assert with_facts(bare, parts, {"bytes": 20}) == replace(bare, unknown={"x": 3, "y": 1}, largest=large)
+    assert with_facts(bare, parts, {"bytes": 50}) == replace(bare, unknown={"x": 3, "y": 1})
+    assert with_facts(bare, [part(at(2))], None) == bare
 
 
 def test_the_journal_gets_the_sums_of_an_epoch() -> None:
     """Changes by kind and by table, events and transactions of all parts."""
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)}), part(at(2))]
     tables, _ = table_records({}, [], parts, {}, {})
-    record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "next_seq": 7, "tables": tables}
-    event = committed(record, 0, parts, 0.5, 0.75)
+    event = committed(epoch_of(tables), 0, parts, 0.5, 0.75)
     assert (event.changes, event.tables, event.transactions, event.bytes, event.next_seq) == (5, {"d.t": 5}, 4, 200, 7)
     assert list(event.kinds.values()) == [1, 2, 2, 0]
     assert (event.events, event.reader, event.timings) == (
@@ -222,8 +231,7 @@ def test_redumped_rows_are_no_changes_of_the_source() -> None:
     ]
     parts = [part(at(1, 90), tables={"d.t": written("a", 1, 2, 2, 0)})]
     tables, _ = table_records({}, [], parts, {"d.gone": ERROR}, {}, redumps)
-    record: Any = {"epoch": 4, "from": at(1).as_dict(), "to": at(2).as_dict(), "next_seq": 7, "tables": tables}
-    event = committed(record, 0, parts, 0.5, 0.75, redumps)
+    event = committed(epoch_of(tables), 0, parts, 0.5, 0.75, redumps)
     assert event.redumped == {"d.t": [18, 0, 0, 2], "d.u": [18, 0, 0, 2]}
     assert without_redumps(event.table_kinds, event.redumped) == {"d.t": [1, 2, 2, 0], "d.u": [0, 0, 0, 0]}
     assert describe(event) == "Epoch 4: 5 changes and 40 redumped changes to b.000002:4"

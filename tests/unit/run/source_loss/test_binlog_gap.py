@@ -29,9 +29,7 @@ SESSION: Any = SimpleNamespace(limit_tasks=lambda _: None)
 def ledger(tmp_path: Path) -> Ledger:
     """A pipeline of server a."""
     ledger = Ledger(tmp_path / "ledger")
-    first: Any = {"epoch": 0, "run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "tables": {}}
-    first |= {"ledger": "L", "identity": "a"}
-    ledger.commit(first)
+    ledger.commit(EpochRecord(0, "r", "", {}, {}, 1, {}, ledger="L", identity="a"))
     return ledger
 
 
@@ -120,8 +118,7 @@ def test_a_failover_back_to_a_server_with_a_gap_is_refused(ledger: Ledger) -> No
     binlog_gap.note(ledger, "r", lambda step: step())
     assert ledger.state is not None
     assert ledger.state.epoch == 1, "it is noted once"
-    other: Any = {"epoch": 2, "run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "tables": {}, "identity": "b"}
-    state: Any = ledger.commit(other)
+    state = ledger.commit(EpochRecord(2, "r", "", {}, {}, 1, {}, identity="b"))
     to: Any = None
     with pytest.raises(BinlogOffError, match="The source wrote no binlog at 20"):
         failover.failed_over(state, to, to, server("a"), 1, "r")

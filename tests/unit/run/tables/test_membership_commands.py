@@ -8,6 +8,7 @@ import pytest
 
 from engine.base.errors import SpecError
 from engine.decode.schema import Column, Table
+from engine.ledger.records import Removal
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.membership_commands import ADD, REMOVE, command_from, members_of
@@ -27,7 +28,7 @@ STATE = State(
     {},
     1,
     tables={"d.a": known("a"), "d.b": known("b", by="c1")},
-    removed={"d.old": known("old", removed={"by": "c2", "drop": True, "dropped": False})},
+    removed={"d.old": known("old", removed=Removal("c2", drop=True))},
 )
 
 
@@ -60,7 +61,7 @@ def test_a_command_of_a_killed_runner_is_recognised() -> None:
     assert added.done(STATE)
     removing = command(REMOVE, "d.old", identity="c2", drop=True)
     assert (removing.begun(STATE), removing.done(STATE)) == (True, False)
-    dropped = replace(STATE.removed["d.old"], removed={"by": "c2", "drop": True, "dropped": True})
+    dropped = replace(STATE.removed["d.old"], dropped=True)
     assert removing.done(replace(STATE, removed={"d.old": dropped}))
 
 

@@ -25,13 +25,15 @@ def test_the_resnapshots_within_an_hour_are_counted_up_to_the_limit() -> None:
     """The ledger gets the time of each; the stop says how many there were, why, and what to do."""
     found = limited(AGAIN, ALTERED, known(10, 20), 3, NOW)
     assert (found.outcome, found.within_hour) == ("resnapshotted", 3)
-    assert found.to_record(TABLE, None)["resnapshot"]["automatic"] == NOW
+    switch = found.to_record(TABLE, None).resnapshot
+    assert switch is not None
+    assert switch.automatic == NOW
     stopped = limited(AGAIN, ALTERED, known(10, 20, 30), 3, NOW)
     assert stopped.outcome == "stopped"
     assert isinstance(stopped.error, TableStoppedError)
     assert "resnapshotted 3 times within an hour" in stopped.error.message
     assert "redump SPEC --table d.t" in stopped.error.hint
-    assert stopped.to_record(TABLE, None)["due"] is None
+    assert stopped.to_record(TABLE, None).not_due
 
 
 def test_older_ones_do_not_count_and_other_verdicts_stay() -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from engine.destination.delta.log import known_tables
 from engine.destination.delta.log.delta_log import DeltaLog
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
+from engine.ledger.record_json import change_from_json
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.possession import Possession
@@ -54,7 +56,9 @@ class Runs:
         publish_story(self.world, folder, [])
         ledger = Ledger(folder / "ledger")
         assert ledger.state is not None
-        ledger.commit(following(ledger.state, "r", {}, applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}}))
+        ledger.commit(
+            replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3, "merge": 3}})
+        )
 
     def run(self, *, in_order: bool = True) -> Publisher:
         """Take the pipeline, open its tables, and end."""
@@ -91,7 +95,7 @@ def test_an_unchanged_table_is_not_opened(tmp_path: Path, opened: list[Path]) ->
     ledger = Ledger(tmp_path / "ledger")
     change = {"changes": runs.world.changes(OLD, [("+I", 9, 9), ("-D", 2, 2)])}
     assert ledger.state is not None
-    ledger.commit(following(ledger.state, "r", {"d.t": change}, next_seq=9))  # type: ignore[dict-item]
+    ledger.commit(replace(following(ledger.state, "r", {"d.t": change_from_json(change)}), next_seq=9))
     assert runs.run().tables.unchanged_tables == set(), "a file was added to the folder"
     assert mirror(tmp_path) == [(3, 3), (9, 9)]
     assert log(tmp_path)[-1] == ("-D", 2, 2, None)
