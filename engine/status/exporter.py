@@ -31,10 +31,7 @@ class _Quiet(WSGIRequestHandler):
 
 
 class Exporter(Collector):
-    """Counts journal events and serves the metrics until it is closed.
-
-    state: returns the committed state, or None before there is one.
-    """
+    """Counts journal events and serves the metrics until it is closed."""
 
     def __init__(
         self,
@@ -42,16 +39,21 @@ class Exporter(Collector):
         settings: Metrics,
         journal: Journal,
         helpers: Helpers,
+        state: Callable[[], State | None],
         standing: Iterable[Mapping[str, Any]] = (),
     ) -> None:
-        """standing: alerts that an earlier run left active. Raises SpecError when the port is not available."""
+        """Start to serve. Raises SpecError when the port is not available.
+
+        state: returns the committed state, or None before there is one. standing: alerts that an earlier run left
+        active.
+        """
         assert settings.port is not None
         self._pipeline = pipeline
         self._seen = Seen()
         self._lock = threading.Lock()
         self._helpers = helpers
         self._seen.alerts = {(alert["kind"], alert["table"] or "") for alert in standing}
-        self.state: Callable[[], State | None] = lambda: None
+        self._state = state
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         self._app = make_wsgi_app(registry)
@@ -76,7 +78,7 @@ class Exporter(Collector):
     def collect(self) -> Iterable[Metric]:
         """The metrics for a scrape."""
         with self._lock:
-            return list(families(self._pipeline, self._seen, self.state()))
+            return list(families(self._pipeline, self._seen, self._state()))
 
     def describe(self) -> Iterable[Metric]:
         """Nothing: there is no other collector whose names could collide."""

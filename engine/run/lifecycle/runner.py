@@ -13,7 +13,6 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine import __version__
 from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
@@ -46,9 +45,6 @@ from engine.spark.session import Session
 from engine.spec.globs import EXACT, NameRule
 from engine.spec.settings import Spec
 from engine.spec.spec_names import spec_on
-
-if TYPE_CHECKING:
-    from engine.status.exporter import Exporter
 
 Listener = Callable[[Entry], None]
 UNTIL = ("snapshot", "caught-up")
@@ -160,10 +156,10 @@ class _Run:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            exporter = self._exporter(stack)
             require_destination(self._spec.sink.path)
             ledger = Ledger(self._parts.directory.ledger)
-            start = self._start(stack, ledger, exporter)
+            self._export(stack, ledger)
+            start = self._start(stack, ledger)
             publisher = start.publisher
             if self._state.stopping and self._until is None:
                 return
@@ -178,7 +174,7 @@ class _Run:
             self._destination.release(publisher.tables.complete())
             self._require_success(publisher, committed(ledger), reached=reached)
 
-    def _start(self, stack: ExitStack, ledger: Ledger, exporter: "Exporter | None") -> "_Start":
+    def _start(self, stack: ExitStack, ledger: Ledger) -> "_Start":
         """Check the source, begin there, and open the destination, while Spark starts."""
         parts, startup = self._parts, self._parts.startup
         endpoint = endpoint_of(self._spec.source)
@@ -194,8 +190,6 @@ class _Run:
         parts.hidden.begin(preflight.cascades)
         parts.drift.begin(preflight.facts)
         endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
-        if exporter is not None:
-            exporter.state = lambda: ledger.state
         begin = partial(parts.beginning.begin, ledger, endpoint, preflight)
         source = startup.run("plan", partial(parts.disk_retries.run, "ledger", begin))
         looking.close()
@@ -206,18 +200,20 @@ class _Run:
         stack.callback(publisher.finish)
         return _Start(source, preflight.server, publisher, session)
 
-    def _exporter(self, stack: ExitStack) -> "Exporter | None":
-        """The metrics server, closed with the stack, or None without a port.
+    def _export(self, stack: ExitStack, ledger: Ledger) -> None:
+        """Serve the metrics until the stack is closed, if there is a port for them.
 
         Raises SpecError when the port is taken.
         """
-        if self._spec.metrics.port is None:
-            return None
+        settings = self._spec.metrics
+        if settings.port is None:
+            return
         from engine.status.exporter import Exporter
 
         standing = read_alerts(self._parts.directory)
-        exporter = Exporter(self._spec.name, self._spec.metrics, self._journal, self._parts.control.helpers, standing)
-        return stack.enter_context(closing(exporter))
+        helpers = self._parts.control.helpers
+        exporter = Exporter(self._spec.name, settings, self._journal, helpers, lambda: ledger.state, standing)
+        stack.enter_context(closing(exporter))
 
     def _recovery_loop(self, ledger: Ledger, publisher: Publisher) -> RecoveryLoop:
         parts, control = self._parts, self._parts.control

@@ -187,8 +187,8 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     """Also without an Accept header; every family has a help text, and its name ends with the unit."""
     journal = Journal(tmp_path / "j.jsonl", "r")
     port = _free_port()
-    exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), [{"kind": "run_failed", "table": None}])
-    exporter.state = lambda: STATE
+    standing = [{"kind": "run_failed", "table": None}]
+    exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), lambda: STATE, standing)
     journal.write(RunState(state="running"))
     for written in (epoch(), finished(1)):
         journal.write(written.event)
@@ -207,11 +207,11 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     assert all(name in text for name in relatives)
     for settings in (Metrics(port=port), Metrics(port=port, host="no.such.host.invalid")):
         with pytest.raises(SpecError, match=f"cannot be served on .*:{port}") as raised:
-            Exporter("other", settings, journal, Helpers(journal))
+            Exporter("other", settings, journal, Helpers(journal), lambda: None)
         assert raised.value.exit_code == 2
     exporter.close()
     journal.close()
-    Exporter("other", Metrics(port=port), journal, Helpers(journal)).close()
+    Exporter("other", Metrics(port=port), journal, Helpers(journal), lambda: None).close()
 
 
 def _free_port() -> int:
