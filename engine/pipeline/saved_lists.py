@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.base import processes
+from engine.base.json_records import records_from
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
 
@@ -21,6 +22,29 @@ class Standby:
     pid: int
     since: str
     """UTC text."""
+
+
+@dataclass(frozen=True)
+class Parked:
+    """A parked chunk."""
+
+    table: str
+    chunk: int
+    limits: list[Any]
+    """The chunk's range (`Range.as_list`)."""
+    lower: str | None
+    upper: str | None
+    """`lower` and `upper` are the range's bounds as text."""
+    error: str
+    message: str
+    hint: str
+    attempts: int
+    """Failures in a row."""
+    since: str
+
+    def describe(self) -> str:
+        """Its table, number and range as text."""
+        return f"{self.table} chunk {self.chunk} [{self.lower or '…'}, {self.upper or '…'})"
 
 
 def read_alerts(directory: Directory) -> list[dict[str, Any]]:
@@ -50,12 +74,12 @@ def _watchdogs_alerts(directory: Directory) -> list[dict[str, Any]]:
     return []
 
 
-def read_parked(directory: Directory) -> list[dict[str, Any]]:
-    """The parked chunks, with the fields of `run.snapshot.parking.Parked`.
+def read_parked(directory: Directory) -> tuple[Parked, ...]:
+    """The parked chunks, without those that somebody has damaged. Raises NewerFormatError.
 
     Some may have been read, or split again, since.
     """
-    return _read_list("parked", directory.parked)
+    return records_from(Parked, _read_list("parked", directory.parked))
 
 
 def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:

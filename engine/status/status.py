@@ -5,7 +5,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -30,7 +30,7 @@ from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
 from engine.pipeline.runner_record import RunnerRecord, SinkProgress
-from engine.pipeline.saved_lists import read_alerts, read_parked, read_standbys
+from engine.pipeline.saved_lists import Parked, read_alerts, read_parked, read_standbys
 from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import read_audit
 from engine.spec.sink_settings import Sink
@@ -225,9 +225,9 @@ def _tables(
         name: Reading(one.chunks, one.since, _age_s(one.since, now), one.rows)
         for name, one in (alive.reading.items() if alive else ())
     }
-    parked = defaultdict[str, list[Mapping[str, Any]]](list)
+    parked = defaultdict[str, list[Parked]](list)
     for chunk in read_parked(directory):
-        parked[chunk["table"]].append(chunk)
+        parked[chunk.table].append(chunk)
     return tuple(
         TableStatus(
             table=name,
@@ -278,10 +278,10 @@ def _destination(table: TableState) -> str | None:
     return "kept" if not table.removed.drop else "dropped" if table.dropped else "dropping"
 
 
-def _parked(parked: Sequence[Mapping[str, Any]], table: TableState) -> tuple[ParkedChunk, ...]:
+def _parked(parked: Sequence[Parked], table: TableState) -> tuple[ParkedChunk, ...]:
     """The table's parked chunks that are still pending."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
-    return records_from(ParkedChunk, [p for p in parked if pending.get(p["chunk"]) == p["limits"]])
+    return records_from(ParkedChunk, [asdict(p) for p in parked if pending.get(p.chunk) == p.limits])
 
 
 def _age_s(since: str, now: datetime) -> float:

@@ -101,7 +101,7 @@ class Repair:
     def _wait_copied(self, table: str) -> None:
         """Wait until a table is copied, because a resnapshot is answered when it begins. Raises as `_check_paused`."""
         while not self._verifier.is_copied(table) and self._alive():
-            if any(chunk["table"] == table for chunk in read_parked(self._directory)):
+            if any(chunk.table == table for chunk in read_parked(self._directory)):
                 return  # the verification that follows says that the snapshot is not complete
             self._check_paused(table)
             clock.sleep(_POLL_S)

@@ -7,8 +7,7 @@ when the next run begins, and like any other chunk when an operator resumes its 
 
 from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict
 
 from engine.base import clock
 from engine.base.durable import write_atomically
@@ -17,33 +16,10 @@ from engine.journal import Journal
 from engine.journal.events import ChunkParked, ChunkUnparked
 from engine.ledger.state import TableState
 from engine.pipeline.directory import Directory
-from engine.pipeline.saved_lists import list_text, read_parked
+from engine.pipeline.saved_lists import Parked, list_text, read_parked
 from engine.plan.chunks import Range, text
 
 _NAMED = 5
-
-
-@dataclass(frozen=True)
-class Parked:
-    """A parked chunk."""
-
-    table: str
-    chunk: int
-    limits: list[Any]
-    """The chunk's range (`Range.as_list`)."""
-    lower: str | None
-    upper: str | None
-    """`lower` and `upper` are the range's bounds as text."""
-    error: str
-    message: str
-    hint: str
-    attempts: int
-    """Failures in a row."""
-    since: str
-
-    def describe(self) -> str:
-        """Its table, number and range as text."""
-        return f"{self.table} chunk {self.chunk} [{self.lower or '…'}, {self.upper or '…'})"
 
 
 class Parking:
@@ -55,7 +31,7 @@ class Parking:
         self._chunks: dict[tuple[str, int], Parked] = {}
         self._retry_requests: list[frozenset[str] | None] = []
         with suppress(ValueError, OSError, TypeError, KeyError):  # without the file, they are read like any other chunk
-            self._chunks = {(p.table, p.chunk): p for p in (Parked(**record) for record in read_parked(directory))}
+            self._chunks = {(parked.table, parked.chunk): parked for parked in read_parked(directory)}
 
     def pending(self, tables: Mapping[str, TableState]) -> list[Parked]:
         """Parked chunks that are still pending, of tables that are captured and not stopped."""

@@ -71,7 +71,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     """Controls, parked chunks, alerts, the heartbeat and answered commands, and so the status."""
     assert load_controls(parents) == Controls({"max_rows_per_s": 5000}, snapshot=False, tables=("d.t",))
     (parked,) = read_parked(parents)
-    assert (parked["table"], parked["chunk"], parked["attempts"]) == ("d.t", 3, 8)
+    assert (parked.table, parked.chunk, parked.attempts) == ("d.t", 3, 8)
     assert {alert["kind"] for alert in read_alerts(parents)} == {"chunk_parked", "run_failed"}
     runner = read_runner(parents)
     assert runner is not None

@@ -29,10 +29,9 @@ from engine.pipeline.command_file import send_command
 from engine.pipeline.controls import Controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Failure
-from engine.pipeline.saved_lists import list_text
+from engine.pipeline.saved_lists import Parked, list_text
 from engine.pipeline.verifications import LastAudit, save, save_audit
 from engine.run.commands.heartbeat import Activity, Heartbeat
-from engine.run.snapshot.parking import Parked
 from engine.run.source_loss.outage import Outage
 from engine.status.status import status
 from engine.status.status_records import Status

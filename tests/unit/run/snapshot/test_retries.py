@@ -86,7 +86,7 @@ def test_a_chunk_that_fails_waits_alone_and_is_parked(tmp_path: Path) -> None:
         assert (one.states[5], one.failures, one.retry_at) == ("parked", 0, 0.0)
         (parked,) = run.events("chunk.parked")
         assert (parked["chunk"], parked["lower"], parked["attempts"], parked["message"]) == (5, "5", 8, "no 5")
-        assert [p["chunk"] for p in read_parked(Directory(tmp_path))] == [5]
+        assert [p.chunk for p in read_parked(Directory(tmp_path))] == [5]
 
 
 def test_a_parked_chunk_is_tried_again_when_its_table_is_resumed(tmp_path: Path) -> None:
