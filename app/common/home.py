@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import streamlit as st
 
-from app.common.view.alert_list import Firing, Standing, firing_alerts, standing_alerts
+from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
 from app.common.view.health import Runner, runner_of
 from engine.alerting.acknowledgements import Acknowledgement, acknowledgement_of
 from engine.alerting.silences import silence_of
@@ -25,6 +25,7 @@ from engine.history import History
 from engine.history.fetch import Cursor
 from engine.history.runs import Run, latest_run, spec_of
 from engine.history.series import Lag
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
 from engine.pipeline.runner_file import read_runner
@@ -176,7 +177,7 @@ def reading_of(where: Directory) -> Mapping[str, TableReading]:
     return record.reading if record is not None else {}
 
 
-def alerts_of(where: Directory) -> list[dict[str, Any]]:
+def alerts_of(where: Directory) -> list[Alert]:
     """The active alerts; none if the file cannot be read."""
     try:
         return read_alerts(where)
@@ -186,10 +187,10 @@ def alerts_of(where: Directory) -> list[dict[str, Any]]:
 
 def lacking_settings(where: Directory) -> tuple[str, ...]:
     """The required settings that the source lacks, in one sentence each."""
-    return tuple(str(one.get("message")) for one in alerts_of(where) if one.get("kind") == "source_settings")
+    return tuple(one.message for one in alerts_of(where) if one.kind == "source_settings")
 
 
-def acknowledgement(where: Directory, alert: Standing) -> Acknowledgement | None:
+def acknowledgement(where: Directory, alert: Alert) -> Acknowledgement | None:
     """Who acknowledged an alert; None if nobody did, or if that cannot be read."""
     try:
         return acknowledgement_of(where, alert)

@@ -10,16 +10,15 @@ and neither is a run that fails with another exit code. A repetition of the aler
 
 import hashlib
 import json
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.processes import this_user
 from engine.pipeline import formats
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 
 _KEPT = 1000
@@ -41,15 +40,13 @@ class Acknowledgement:
     """The last four say which alert."""
 
 
-def occurrence(alert: Mapping[str, Any]) -> str:
-    """The name of one occurrence of an alert. alert: the fields of `events.AlertRaised`."""
-    value = alert.get("value")
-    number = float(value) if isinstance(value, int | float) else None
-    parts = [str(alert.get("kind")), alert.get("table"), str(alert.get("since")), number]
+def occurrence(alert: Alert) -> str:
+    """The name of one occurrence of an alert."""
+    parts = [alert.kind, alert.table, str(alert.since), _number(alert)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:24]
 
 
-def acknowledge(directory: Directory, alert: Mapping[str, Any], *, actor: str = "", note: str = "") -> Acknowledgement:
+def acknowledge(directory: Directory, alert: Alert, *, actor: str = "", note: str = "") -> Acknowledgement:
     """Acknowledge an alert, with or without a runner; who comes second changes nothing.
 
     actor: default is this process's user.
@@ -59,15 +56,14 @@ def acknowledge(directory: Directory, alert: Mapping[str, Any], *, actor: str = 
     known = acknowledgement_of(directory, alert)
     if known is not None:
         return known
-    value = alert.get("value")
     made = Acknowledgement(
         actor.strip() or this_user(),
         clock.utc_text(),
         note.strip(),
-        str(alert.get("kind")),
-        alert.get("table"),
-        str(alert.get("since")),
-        float(value) if isinstance(value, int | float) else None,
+        alert.kind,
+        alert.table,
+        str(alert.since),
+        _number(alert),
     )
     folder = _folder(directory)
     folder.mkdir(exist_ok=True)
@@ -79,7 +75,7 @@ def acknowledge(directory: Directory, alert: Mapping[str, Any], *, actor: str = 
     return made
 
 
-def acknowledgement_of(directory: Directory, alert: Mapping[str, Any]) -> Acknowledgement | None:
+def acknowledgement_of(directory: Directory, alert: Alert) -> Acknowledgement | None:
     """Who acknowledged this occurrence; None if nobody did, or if the file is invalid. Raises NewerFormatError."""
     folder = _folder(directory)
     if not folder.exists():  # usually; the console asks for every alert of every pipeline every two seconds
@@ -90,6 +86,10 @@ def acknowledgement_of(directory: Directory, alert: Mapping[str, Any]) -> Acknow
         formats.check("acknowledgement", record, path)
         return Acknowledgement(**formats.without(record))
     return None
+
+
+def _number(alert: Alert) -> float | None:
+    return float(alert.value) if isinstance(alert.value, int | float) else None
 
 
 def _folder(directory: Directory) -> Path:

@@ -14,10 +14,9 @@ has changed meanwhile. The end of an alert that routes know is always sent. With
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
-from engine.alerting.active_alert import Alert, Name
 from engine.alerting.alert_words import away_words, failure_kind, patience_s, seconds_between, space_words
 from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
@@ -54,6 +53,7 @@ from engine.journal.verification_events import (
     MirrorWritten,
     TableVerified,
 )
+from engine.pipeline.active_alert import Alert, Name
 from engine.spec.alert_settings import Alerts as Settings
 
 _ROUTES = ("route_unreachable", None)
@@ -107,7 +107,7 @@ class Alerts:
 
     def as_list(self) -> list[dict[str, Any]]:
         """The active alerts for the file, oldest first."""
-        return [asdict(alert) for alert in sorted(self.standing.values(), key=lambda a: a.since)]
+        return [alert.to_json() for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
     def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
         """The alerts to announce after a line of the journal. now_s: a monotonic clock; the line's time if None."""

@@ -12,7 +12,6 @@ import sys
 import threading
 from contextlib import suppress
 
-from engine.alerting.active_alert import Alert, Name
 from engine.alerting.alerts import WATCHDOGS, Alerts, Notice
 from engine.alerting.notify.notice import RAISED, message
 from engine.alerting.notify.routes import Routes, broken_routes
@@ -21,6 +20,7 @@ from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.journal import Entry, Journal
 from engine.journal.events import AlertRaised, ErrorReported, HelperRecovered
+from engine.pipeline.active_alert import Alert, Name
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.spec.settings import Spec
@@ -101,7 +101,7 @@ class Notifier:
 
     def _silenced(self, alert: Alert) -> bool:
         with suppress(OSError):
-            return silence_of(self._directory, alert.fields()) is not None
+            return silence_of(self._directory, alert) is not None
         return False
 
     def _message(self, event: str, at: str, alert: Alert) -> dict[str, object]:
@@ -152,7 +152,11 @@ class Notifier:
 
 
 def _standing(directory: Directory) -> list[Alert]:
-    """The alerts that an earlier run left active; none if the file is invalid."""
-    with suppress(ValueError, OSError, TypeError, KeyError):
-        return [Alert(**record) for record in read_alerts(directory)]
+    """The alerts that an earlier run left active; none if the file is invalid, or the time of one is not known."""
+    with suppress(ValueError, OSError, TypeError, KeyError, AttributeError):
+        found = read_alerts(directory)
+        for alert in found:
+            clock.parse_utc(alert.since)
+            clock.parse_utc(alert.announced)
+        return found
     return []

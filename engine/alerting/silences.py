@@ -11,18 +11,17 @@ silences nothing.
 import fnmatch
 import json
 import uuid
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import NewerFormatError, SpecError
 from engine.base.processes import this_user
 from engine.pipeline import formats
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.spec.alert_settings import check_kind
 from engine.spec.globs import including
@@ -53,12 +52,11 @@ class Silence:
     ended_by: str | None = None
     """Who ended it before its time, which `until` then is."""
 
-    def covers(self, alert: Mapping[str, Any], at: str) -> bool:
+    def covers(self, alert: Alert, at: str) -> bool:
         """Whether it is in force for an alert at a time."""
-        if not self.since <= at < self.until or self.kind not in (None, alert.get("kind")):
+        if not self.since <= at < self.until or self.kind not in (None, alert.kind):
             return False
-        table = alert.get("table")
-        return self.table is None or (table is not None and fnmatch.fnmatchcase(table, self.table))
+        return self.table is None or (alert.table is not None and fnmatch.fnmatchcase(alert.table, self.table))
 
     @property
     def what(self) -> str:
@@ -114,11 +112,8 @@ def silences(directory: Directory) -> list[Silence]:
     return sorted((one for one in _all(directory) if one.since <= now < one.until), key=lambda one: one.until)
 
 
-def silence_of(directory: Directory, alert: Mapping[str, Any]) -> Silence | None:
-    """The silence that covers an alert now, the one that lasts longest; None if there is none.
-
-    alert: with `kind` and `table`.
-    """
+def silence_of(directory: Directory, alert: Alert) -> Silence | None:
+    """The silence that covers an alert now, the one that lasts longest; None if there is none."""
     now = clock.utc_text()
     return next((one for one in reversed(silences(directory)) if one.covers(alert, now)), None)
 

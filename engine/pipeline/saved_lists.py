@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from engine.base import processes
 from engine.base.json_records import records_from
 from engine.pipeline import formats
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 
 
@@ -47,30 +48,33 @@ class Parked:
         return f"{self.table} chunk {self.chunk} [{self.lower or '…'}, {self.upper or '…'})"
 
 
-def read_alerts(directory: Directory) -> list[dict[str, Any]]:
-    """The active alerts, oldest first: the fields of the journal's `alert.raised`, and when each was last `announced`.
+def read_alerts(directory: Directory) -> list[Alert]:
+    """The active alerts, oldest first, without those that somebody has damaged.
 
-    The watchdog's alerts about the newest run are among them.
+    The watchdog's alerts about the newest run are among them. Raises NewerFormatError, OSError, and ValueError,
+    KeyError or TypeError if the file is no list of alerts.
     """
     found = read_runners_alerts(directory)
     watched = _watchdogs_alerts(directory)
-    kinds = {alert.get("kind") for alert in watched}
-    return [*(alert for alert in found if alert.get("kind") not in kinds), *watched]
+    kinds = {alert.kind for alert in watched}
+    return [*(alert for alert in found if alert.kind not in kinds), *watched]
 
 
-def read_runners_alerts(directory: Directory) -> list[dict[str, Any]]:
+def read_runners_alerts(directory: Directory) -> list[Alert]:
     """Like `read_alerts`, without the watchdog's."""
-    found = [alert for alert in _read_list("alerts", directory.alerts) if isinstance(alert, dict)]
-    # Version 1 used another name.
-    return [{"announced" if name == "told" else name: value for name, value in alert.items()} for alert in found]
+    return _alerts(_read_list("alerts", directory.alerts))
 
 
-def _watchdogs_alerts(directory: Directory) -> list[dict[str, Any]]:
+def _alerts(records: Iterable[object]) -> list[Alert]:
+    return [alert for alert in map(Alert.from_json, records) if alert is not None]
+
+
+def _watchdogs_alerts(directory: Directory) -> list[Alert]:
     """The alerts in `watchdog.json`; none once another run has begun."""
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         record = json.loads(directory.watchdog.read_text(encoding="utf-8"))
         if record["run"] == json.loads(directory.runner.read_text(encoding="utf-8"))["run"]:
-            return [dict(alert) for alert in record["alerts"]]
+            return _alerts(record["alerts"])
     return []
 
 

@@ -1,7 +1,7 @@
 """Serves a run's metrics over HTTP on a local port, as OpenMetrics text."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 from engine.base.errors import SpecError
 from engine.journal import Entry, Journal
 from engine.ledger.state import State
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.helpers import Helpers
 from engine.spec.settings import Metrics
 from engine.status.counters import Seen
@@ -40,7 +41,7 @@ class Exporter(Collector):
         journal: Journal,
         helpers: Helpers,
         state: Callable[[], State | None],
-        standing: Iterable[Mapping[str, Any]] = (),
+        standing: Iterable[Alert] = (),
     ) -> None:
         """Start to serve. Raises SpecError when the port is not available.
 
@@ -52,7 +53,7 @@ class Exporter(Collector):
         self._seen = Seen()
         self._lock = threading.Lock()
         self._helpers = helpers
-        self._seen.alerts = {(alert["kind"], alert["table"] or "") for alert in standing}
+        self._seen.alerts = {(alert.kind, alert.table or "") for alert in standing}
         self._state = state
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from datetime import datetime, timedelta
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from engine.alerting.acknowledgements import acknowledgement_of
 from engine.alerting.silences import silence_of, silences
@@ -26,6 +26,7 @@ from engine.journal.events import EpochCommitted, Event, LagMeasured, SpaceMeasu
 from engine.journal.parts import newest_lines
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
@@ -124,15 +125,15 @@ def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
     )
 
 
-def _alert(directory: Directory, alert: Mapping[str, Any]) -> AlertStatus:
+def _alert(directory: Directory, alert: Alert) -> AlertStatus:
     """An active alert, with who takes care of it and who has silenced it."""
     silence = silence_of(directory, alert)
     silenced = AlertSilence(silence.id, silence.actor, silence.reason, silence.until) if silence else None
-    found = record_from(AlertStatus, alert) or AlertStatus()
+    found = record_from(AlertStatus, alert.to_json()) or AlertStatus()
     return replace(found, acknowledged=_acknowledged(directory, alert), silenced=silenced)
 
 
-def _acknowledged(directory: Directory, alert: Mapping[str, Any]) -> AlertOwner | None:
+def _acknowledged(directory: Directory, alert: Alert) -> AlertOwner | None:
     """Who takes care of an alert; None if nobody has said so, or if that cannot be read."""
     try:
         found = acknowledgement_of(directory, alert)

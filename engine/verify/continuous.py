@@ -219,7 +219,7 @@ def known_at_start(directory: Directory) -> dict[str, str]:
     """
     alerted = set[object]()
     with suppress(ValueError, OSError, TypeError, KeyError):  # somebody may have damaged it
-        alerted = {alert.get("table") for alert in read_alerts(directory) if alert.get("kind") in _VERIFIED_AGAIN}
+        alerted = {alert.table for alert in read_alerts(directory) if alert.kind in _VERIFIED_AGAIN}
     return {
         name: one["last"]
         for name, one in read_summaries(directory).items()

@@ -4,11 +4,10 @@ Also announces what a run that is gone has left behind under a silence, such as 
 """
 
 import socket
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
 
 from engine.alerting.silences import silence_of
 from engine.base import clock, processes
@@ -18,6 +17,7 @@ from engine.base.redaction import redact
 from engine.journal.afterword import append_to
 from engine.journal.alert_texts import remedy
 from engine.journal.events import AlertCleared, AlertRaised, Event
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import HEARTBEAT_STALE_S
 from engine.pipeline.runner_record import RunnerRecord
@@ -28,7 +28,6 @@ from engine.watch.record import Record
 
 Report = Callable[[str, str], None]
 """Called with a pipeline's name and what the watchdog did about it."""
-_FIELDS = frozenset(one.name for one in fields(AlertRaised))
 
 
 @dataclass(frozen=True)
@@ -58,20 +57,28 @@ class OwnAlerts:
 
     def raised(self, about: Subject, record: Record, kind: str, message: str, since: str) -> Record:
         """With an alert, which is announced now unless it stands already and needs no repetition."""
-        standing = next((one for one in record.alerts if one["kind"] == kind), None)
-        silenced = silence_of(about.where, {"kind": kind, "table": None}) is not None
+        standing = next((one for one in record.alerts if one.kind == kind), None)
+        silenced = silence_of(about.where, Alert(kind)) is not None
         if standing is not None and (silenced or not _must_send(standing, about.spec.alerts.repeat_s)):
             return record
         event = AlertRaised(
             kind=kind,
             message=redact(message),
             hint=remedy(kind),
-            since=standing["since"] if standing else since,
-            repeat=0 if standing is None else standing["repeat"] + (not standing.get("held")),
+            since=standing.since if standing else since,
+            repeat=0 if standing is None else standing.repeat + (not standing.held),
         )
         ts = journalled(about, event)
-        alert = {**event.to_json(), "announced": ts, "held": silenced}
-        alerts = tuple(one for one in record.alerts if one["kind"] != kind)
+        alert = Alert(
+            kind,
+            message=event.message,
+            hint=event.hint,
+            since=event.since,
+            announced=ts,
+            repeat=event.repeat,
+            held=silenced,
+        )
+        alerts = tuple(one for one in record.alerts if one.kind != kind)
         unposted = record.unposted
         if not silenced:
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
@@ -80,13 +87,12 @@ class OwnAlerts:
 
     def cleared(self, about: Subject, record: Record, kinds: Collection[str], message: str) -> Record:
         """Without the alerts of these kinds. The end of one that routes know is announced."""
-        over = [one for one in record.alerts if one["kind"] in kinds]
+        over = [one for one in record.alerts if one.kind in kinds]
         unposted = record.unposted
         for one in over:
-            known = {name: value for name, value in one.items() if name in _FIELDS}
-            event = AlertCleared(**{**known, "message": redact(message), "hint": ""})
+            event = AlertCleared(**replace(one, message=redact(message), hint="").fields())
             ts = journalled(about, event)
-            if not one.get("held"):
+            if not one.held:
                 unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
         if over:
             self._report(about.name, message)
@@ -97,19 +103,20 @@ class OwnAlerts:
 
         The run must be gone.
         """
-        found, watched = _left_by_run(about.where), {one["kind"] for one in record.alerts}
-        news = [one for one in _unsent(about.where, found) if one.get("kind") not in watched]
+        found, watched = _left_by_run(about.where), {one.kind for one in record.alerts}
+        news = [one for one in _unsent(about.where, found) if one.kind not in watched]
         if not news or any(one.run == about.run and one.starting for one in record.restarts):
             return record  # a runner that starts announces them itself
-        sent = {"held": False, "changed": False, "announced": clock.utc_text()}
-        text = list_text("alerts", [{**one, **sent} if one in news else one for one in found])
+        at = clock.utc_text()
+        left = [replace(one, held=False, changed=False, announced=at) if one in news else one for one in found]
+        text = list_text("alerts", [one.to_json() for one in left])
         try:
             write_atomically(about.where.alerts, text)
         except OSError:  # a full disk: they are announced once there is room, not at each look
             return record
         unposted = record.unposted
         for one in news:
-            event = AlertRaised(**{name: value for name, value in one.items() if name in _FIELDS})
+            event = AlertRaised(**one.fields())
             ts = journalled(about, event)
             unposted = self._announcer.queued(unposted, about.spec, event, ts, about.run)
             self._report(about.name, f"its silence has ended: {event.message}")
@@ -121,15 +128,15 @@ def unsent(where: Directory) -> bool:
     return bool(_unsent(where, _left_by_run(where)))
 
 
-def _left_by_run(where: Directory) -> list[dict[str, Any]]:
+def _left_by_run(where: Directory) -> list[Alert]:
     """The alerts that the newest run left active; none if the file is damaged, which must not keep a runner down."""
     with suppress(OSError, ValueError, KeyError, TypeError, TidemarkError):
-        return [one for one in read_runners_alerts(where) if isinstance(one.get("kind"), str)]
+        return read_runners_alerts(where)
     return []
 
 
-def _unsent(where: Directory, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    held = [one for one in found if one.get("held") or one.get("changed")]
+def _unsent(where: Directory, found: list[Alert]) -> list[Alert]:
+    held = [one for one in found if one.held or one.changed]
     return [one for one in held if silence_of(where, one) is None]
 
 
@@ -151,7 +158,7 @@ def gone(runner: RunnerRecord) -> bool:
     return rebooted and runner.host == socket.gethostname() and (runner.heartbeat_age_s or 0.0) > HEARTBEAT_STALE_S
 
 
-def _must_send(standing: Mapping[str, Any], repeat_s: float) -> bool:
+def _must_send(standing: Alert, repeat_s: float) -> bool:
     """Whether an alert that no silence covers is announced again: a silence held it back, or it was long ago."""
-    age = clock.utc_now() - clock.parse_utc(standing["announced"])
-    return bool(standing.get("held")) or age >= timedelta(seconds=repeat_s)
+    age = clock.utc_now() - clock.parse_utc(standing.announced)
+    return standing.held or age >= timedelta(seconds=repeat_s)

@@ -17,6 +17,7 @@ from engine.base import clock, processes
 from engine.base.durable import write_atomically
 from engine.base.errors import is_disk_full
 from engine.pipeline import formats
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.watch.restarts import HOUR_S
 
@@ -55,9 +56,8 @@ class Record:
 
     run: str = ""
     """The run that was lost or has failed."""
-    alerts: tuple[Mapping[str, Any], ...] = ()
-    """The standing alerts about it: the fields of `alert.raised`, when each was last `announced`, and whether
-    it is `held` by a silence."""
+    alerts: tuple[Alert, ...] = ()
+    """The standing alerts about it."""
     unposted: tuple[Mapping[str, Any], ...] = ()
     """Messages that have not been accepted yet: `route` and `notice`."""
     due: str = ""
@@ -76,6 +76,7 @@ def read_record(directory: Directory) -> Record:
         values: dict[str, Any] = {
             name: value for name, value in formats.without(found).items() if name in Record.__dataclass_fields__
         }
+        values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
         lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
         return Record(**values | lists)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -171,15 +171,27 @@ def alerting(shop: Simulation) -> None:
     shop.clear_alert("source_away", value=None, message="The source can be reached again.")
     home = shop.directory.root.parent
     (failed,) = read_alerts(shop.directory)[:1]
-    legacy = {**failed, "kind": "run_failed", "value": 4, "threshold": None, "since": began}
-    legacy |= {"message": "The run failed: The binlog mysql-bin.000038 was purged.", "hint": f"{RESNAPSHOT_ALL}."}
-    parked = {**failed, "kind": "chunk_parked", "table": "crm.contacts", "value": None, "threshold": None}
-    parked["since"] = clock.utc_text(real_now() - timedelta(hours=2, minutes=20))
-    parked |= {
-        "message": "Chunk 17 of crm.contacts was parked after 8 attempts: Lost connection. Everything else continues."
-    }
-    for name, alert in (("legacy", legacy), ("crm", {**parked, "hint": remedy("chunk_parked", "crm.contacts")})):
-        write_atomically(home / name / "alerts.json", list_text("alerts", [alert]))
+    legacy = replace(
+        failed,
+        kind="run_failed",
+        value=4,
+        threshold=None,
+        since=began,
+        message="The run failed: The binlog mysql-bin.000038 was purged.",
+        hint=f"{RESNAPSHOT_ALL}.",
+    )
+    parked = replace(
+        failed,
+        kind="chunk_parked",
+        table="crm.contacts",
+        value=None,
+        threshold=None,
+        since=clock.utc_text(real_now() - timedelta(hours=2, minutes=20)),
+        message="Chunk 17 of crm.contacts was parked after 8 attempts: Lost connection. Everything else continues.",
+        hint=remedy("chunk_parked", "crm.contacts"),
+    )
+    for name, alert in (("legacy", legacy), ("crm", parked)):
+        write_atomically(home / name / "alerts.json", list_text("alerts", [alert.to_json()]))
     acknowledge(Directory(home / "legacy"), legacy, actor="ada", note="copying again tonight")
 
 

@@ -164,7 +164,7 @@ class Night:
 
     def alerts(self) -> set[str]:
         """The kinds of the standing alerts."""
-        return {alert["kind"] for alert in read_alerts(self.where)}
+        return {alert.kind for alert in read_alerts(self.where)}
 
     def wait_for(self, found: Callable[[], Any], timeout_s: float = PATIENCE_S) -> float:
         """Wait until `found` returns true. Returns the time."""

@@ -19,6 +19,7 @@ from unittest.mock import patch
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.journal import Journal
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.spec import settings
@@ -437,20 +438,19 @@ class Simulation:
         }
         alert |= {"repeat": 0, **fields}
         self.write("alert.raised", **alert)
-        self._save_alerts([*read_alerts(self.directory), {**alert, "announced": at}])
+        self._save_alerts([*read_alerts(self.directory), Alert(**alert, announced=at)])
         return self
 
     def clear_alert(self, kind: str, table: str | None = None, **fields: Any) -> "Simulation":
         """Clear that alert."""
         known = read_alerts(self.directory)
-        (alert,) = (one for one in known if (one["kind"], one["table"]) == (kind, table))
-        ended = {name: value for name, value in alert.items() if name != "announced"} | fields
-        self.write("alert.cleared", **ended)
+        (alert,) = (one for one in known if one.name == (kind, table))
+        self.write("alert.cleared", **alert.fields() | fields)
         self._save_alerts([one for one in known if one is not alert])
         return self
 
-    def _save_alerts(self, alerts: list[dict[str, Any]]) -> None:
-        write_atomically(self.directory.alerts, list_text("alerts", alerts))
+    def _save_alerts(self, alerts: list[Alert]) -> None:
+        write_atomically(self.directory.alerts, list_text("alerts", [alert.to_json() for alert in alerts]))
 
     def runner(self, *, heartbeat: datetime | None = None, error: dict[str, str] | None = None) -> "Simulation":
         """Write `runner.json` as the runner would."""

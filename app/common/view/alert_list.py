@@ -4,7 +4,7 @@ A runner raises and clears alerts. Without one, the file keeps the last known al
 alert of a pipeline without a runner is shown with the time at which it was last known, never as current.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -18,11 +18,10 @@ from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.journal.alert_texts import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 
-Standing = Mapping[str, Any]
-"""A standing alert: the fields of `events.AlertRaised`."""
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
 _DURATIONS = ("lag", "runway", *OUTAGES.values(), "disk_filling")
@@ -33,7 +32,7 @@ class Firing:
     """An alert that has not cleared."""
 
     pipeline: str
-    standing: Standing
+    standing: Alert
     title: str
     table: str | None
     since: datetime | None
@@ -55,7 +54,7 @@ class Firing:
     @property
     def kind(self) -> str:
         """Its kind, as in the journal."""
-        return str(self.standing.get("kind"))
+        return self.standing.kind
 
     @property
     def waits(self) -> bool:
@@ -73,42 +72,39 @@ class Firing:
         return "red" if self.critical else "orange"
 
 
-def standing_alerts(runner: Runner, raised: Sequence[Standing]) -> list[Standing]:
+def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
     """The alerts of a pipeline.
 
     A runner that is lost, or failed without raising an alert, is one too. So is a full disk on which the alert does not
     fit.
     """
-    if runner.disk_full and all(one.get("kind") != "disk_full" for one in raised):
+    if runner.disk_full and all(one.kind != "disk_full" for one in raised):
         message = f"The pipeline waits: {runner.disk_full}. Nothing is lost."
         since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
-        full: Standing = {"kind": "disk_full", "table": None, "message": message, "since": since}
+        full = Alert("disk_full", message=message, since=since)
         raised = [full, *raised]
     lost = runner.state == "lost"
-    raised_already = any(one.get("kind") == ("runner_lost" if lost else "run_failed") for one in raised)
+    raised_already = any(one.kind == ("runner_lost" if lost else "run_failed") for one in raised)
     if not runner.problem or raised_already:
         return list(raised)
     seen = words.date_time(runner.last_seen)
     error = (runner.error or RunError()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
-    own: Standing = {
-        "kind": "runner_lost" if lost else "run_failed",
-        "table": None,
-        "value": None,
-        "threshold": None,
-        "message": f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
-        "hint": "" if lost or runner.error is None else runner.error.hint,
-        "since": at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
-    }
+    own = Alert(
+        "runner_lost" if lost else "run_failed",
+        message=f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",
+        hint="" if lost or runner.error is None else runner.error.hint,
+        since=at.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if (at := runner.last_seen or runner.started) else "",
+    )
     return [own, *raised]
 
 
 def firing_alerts(
     pipeline: str,
     runner: Runner,
-    standing: Iterable[Standing],
-    acknowledged: Callable[[Standing], Acknowledgement | None],
+    standing: Iterable[Alert],
+    acknowledged: Callable[[Alert], Acknowledgement | None],
     lag: Lag | None = None,
-    silenced: Callable[[Standing], Silence | None] = lambda _: None,
+    silenced: Callable[[Alert], Silence | None] = lambda _: None,
     rules: Settings = Settings(),  # noqa: B008 - immutable
 ) -> list[Firing]:
     """The alerts of one pipeline, as the page shows them. standing: `standing_alerts`. lag: the latest measurement.
@@ -122,8 +118,8 @@ def firing_alerts(
     ]
 
 
-def _firing(pipeline: str, runner: Runner, one: Standing, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
-    kind, table = str(one.get("kind")), one.get("table")
+def _firing(pipeline: str, runner: Runner, one: Alert, seen: Acknowledgement | None, lag: Lag | None) -> Firing:
+    kind, table = one.kind, one.table
     known_at = _known_at(kind, runner)
     fresh = {"lag": lag.lag_s, "lag_bytes": lag.lag_bytes, "runway": lag.runway_s} if lag and known_at is None else {}
     now = fresh.get(kind)
@@ -132,12 +128,12 @@ def _firing(pipeline: str, runner: Runner, one: Standing, seen: Acknowledgement 
         one,
         alert_title(kind),
         table,
-        _time(one.get("since")),
-        amount(kind, one.get("value")),
+        _time(one.since),
+        amount(kind, one.value),
         "" if now is None else amount(kind, now),
-        amount(kind, one.get("threshold")),
-        str(one.get("message") or ""),
-        str(one.get("hint") or "") or remedy(kind, table),
+        amount(kind, one.threshold),
+        one.message,
+        one.hint or remedy(kind, table),
         seen,
         known_at,
     )
@@ -220,13 +216,13 @@ def page_title(waiting: int, page: str) -> str:
 
 
 def resolved_rows(
-    cleared: Iterable[Cleared], acknowledged: Callable[[str, Standing], Acknowledgement | None]
+    cleared: Iterable[Cleared], acknowledged: Callable[[str, Alert], Acknowledgement | None]
 ) -> list[dict[str, Any]]:
     """The table of alerts that are over. acknowledged: by pipeline and alert."""
     rows = []
     for one in cleared:
         kind, since = one.kind or "", _time(one.since)
-        alert = {"kind": one.kind, "table": one.table, "since": one.since, "value": one.value}
+        alert = Alert(kind, one.table, one.value, since=one.since or "")
         seen = acknowledged(one.pipeline, alert)
         seconds = None if since is None else round(max((one.cleared - since).total_seconds(), 0.0))
         rows.append(
@@ -246,9 +242,9 @@ def resolved_rows(
     return rows
 
 
-def failing_routes(standing: Iterable[Standing]) -> set[str]:
+def failing_routes(standing: Iterable[Alert]) -> set[str]:
     """The names of the routes that do not take alerts. standing: of one pipeline."""
-    found = (one.get("routes") or () for one in standing if one.get("kind") == "route_unreachable")
+    found = (one.routes for one in standing if one.kind == "route_unreachable")
     return {str(name).removeprefix("route ") for names in found for name in names}
 
 

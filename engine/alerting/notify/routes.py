@@ -15,6 +15,7 @@ from engine.alerting.notify.notice import CLEARED, RAISED, TEST, Answer, Notice,
 from engine.alerting.notify.sender import Sender
 from engine.alerting.silences import silence_of
 from engine.base import clock
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.spec.alert_settings import Alerts
 from engine.spec.settings import Spec
@@ -83,7 +84,7 @@ def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, A
     delivered, its end is. Takes tens of seconds for a receiver that does not answer.
     """
     assert event in (RAISED, CLEARED)
-    if event == RAISED and silence_of(directory, alert) is not None:
+    if event == RAISED and silence_of(directory, Alert(alert["kind"], alert["table"])) is not None:
         return {}
     notice = message(spec.alerts, event, clock.utc_text(), spec.name, None, alert)
     routes = spec.alerts.all_routes().items()

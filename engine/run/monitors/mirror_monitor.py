@@ -205,7 +205,7 @@ def rest_after_s(took_s: float) -> float:
 def _alerted(directory: Directory) -> list[str]:
     """The tables whose alert an earlier run left active; none if the file is invalid."""
     with suppress(ValueError, OSError, TypeError, KeyError):
-        return [alert["table"] for alert in read_alerts(directory) if alert["kind"] == "mirror_written"]
+        return [alert.table for alert in read_alerts(directory) if alert.kind == "mirror_written" and alert.table]
     return []
 
 

@@ -83,6 +83,6 @@ def news(shown: dict[str, str], found: Mapping[str, MissingEpochs]) -> Iterator[
 def _alerted(directory: Directory) -> list[str]:
     """The tables whose alert an earlier run left active; none if the file is invalid."""
     try:
-        return [alert["table"] for alert in read_alerts(directory) if alert["kind"] == "mirror_behind"]
+        return [alert.table for alert in read_alerts(directory) if alert.kind == "mirror_behind" and alert.table]
     except (ValueError, OSError, TypeError, KeyError):
         return []

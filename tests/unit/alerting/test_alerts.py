@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.alerting.active_alert import Alert, Name
 from engine.alerting.alerts import Alerts
 from engine.base.clock import parse_utc, utc_text
 from engine.journal import Entry
 from engine.journal.events import AlertCleared, AlertRaised
+from engine.pipeline.active_alert import Alert, Name
 from engine.spec.alert_settings import Alerts as Settings
 from tests.support.entries import entry
 

@@ -1,8 +1,8 @@
 """Alerts under a silence are raised, held back, and sent if they outlast it; what routes know is always ended."""
 
-from engine.alerting.active_alert import Alert
 from engine.alerting.alerts import Alerts
 from engine.journal import Entry
+from engine.pipeline.active_alert import Alert
 from engine.spec.alert_settings import Alerts as Settings
 from tests.unit.alerting.test_alerts import lag, line, table
 

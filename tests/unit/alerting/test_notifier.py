@@ -56,7 +56,7 @@ def test_a_mirror_that_is_written_again_is_one_alert_whose_value_is_saved(tmp_pa
         journal.write(MirrorWritten(table="d.t", commits=commits, newest=[one]))
     made.close()
     journal.close()
-    assert [alert["value"] for alert in read_alerts(Directory(tmp_path))] == [4.0]
+    assert [alert.value for alert in read_alerts(Directory(tmp_path))] == [4.0]
     assert [event["event"] for event in events(tmp_path)].count("alert.raised") == 1
 
 
@@ -74,7 +74,7 @@ def test_an_alert_goes_everywhere(
     journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=1e6, lag_bytes=1))
     assert len(events(tmp_path)) == 2
     journal.write(TableStateChanged(table="d.t", state="stopped", reason="no date"))
-    assert [alert["table"] for alert in read_alerts(Directory(tmp_path))] == ["d.t"]
+    assert [alert.table for alert in read_alerts(Directory(tmp_path))] == ["d.t"]
     journal.write(TableStateChanged(table="d.t", state="streaming"))
     assert read_alerts(Directory(tmp_path)) == []
     journal.write(RunEnded(outcome="failed", exit_code=1, error=ERROR))
@@ -151,8 +151,8 @@ def test_an_address_that_is_none_is_refused_and_not_shown(
     made.close()
     journal.close()
     (alert,) = read_alerts(Directory(tmp_path))
-    assert alert["kind"] == "route_unreachable"
-    assert "not a webhook URL" in alert["message"]
+    assert alert.kind == "route_unreachable"
+    assert "not a webhook URL" in alert.message
     assert "hunter2" not in (tmp_path / "journal" / "r.jsonl").read_text()
 
 
@@ -178,7 +178,7 @@ def test_a_route_without_its_secret_silences_no_other_one(
     assert [one["kind"] for one in receiver.got] == ["route_unreachable", "table_stopped"]
     assert "alerts.routes.own.url_file) cannot be read" in receiver.got[0]["message"]
     assert receiver.got[0]["hint"]
-    assert read_alerts(Directory(tmp_path))[0]["routes"] == ["route own"]
+    assert read_alerts(Directory(tmp_path))[0].routes == ["route own"]
     (tmp_path / "url").write_text(receiver.url)
     _until(lambda: "route_unreachable" not in _standing(tmp_path))
     made.close()
@@ -220,7 +220,7 @@ def test_an_alert_that_does_not_fit_on_the_disk_is_saved_later(small: Small) -> 
     assert read_alerts(Directory(small.folder)) == []
     small.free()
     journal.write(LagMeasured(position="b:4", source_position="b:5", lag_s=0.0, lag_bytes=0))
-    assert [alert["table"] for alert in read_alerts(Directory(small.folder))] == ["d.t"]
+    assert [alert.table for alert in read_alerts(Directory(small.folder))] == ["d.t"]
 
 
 def _until(found: Callable[[], object]) -> None:
@@ -231,7 +231,7 @@ def _until(found: Callable[[], object]) -> None:
 
 
 def _standing(folder: Path) -> list[str]:
-    return [alert["kind"] for alert in read_alerts(Directory(folder))]
+    return [alert.kind for alert in read_alerts(Directory(folder))]
 
 
 def test_a_route_that_fails_is_an_alert_until_it_works(
@@ -293,5 +293,5 @@ def test_a_failing_route_that_was_removed_from_the_spec_is_asked_no_more(
         journal.write(TableStateChanged(table=f"d.{len(names)}", state="stopped", reason="no date"))
         made.close()
         journal.close()
-        (alert,) = [one for one in read_alerts(Directory(tmp_path)) if one["kind"] == "route_unreachable"]
-        assert len(alert["routes"]) == len(names)
+        (alert,) = [one for one in read_alerts(Directory(tmp_path)) if one.kind == "route_unreachable"]
+        assert len(alert.routes) == len(names)

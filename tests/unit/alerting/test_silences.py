@@ -10,12 +10,13 @@ from engine.alerting.silences import Silence, add_silence, end_silence, silence_
 from engine.base import clock
 from engine.base.errors import SpecError
 from engine.pipeline import formats
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 
 
-def alert(kind: str, table: str | None = None) -> dict[str, str | None]:
-    """The name of an alert."""
-    return {"kind": kind, "table": table}
+def alert(kind: str, table: str | None = None) -> Alert:
+    """An alert of this name."""
+    return Alert(kind, table)
 
 
 def test_a_silence_covers_what_it_names_and_says_who_and_why(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_the_parents_files_are_read(parents: Directory) -> None:
     assert load_controls(parents) == Controls({"max_rows_per_s": 5000}, snapshot=False, tables=("d.t",))
     (parked,) = read_parked(parents)
     assert (parked.table, parked.chunk, parked.attempts) == ("d.t", 3, 8)
-    assert {alert["kind"] for alert in read_alerts(parents)} == {"chunk_parked", "run_failed"}
+    assert {alert.kind for alert in read_alerts(parents)} == {"chunk_parked", "run_failed"}
     runner = read_runner(parents)
     assert runner is not None
     assert (runner.state, runner.alive) == ("starting", False)

@@ -13,6 +13,7 @@ from engine.base.errors import SpecError, TidemarkError
 from engine.journal import Entry, Journal
 from engine.journal.events import RunState
 from engine.ledger.state import State, TableState
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.helpers import Helpers
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
@@ -187,7 +188,7 @@ def test_it_is_scraped_as_openmetrics(tmp_path: Path) -> None:
     """Also without an Accept header; every family has a help text, and its name ends with the unit."""
     journal = Journal(tmp_path / "j.jsonl", "r")
     port = _free_port()
-    standing = [{"kind": "run_failed", "table": None}]
+    standing = [Alert("run_failed")]
     exporter = Exporter("shop", Metrics(port=port), journal, Helpers(journal), lambda: STATE, standing)
     journal.write(RunState(state="running"))
     for written in (epoch(), finished(1)):

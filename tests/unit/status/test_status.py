@@ -9,6 +9,7 @@ from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge, occurrence
 from engine.base.wording import utc_time
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import SourceOutage
 from engine.pipeline.saved_lists import list_text
@@ -20,9 +21,14 @@ from engine.status.status_text import first_line, print_status
 def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
     """In the JSON, and as text."""
     where = Directory(tmp_path)
-    alert = {"kind": "lag", "table": None, "value": 75.2, "since": "2026-01-31T15:30:17.000000Z"}
-    more = {"message": "The pipeline is 75 s behind.", "hint": "Resume it."}
-    where.alerts.write_text(list_text("alerts", [alert | more]))
+    alert = Alert(
+        "lag",
+        value=75.2,
+        since="2026-01-31T15:30:17.000000Z",
+        message="The pipeline is 75 s behind.",
+        hint="Resume it.",
+    )
+    where.alerts.write_text(list_text("alerts", [alert.to_json()]))
     assert [one.acknowledged for one in status(where, "shop").alerts] == [None]
     made = acknowledge(where, alert, actor="ada", note="index rebuild")
     found = status(where, "shop")
@@ -35,15 +41,8 @@ def test_an_acknowledged_alert_names_the_operator(tmp_path: Path) -> None:
 def test_an_acknowledgement_of_a_newer_version_hides_no_status(tmp_path: Path) -> None:
     """The alert then counts as not acknowledged."""
     where = Directory(tmp_path)
-    alert = {
-        "kind": "lag",
-        "table": None,
-        "value": 75.2,
-        "since": "2026-01-31T15:30:17.000000Z",
-        "message": "",
-        "hint": "",
-    }
-    where.alerts.write_text(list_text("alerts", [alert]))
+    alert = Alert("lag", value=75.2, since="2026-01-31T15:30:17.000000Z")
+    where.alerts.write_text(list_text("alerts", [alert.to_json()]))
     acknowledge(where, alert, actor="ada")
     (tmp_path / "acknowledged" / f"{occurrence(alert)}.json").write_text('{"format": 9}')
     assert [one.acknowledged for one in status(where, "shop").alerts] == [None]

@@ -17,7 +17,6 @@ import pytest
 from rich.console import Console
 
 from engine.alerting.acknowledgements import acknowledge
-from engine.alerting.active_alert import Alert
 from engine.alerting.silences import add_silence
 from engine.base import clock
 from engine.base.errors import TransientError
@@ -25,6 +24,7 @@ from engine.journal import Journal
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.events import EpochCommitted, LagMeasured, SpaceMeasured
 from engine.ledger.store import Ledger
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.command_file import send_command
 from engine.pipeline.controls import Controls
 from engine.pipeline.directory import Directory
@@ -196,7 +196,7 @@ def failed(where: Directory) -> Status:
     beat(where, Activity(phase="streaming"), state="ended", error=error.as_dict())
     known = [alert("run_failed"), alert("table_stopped", "d.t"), alert("lag")]
     where.alerts.write_text(list_text("alerts", known))
-    acknowledge(where, known[1], actor="ada", note="I know")
+    acknowledge(where, Alert(**known[1]), actor="ada", note="I know")
     add_silence(where, "2h", "migration", kind="lag", actor="bob")
     send_command(where, "redump", arguments={"tables": ["d.t"]}, actor="ada", reason="why")
     write_record(where, Record(run="r1", due=NOW))

@@ -8,7 +8,6 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from engine.alerting.active_alert import Alert
 from engine.alerting.alerts import Alerts
 from engine.base import clock
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
@@ -49,7 +48,7 @@ def test_a_lost_runner_is_announced_once_by_two_watchdogs(home: Home, receiver: 
     )
     (line,) = home.events()
     assert (line["event"], line["kind"], line["seq"]) == ("alert.raised", "runner_lost", 2)
-    assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
+    assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]
     assert status(home.where, "shop").watch is None
     assert home.launched == []
     assert len(home.said) == 1
@@ -59,7 +58,7 @@ def test_the_next_run_clears_the_alert(home: Home) -> None:
     """It belongs to the run that was lost: the next one knows it at its start, and a later reader does not see it."""
     home.gone()
     home.watchdog().look()
-    alerts = Alerts(Settings(), [Alert(**one) for one in read_alerts(home.where)])
+    alerts = Alerts(Settings(), read_alerts(home.where))
     (notice,) = alerts.hear(Entry("r2", 5, clock.utc_text(), RunState(state="running")))
     assert (notice[0], notice[1].name) == (AlertCleared, ("runner_lost", None))
     home.gone("r2", "ended")

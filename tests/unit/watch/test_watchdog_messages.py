@@ -41,7 +41,7 @@ def test_a_silenced_loss_is_shown_and_posted_when_the_silence_ends(home: Home, r
     dog = home.watchdog()
     dog.look()
     dog.look()
-    assert [(alert["kind"], alert["held"]) for alert in read_alerts(home.where)] == [("runner_lost", True)]
+    assert [(alert.kind, alert.held) for alert in read_alerts(home.where)] == [("runner_lost", True)]
     assert len(home.events()) == 1
     assert receiver.got == []
     end_silence(home.where, made.id)
@@ -136,7 +136,7 @@ def test_what_a_start_that_is_killed_took_over_is_cleared_by_a_later_run(home: H
     journal.close()
     home.gone("r2", "starting")
     dog.look()
-    assert sorted(one["kind"] for one in read_alerts(home.where)) == ["not_restarted", "runner_lost"]
+    assert sorted(one.kind for one in read_alerts(home.where)) == ["not_restarted", "runner_lost"]
     journal = Journal(home.where.journal("r3"), "r3")
     Notifier(spec, home.where, journal, stderr=False)
     home.runner("r3", "starting", pid=os.getpid(), process=processes.here())
@@ -163,7 +163,7 @@ def test_a_loss_that_was_none_is_cleared(
     home.elsewhere(age_s=60)
     dog = home.watchdog()
     until(lambda: receiver.got, dog.look)
-    assert [alert["kind"] for alert in read_alerts(home.where)] == ["runner_lost"]
+    assert [alert.kind for alert in read_alerts(home.where)] == ["runner_lost"]
     home.elsewhere(state=state, **more)
     until(lambda: len(receiver.got) == 2, dog.look)
     for _ in range(3):
@@ -230,4 +230,4 @@ def test_what_a_run_left_under_a_silence_is_sent_at_its_end(
         dog.look()
     home.close()
     assert sorted((one["event"], one["kind"]) for one in receiver.got) == [("alert.raised", kind) for kind in kinds]
-    assert {alert["held"] for alert in read_alerts(home.where)} == {False}
+    assert {alert.held for alert in read_alerts(home.where)} == {False}

@@ -5,38 +5,31 @@ from datetime import timedelta
 from typing import Any
 
 from app.common.view import alert_list
-from app.common.view.alert_list import Standing
 from app.common.view.health import Away, Runner
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
 from engine.history.alert_queries import Cleared
 from engine.journal.alert_texts import ALERTS
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
-LAG: Standing = {
-    "kind": "lag",
-    "table": None,
-    "value": 75.2,
-    "threshold": 60.0,
-    "message": "The pipeline is 75 s behind its source, more than 60 s.",
-    "hint": "",
-    "since": AT,
-    "repeat": 0,
-}
-STOPPED: Standing = {"kind": "table_stopped", "table": "d.t", "message": "d.t stopped", "hint": "Do it.", "since": AT}
+LAG = Alert(
+    "lag", None, 75.2, 60.0, message="The pipeline is 75 s behind its source, more than 60 s.", hint="", since=AT
+)
+STOPPED = Alert("table_stopped", "d.t", message="d.t stopped", hint="Do it.", since=AT)
 ADA = Acknowledgement("ada", "2026-01-31T15:31:00Z", "index rebuild", "lag", None, AT, 75.2)
 LOST = runner("lost", alive=False)
 FAILED = runner("failed", alive=False, error=RunError(message="It is purged.", hint="Copy."), exit_code=4)
 
 
-def nobody(_: Standing) -> None:
+def nobody(_: Alert) -> None:
     """Nothing is acknowledged."""
 
 
-def listed(of: Runner, *standing: Standing, **more: Any) -> list[alert_list.Firing]:
+def listed(of: Runner, *standing: Alert, **more: Any) -> list[alert_list.Firing]:
     """The alerts of a pipeline."""
     return alert_list.firing_alerts(
         "shop", of, alert_list.standing_alerts(of, standing), more.pop("seen", nobody), **more
@@ -63,7 +56,7 @@ def test_an_alert_has_its_value_its_threshold_and_what_to_do() -> None:
 
 def test_an_alert_of_another_version_is_shown_as_it_is() -> None:
     """Its fields are shown, and some may be missing."""
-    (one,) = listed(runner(), {"kind": "odd"})
+    (one,) = listed(runner(), Alert("odd"))
     assert (one.title, one.message, one.do, one.since, alert_list.lasted(one, NOW)) == ("odd", "", "", None, "—")
 
 
@@ -73,7 +66,7 @@ def test_without_a_runner_alerts_are_only_the_last_known() -> None:
     assert (lost.title, lost.known_at) == ("Runner lost", None)
     assert lost.since == LOST.last_seen
     assert stopped.known_at == LOST.last_seen
-    (old,) = listed(LOST, {**LAG, "since": "2026-01-31T15:29:16.5Z"}, lag=lag(90.0))[1:]
+    (old,) = listed(LOST, replace(LAG, since="2026-01-31T15:29:16.5Z"), lag=lag(90.0))[1:]
     assert (old.now, alert_list.lasted(old, NOW + timedelta(days=1))) == ("", "1 min")
     (ended,) = listed(runner("ended", alive=False), STOPPED)
     assert ended.known_at is not None
@@ -81,7 +74,7 @@ def test_without_a_runner_alerts_are_only_the_last_known() -> None:
 
 def test_a_failed_run_is_one_alert() -> None:
     """Its own if the runner raised it, which is current then; else one of the console's."""
-    raised: Standing = {"kind": "run_failed", "table": None, "value": 4, "message": "m", "hint": "h", "since": AT}
+    raised = Alert("run_failed", value=4, message="m", hint="h", since=AT)
     for standing, value in (([raised], "exit code 4"), ([], "—")):
         (one,) = listed(FAILED, *standing)
         assert (one.title, one.value, one.known_at) == ("Run failed", value, None)
@@ -101,7 +94,7 @@ def test_measurements_are_not_current_while_the_source_is_away() -> None:
 
 def test_only_what_nobody_has_acknowledged_needs_attention() -> None:
     """In the list, and in the title of the browser's tab."""
-    found = listed(LOST, LAG, STOPPED, seen=lambda one: ADA if one["kind"] == "lag" else None)
+    found = listed(LOST, LAG, STOPPED, seen=lambda one: ADA if one.kind == "lag" else None)
     assert [one.title for one in sorted(found, key=alert_list.order)] == ["Table stopped", "Runner lost", "Lag"]
     assert alert_list.page_title(sum(one.waits for one in found), "Live") == "(2) Live · Tidemark"
     assert alert_list.page_title(0, "Live") == "Live · Tidemark"
@@ -117,13 +110,13 @@ def test_the_live_page_has_a_line_per_alert() -> None:
             "gray",
             "Last known at 2026-01-31 15:30:16 UTC: Table stopped since 2026-01-31 15:30:17 UTC: d.t stopped",
         ),
-        ("gray", f"Lag since 2026-01-31 15:30:17 UTC: {LAG['message']} {alert_list.acknowledged_words(ADA)}"),
+        ("gray", f"Lag since 2026-01-31 15:30:17 UTC: {LAG.message} {alert_list.acknowledged_words(ADA)}"),
     ]
 
 
 def test_a_warning_stands_below_what_is_critical_and_is_orange() -> None:
     """The spec decides which is which; a changed grant is not as urgent as a stopped table."""
-    changed: Standing = {"kind": "source_changed", "table": None, "message": "A grant is new.", "since": AT}
+    changed = Alert("source_changed", message="A grant is new.", since=AT)
     found = listed(runner(), changed, STOPPED)
     assert [colour for colour, _ in alert_list.alert_lines(found)] == ["red", "orange"]
     assert alert_list.alert_lines(found)[0][1].startswith("Table stopped")
@@ -139,13 +132,13 @@ def test_a_resolved_alert_says_how_long_it_lasted_and_who_took_it() -> None:
     """The acknowledgement is found by the value that was raised."""
     asked = []
 
-    def seen(pipeline: str, one: Standing) -> Acknowledgement | None:
-        asked.append((pipeline, dict(one)))
+    def seen(pipeline: str, one: Alert) -> Acknowledgement | None:
+        asked.append((pipeline, one))
         return ADA
 
     done = Cleared("shop", NOW + timedelta(seconds=90), None, "lag", AT, 75.2, 60.0, "m")
     (row,) = alert_list.resolved_rows([done], seen)
-    assert asked == [("shop", {"kind": "lag", "table": None, "since": AT, "value": 75.2})]
+    assert asked == [("shop", Alert("lag", value=75.2, since=AT))]
     assert (row["Alert"], row["Duration"], row["Value"], row["Threshold"], row["Acknowledged by"]) == (
         "Lag",
         "1 min 30 s",
@@ -186,14 +179,14 @@ def test_a_full_disk_is_an_alert_although_the_alert_cannot_be_saved() -> None:
     assert (one.kind, one.since, one.known_at) == ("disk_full", NOW, None)
     assert "disk full (log: no space)" in one.message
     assert one.do == ALERTS["disk_full"].do
-    saved: Standing = {"kind": "disk_full", "table": None, "message": "A disk is full.", "since": AT}
+    saved = Alert("disk_full", message="A disk is full.", since=AT)
     assert [one.message for one in listed(full, saved)] == ["A disk is full."]
 
 
 def test_a_silenced_alert_is_listed_and_counts_as_ever() -> None:
     """With who silenced it, until when and why; a silence hides nothing."""
     silence = Silence("x", "ada", "index rebuild", AT, "2026-01-31T17:00:00.000000Z", "lag")
-    found = listed(runner("running"), LAG, STOPPED, silenced=lambda one: silence if one["kind"] == "lag" else None)
+    found = listed(runner("running"), LAG, STOPPED, silenced=lambda one: silence if one.kind == "lag" else None)
     lag, stopped = found
     assert (lag.waits, stopped.silence) == (True, None)
     (_, other), (colour, text) = alert_list.alert_lines(found)

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
-from app.common.view.alert_list import Firing, Standing, firing_alerts, standing_alerts
+from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
 from app.common.view.health import Away, Runner, layers
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.history.runs import Run
 from engine.history.table_queries import Progress
+from engine.pipeline.active_alert import Alert
 from engine.pipeline.runner_record import RunError
 from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
 
@@ -215,9 +216,7 @@ ADA = Acknowledgement("ada", AT, "on it", "mirror_unreadable", "d.t", AT, None)
 
 def alerts(of: Runner, *raised: tuple[str, str | None], seen: Acknowledgement | None = None) -> list[Firing]:
     """The alerts of a pipeline, by kind and table."""
-    standing: list[Standing] = [
-        {"kind": kind, "table": table, "message": f"{kind} of {table}.", "since": AT} for kind, table in raised
-    ]
+    standing = [Alert(kind, table, message=f"{kind} of {table}.", since=AT) for kind, table in raised]
     return firing_alerts("p", of, standing_alerts(of, standing), lambda _: seen)
 
 

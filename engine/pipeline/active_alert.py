@@ -1,8 +1,10 @@
 """An active alert, as the file of active alerts has it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
+
+from engine.base.json_records import record_from
 
 _OWN = ("announced", "held", "changed", "routes")
 """What only the file of active alerts has."""
@@ -15,14 +17,14 @@ class Alert:
     """An active alert."""
 
     kind: str
-    table: str | None
-    value: float | None
-    threshold: float | None
-    message: str
-    hint: str
-    since: str
-    announced: str
-    """`since` is when its cause began, `announced` when it was last announced: UTC text."""
+    table: str | None = None
+    value: float | None = None
+    threshold: float | None = None
+    message: str = ""
+    hint: str = ""
+    since: str = ""
+    announced: str = ""
+    """`since` is when its cause began, `announced` when it was last announced: UTC text; empty if that is not known."""
     repeat: int = 0
     """How often it was repeated."""
     held: bool = False
@@ -31,6 +33,18 @@ class Alert:
     """Whether routes know only an earlier state of it, because a silence covers the present one."""
     routes: Sequence[str] = ()
     """Of `route_unreachable`: the routes that fail."""
+
+    @classmethod
+    def from_json(cls, record: object) -> Self | None:
+        """An alert of the file. None if it is damaged: no object, or without a kind."""
+        if isinstance(record, Mapping) and "told" in record:  # as version 1 wrote it
+            record = {**record, "announced": record["told"]}
+        found = record_from(cls, record)
+        return found if found is not None and isinstance(found.kind, str) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """For the file; `from_json` is the inverse."""
+        return asdict(self)
 
     @property
     def name(self) -> Name:
