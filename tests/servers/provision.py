@@ -3,6 +3,7 @@
 import sys
 
 from tests.servers.binaries import NEWEST, NoServerError, find
+from tests.servers.bucket import NoBucketError, gateway
 from tests.servers.datadir import template
 from tests.servers.options import FLAVORS, Options
 from tests.support.readers import FRAMES
@@ -24,6 +25,12 @@ def main() -> int:
             failed = True
         else:
             sys.stdout.write(f"{flavor} {program.version} is ready\n")
+    try:
+        name = "localbucket" if (program := gateway()) is None else program.parent.name
+        sys.stdout.write(f"{name} is ready\n")
+    except NoBucketError as error:
+        sys.stderr.write(f"bucket: {error}\n")
+        failed = True
     FRAMES.python()
     return 1 if failed else 0
 

@@ -1,0 +1,212 @@
+"""A folder of a bucket: S3 and what speaks its language, Google Cloud Storage, Azure.
+
+The answer to a conditional put can be lost; the client then repeats the request and is refused, because its own file is
+there. So after each refusal, and after each error that says nothing of what was done, the file is read and compared
+(`Folder` requires unique content).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import obstore
+import pyarrow as pa
+from obstore import exceptions
+from obstore.store import ObjectStore
+
+from engine.store.bucket_file import BucketFile
+from engine.store.bucket_settings import BucketSettings, opened
+from engine.store.bucket_upload import BucketUpload
+from engine.store.folder import Entry, Folder, StoreAccessError, StoreAwayError, Upload
+
+_REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+_TAKEN = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
+
+
+@dataclass(frozen=True)
+class BucketFolder:
+    """A folder below the root of a bucket. path: without a slash at its ends; "" for the root."""
+
+    settings: BucketSettings
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """`s3://bucket/path` and the like."""
+        return f"{self.settings.root}/{self.path}" if self.path else self.settings.root
+
+    def __str__(self) -> str:
+        return self.url
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Endpoint, region and the like; credentials come from where the store's client finds them."""
+        return self.settings.deltalake_options
+
+    def __truediv__(self, name: str) -> "BucketFolder":
+        return BucketFolder(self.settings, f"{self.path}/{name}" if self.path else name)
+
+    @property
+    def parent(self) -> "BucketFolder":
+        """The folder that it is in."""
+        return BucketFolder(self.settings, self.path.rpartition("/")[0])
+
+    @property
+    def _store(self) -> ObjectStore:
+        return opened(self.settings)
+
+    def _key(self, name: str) -> str:
+        return f"{self.path}/{name}" if self.path else name
+
+    def find(self, name: str) -> Entry | None:
+        """One request."""
+        with self.errors(name):
+            try:
+                return _entry(name, obstore.head(self._store, self._key(name)))
+            except FileNotFoundError:
+                return None
+
+    def read(self, name: str) -> bytes:
+        """One request."""
+        with self.errors(name):
+            return bytes(obstore.get(self._store, self._key(name)).bytes())
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """One request."""
+        with self.errors(name):
+            return bytes(obstore.get_range(self._store, self._key(name), start=offset, length=length))
+
+    def open(self, name: str) -> pa.NativeFile:
+        """A request for its end and its size, then one for each piece."""
+        with self.errors(name):
+            return pa.PythonFile(BucketFile(self._store, self._key(name)), mode="r")
+
+    def create(self, name: str, content: bytes) -> bool:
+        """A conditional put: `If-None-Match: *`."""
+        return self._put_if(name, content, "create")
+
+    def replace(self, name: str, content: bytes, tag: str) -> bool:
+        """A conditional put: `If-Match`. After a lost answer, False if the file was replaced once more since."""
+        return self._put_if(name, content, {"e_tag": tag})
+
+    def _put_if(self, name: str, content: bytes, mode: Any) -> bool:
+        """Whether the file has this content afterwards. Raises StoreAwayError if that is unknown."""
+        with self.errors(name):
+            try:
+                obstore.put(self._store, self._key(name), content, mode=mode)
+            except (*_TAKEN, FileNotFoundError):
+                return self._content(name) == content
+            except _REFUSED:
+                raise
+            except exceptions.BaseError:
+                found = self._content(name)
+                if found is None:  # the request may still arrive
+                    raise
+                return found == content
+            return True
+
+    def _content(self, name: str) -> bytes | None:
+        with suppress(FileNotFoundError):
+            return bytes(obstore.get(self._store, self._key(name)).bytes())
+        return None
+
+    def write(self, name: str, content: bytes) -> None:
+        """A put."""
+        with self.errors(name):
+            obstore.put(self._store, self._key(name), content)
+
+    def upload(self, name: str) -> Upload:
+        """In parts; one put if it is small."""
+        return _NamedErrors(BucketUpload(self._store, self._key(name)), self, name)
+
+    def copy(self, name: str, source: Folder) -> None:
+        """Within the store."""
+        assert isinstance(source, BucketFolder)
+        with self.errors(name):
+            obstore.copy(self._store, f"{source.path}/{name}".lstrip("/"), self._key(name))
+
+    def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+        """A request for a thousand files; one more for the folder."""
+        start = max(prefix, after)
+        yield from (
+            entry
+            for entry in self._listed(self._key(start) if start else None)
+            if "/" not in entry.name and entry.name.startswith(prefix) and entry.name > after
+        )
+
+    def below(self) -> Iterator[Entry]:
+        """A request for a thousand files."""
+        yield from self._listed(None)
+
+    def _listed(self, offset: str | None) -> Iterator[Entry]:
+        cut = len(self.path) + 1 if self.path else 0
+        with self.errors(""):
+            for found in obstore.list(self._store, self.path or None, offset=offset):
+                yield from (_entry(one["path"][cut:], one) for one in found)
+
+    def delete(self, names: Iterable[str]) -> None:
+        """A request for a thousand files, where the store takes so many."""
+        keys = [self._key(name) for name in names]
+        with self.errors(""):
+            if keys:
+                obstore.delete(self._store, keys)
+
+    @contextmanager
+    def errors(self, name: str) -> Iterator[None]:
+        """Turn the client's errors into those of `Folder`."""
+        place = f"{self.url}/{name}" if name else self.url
+        try:
+            yield
+        except _REFUSED as error:
+            raise StoreAccessError(f"{place}: {_short(error)}") from error
+        except FileNotFoundError as error:
+            raise FileNotFoundError(f"{place} is not there") from error
+        except exceptions.BaseError as error:
+            raise StoreAwayError(f"{place}: {_short(error)}") from error
+
+
+class _NamedErrors:
+    """An upload whose errors are those of `Folder`."""
+
+    def __init__(self, upload: BucketUpload, folder: BucketFolder, name: str) -> None:
+        self._upload = upload
+        self._folder = folder
+        self._name = name
+        self.tell = upload.tell
+        self.flush = upload.flush
+        self.discard = upload.discard
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes."""
+        with self._folder.errors(self._name):
+            return self._upload.write(data)
+
+    def close(self) -> None:
+        """Make the file visible."""
+        with self._folder.errors(self._name):
+            self._upload.close()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or given up."""
+        return self._upload.closed
+
+    @property
+    def sink(self) -> "_NamedErrors":
+        """Itself."""
+        return self
+
+
+def _entry(name: str, found: Any) -> Entry:
+    return Entry(name, found["size"], found["e_tag"] or "", found["last_modified"].timestamp())
+
+
+def _short(error: BaseException) -> str:
+    """The first line of the client's text: the others are its internals."""
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,70 @@
+"""How a bucket is reached. Credentials are no setting: they come from the environment or the machine's role."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from obstore.store import ObjectStore, from_url
+
+SCHEMES = ("s3", "gs", "az")
+_RETRIES: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
+"""Of one request. Who waits longer for a store does so above, where it is shown."""
+_TIMEOUT = "30s"
+_from_url: Callable[..., ObjectStore] = from_url
+
+
+@dataclass(frozen=True)
+class BucketSettings:
+    """A bucket, and what its client must know. root: `s3://bucket`, `gs://bucket` or `az://container`."""
+
+    root: str
+    endpoint: str | None = None
+    """The URL of a store that speaks S3; None for the provider's own."""
+    region: str | None = None
+    path_style: bool = False
+    """Whether the bucket is part of the path instead of the host name, as most stores but S3 have it."""
+
+    @property
+    def deltalake_options(self) -> dict[str, str]:
+        """The same for deltalake."""
+        found = {"aws_conditional_put": "etag"} if self.root.startswith("s3://") else {}
+        if self.endpoint is not None:
+            found["aws_endpoint_url"] = self.endpoint
+            found["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()
+        if self.region is not None:
+            found["aws_region"] = self.region
+        if self.root.startswith("s3://"):
+            found["aws_virtual_hosted_style_request"] = str(not self.path_style).lower()
+        return found
+
+
+def opened(settings: BucketSettings) -> ObjectStore:
+    """The client, one in a process: it keeps connections, and does not survive a fork."""
+    return _opened(settings, os.getpid())
+
+
+@lru_cache(maxsize=64)
+def _opened(settings: BucketSettings, _process: int) -> ObjectStore:
+    config: dict[str, Any] = {}
+    if settings.root.startswith("s3://"):
+        config["virtual_hosted_style_request"] = not settings.path_style
+        if settings.endpoint is not None:
+            config["endpoint"] = settings.endpoint
+        if settings.region is not None:
+            config["region"] = settings.region
+    client: Any = {"timeout": _TIMEOUT}
+    if settings.endpoint is not None and settings.endpoint.startswith("http://"):
+        client["allow_http"] = True
+    return _from_url(settings.root, config=config, client_options=client, retry_config=_RETRIES)
+
+
+def parts_of(url: str) -> tuple[str, str]:
+    """The root of a bucket, and the path in it. Raises ValueError for a URL without a bucket."""
+    found = urlsplit(url)
+    if found.scheme not in SCHEMES or not found.netloc:
+        raise ValueError(f"{url} names no bucket: s3://bucket/path")
+    return f"{found.scheme}://{found.netloc}", found.path.strip("/")

@@ -1,0 +1,188 @@
+"""A folder of a file system: names are made by hard links, contents and names are synced (`engine.base.durable`)."""
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from engine.base.durable import link, make_folders, naming, rename, sync_file, sync_folder
+from engine.store.folder import Entry, Folder
+
+_TEMPORARY = ".tidemark-"
+
+
+@dataclass(frozen=True)
+class LocalFolder:
+    """The folder at a path."""
+
+    path: Path
+
+    @property
+    def url(self) -> str:
+        """The path."""
+        return str(self.path)
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.name
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """None are needed."""
+        return {}
+
+    def __truediv__(self, name: str) -> "LocalFolder":
+        return LocalFolder(self.path / name)
+
+    @property
+    def parent(self) -> "LocalFolder":
+        """The folder that it is in."""
+        return LocalFolder(self.path.parent)
+
+    def find(self, name: str) -> Entry | None:
+        """By its inode, time and size."""
+        try:
+            found = os.stat(f"{self.path}/{name}")  # noqa: PTH116 - a merge asks for hundreds of files
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return _entry(name, found)
+
+    def read(self, name: str) -> bytes:
+        """The content."""
+        return (self.path / name).read_bytes()
+
+    def read_range(self, name: str, offset: int, length: int) -> bytes:
+        """Part of the content."""
+        with (self.path / name).open("rb", buffering=0) as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def open(self, name: str) -> pa.NativeFile:
+        """The file, mapped into memory."""
+        return pa.memory_map(str(self.path / name))
+
+    def create(self, name: str, content: bytes) -> bool:
+        """Write it under another name, sync it, and link it to its own."""
+        path = self.path / name
+        temporary = self._temporary(path, content)
+        try:
+            if not link(temporary, path):
+                return False
+        finally:
+            with suppress(OSError):
+                temporary.unlink()
+        sync_folder(path.parent)
+        return True
+
+    def replace(self, name: str, content: bytes, tag: str) -> bool:
+        """Compare, then rename. Not safe against a writer in between: terms keep others away (`destination.fence`)."""
+        found = self.find(name)
+        if found is None or found.tag != tag:
+            return False
+        self.write(name, content)
+        return True
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write it under another name, sync it, and rename it."""
+        path = self.path / name
+        temporary = self._temporary(path, content)
+        try:
+            rename(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+        sync_folder(path.parent)
+
+    def _temporary(self, path: Path, content: bytes) -> Path:
+        make_folders(path.parent)
+        temporary = path.with_name(f"{_TEMPORARY}{uuid.uuid4().hex}")
+        with naming(path), temporary.open("xb") as file:
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
+        return temporary
+
+    def upload(self, name: str) -> "LocalUpload":
+        """A file under its own name, which is synced at the end: nobody knows the name before."""
+        return LocalUpload(self.path / name)
+
+    def copy(self, name: str, source: Folder) -> None:
+        """A hard link."""
+        assert isinstance(source, LocalFolder)
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not link(source.path / name, target):
+            raise FileExistsError(f"{target} is another file.")
+
+    def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+        """One listing, sorted."""
+        try:
+            names = sorted(name for name in os.listdir(self.path) if name.startswith(prefix) and name > after)  # noqa: PTH208
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name.startswith(_TEMPORARY) or (self.path / name).is_dir():
+                continue
+            if (entry := self.find(name)) is not None:
+                yield entry
+
+    def below(self) -> Iterator[Entry]:
+        """One walk, sorted."""
+        for path in sorted(path for path in self.path.rglob("*") if path.is_file()):
+            if (entry := self.find(str(path.relative_to(self.path)))) is not None:
+                yield entry
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Unlink them."""
+        for name in names:
+            (self.path / name).unlink(missing_ok=True)
+
+
+class LocalUpload:
+    """A file that is being written."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        make_folders(path.parent)
+        self.sink = pa.OSFile(str(path), "wb")
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes."""
+        with naming(self._path):
+            self.sink.write(data)
+        return memoryview(data).nbytes
+
+    def close(self) -> None:
+        """Sync the content and the name."""
+        with naming(self._path):
+            self.sink.close()
+            sync_file(self._path)
+        sync_folder(self._path.parent)
+
+    def discard(self) -> None:
+        """Delete it."""
+        if not self.sink.closed:
+            with suppress(OSError):  # the disk may be full
+                self.sink.close()
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or given up."""
+        return bool(self.sink.closed)
+
+
+def _entry(name: str, found: os.stat_result) -> Entry:
+    tag = f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+    return Entry(name, found.st_size, tag, found.st_mtime_ns / 1e9)
