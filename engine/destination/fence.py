@@ -18,21 +18,19 @@ before anything is written (`compare`).
 """
 
 import json
-import os
 import re
-import uuid
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from engine.base.durable import link, make_folders, sync_folder, write_atomically
 from engine.base.errors import MismatchError, PipelineHeldError
+from engine.store.folder import Folder
 
 _TERM = re.compile(r"^term-(\d{8,})\.json$")
 _KEPT_TERMS = 20
 FORMAT = 1
+TERMS = "_tidemark"
+"""The folder of the terms in a destination."""
 
 
 @dataclass(frozen=True)
@@ -51,49 +49,30 @@ class Term:
 class Fence:
     """The terms of one ledger in one destination."""
 
-    def __init__(self, root: Path, ledger: str) -> None:
-        self._folder = root / "_tidemark" / ledger
+    def __init__(self, root: Folder, ledger: str) -> None:
+        self._folder = root / TERMS / ledger
         self._term: Term | None = None
-
-    @staticmethod
-    def ledgers(root: Path) -> list[str]:
-        """The ledgers whose runners have written to a destination."""
-        folder = root / "_tidemark"
-        return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
 
     def newest(self) -> Term | None:
         """The newest term; None if there is none, as in destinations of an earlier version."""
-        if not self._folder.is_dir():
-            return None
         numbers = self._numbers()
         return self._read(max(numbers)) if numbers else None
 
-    def _numbers(self) -> list[int]:
-        with suppress(FileNotFoundError):
-            return [int(match[1]) for name in os.listdir(self._folder) if (match := _TERM.match(name))]  # noqa: PTH208
-        return []
+    def _numbers(self, since: int = 0) -> list[int]:
+        """The terms from one number on: what a check lists does not grow with the terms before."""
+        after = _name(since - 1) if since else ""
+        return [int(match[1]) for entry in self._folder.entries("term-", after) if (match := _TERM.match(entry.name))]
 
     def take(self, term: Term) -> None:
         """Take the destination for this runner.
 
         Raises PipelineHeldError when another one has this term or a later one.
         """
-        make_folders(self._folder)
-        if max(self._numbers(), default=0) > term.number:
+        if max(self._numbers(), default=0) > term.number or not self._folder.create(_name(term.number), _text(term)):
             raise _takeover_error(term, self.newest())
-        temporary = self._folder / f".term-{uuid.uuid4().hex}"
-        write_atomically(temporary, _text(term))
-        try:
-            if not link(temporary, self._path(term.number)):
-                raise _takeover_error(term, self.newest())
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
-        sync_folder(self._folder)
         self._term = term
         self.check()
-        for path in sorted(self._folder.glob("term-*.json"))[:-_KEPT_TERMS]:
-            path.unlink(missing_ok=True)
+        self._folder.delete(_name(number) for number in sorted(self._numbers())[:-_KEPT_TERMS])
 
     def check(self) -> int:
         """The number of this runner's term. Raises PipelineHeldError when another runner has a later one.
@@ -101,7 +80,7 @@ class Fence:
         It need not be the next one: a run that could not reach the destination took none here.
         """
         assert self._term is not None
-        numbers = self._numbers()
+        numbers = self._numbers(self._term.number)
         if self._term.number not in numbers or max(numbers) > self._term.number:
             raise _takeover_error(self._term, self.newest())
         return self._term.number
@@ -114,23 +93,24 @@ class Fence:
 
     def release(self) -> None:
         """Mark this runner as ended in order."""
-        if self._term is not None and self._path(self._term.number).exists():
-            write_atomically(self._path(self._term.number), _text(replace(self._term, ended=True)))
-
-    def _path(self, number: int) -> Path:
-        return self._folder / f"term-{number:08d}.json"
+        if self._term is not None and self._folder.find(_name(self._term.number)) is not None:
+            self._folder.write(_name(self._term.number), _text(replace(self._term, ended=True)))
 
     def _read(self, number: int) -> Term:
-        path = self._path(number)
         try:
-            record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            record: dict[str, Any] = json.loads(self._folder.read(_name(number)))
             return Term(**{name: value for name, value in record.items() if name != "format"})
         except (OSError, ValueError, TypeError) as error:
             raise MismatchError(
-                f"{path} is not a valid term file: {error!r}.",
+                f"{self._folder.url}/{_name(number)} is not a valid term file: {error!r}.",
                 detail="It says who may write to the destination; nothing was written.",
                 hint="Restore it from a copy. If no runner uses this destination anywhere, delete it.",
             ) from error
+
+
+def ledgers(root: Folder) -> list[str]:
+    """The ledgers whose runners have written to a destination."""
+    return sorted({entry.name.partition("/")[0] for entry in (root / TERMS).below()})
 
 
 def is_known_term(newest: Term | None, ledger_terms: Iterable[tuple[int, str]]) -> bool:
@@ -138,8 +118,12 @@ def is_known_term(newest: Term | None, ledger_terms: Iterable[tuple[int, str]]) 
     return newest is None or (newest.number, newest.run) in set(ledger_terms)
 
 
-def _text(term: Term) -> str:
-    return json.dumps({"format": FORMAT, **asdict(term)}, indent=1)
+def _name(number: int) -> str:
+    return f"term-{number:08d}.json"
+
+
+def _text(term: Term) -> bytes:
+    return json.dumps({"format": FORMAT, **asdict(term)}, indent=1).encode()
 
 
 def _takeover_error(own: Term, newest: Term | None) -> PipelineHeldError:

@@ -34,7 +34,7 @@ class BucketFile:
     def read(self, size: int = -1) -> bytes:
         """The next bytes; all that are left by default."""
         left = max(self._size - self._position, 0)
-        length = left if size is None or size < 0 else min(size, left)
+        length = left if size < 0 else min(size, left)
         start, self._position = self._position, self._position + length
         if not length:
             return b""

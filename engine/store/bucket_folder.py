@@ -36,9 +36,6 @@ class BucketFolder:
         """`s3://bucket/path` and the like."""
         return f"{self.settings.root}/{self.path}" if self.path else self.settings.root
 
-    def __str__(self) -> str:
-        return self.url
-
     @property
     def name(self) -> str:
         """The last part of the path."""
@@ -66,7 +63,7 @@ class BucketFolder:
 
     def find(self, name: str) -> Entry | None:
         """One request."""
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             try:
                 return _entry(name, obstore.head(self._store, self._key(name)))
             except FileNotFoundError:
@@ -74,122 +71,85 @@ class BucketFolder:
 
     def read(self, name: str) -> bytes:
         """One request."""
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             return bytes(obstore.get(self._store, self._key(name)).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """One request."""
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             return bytes(obstore.get_range(self._store, self._key(name), start=offset, length=length))
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             return pa.PythonFile(BucketFile(self._store, self._key(name)), mode="r")
 
     def create(self, name: str, content: bytes) -> bool:
         """A conditional put: `If-None-Match: *`."""
-        return self._put_if(name, content, "create")
+        with named_errors(f"{self.url}/{name}"):
+            return put_if(self._store, self._key(name), content, "create")
 
     def replace(self, name: str, content: bytes, tag: str) -> bool:
         """A conditional put: `If-Match`. After a lost answer, False if the file was replaced once more since."""
-        return self._put_if(name, content, {"e_tag": tag})
-
-    def _put_if(self, name: str, content: bytes, mode: Any) -> bool:
-        """Whether the file has this content afterwards. Raises StoreAwayError if that is unknown."""
-        with self.errors(name):
-            try:
-                obstore.put(self._store, self._key(name), content, mode=mode)
-            except (*_TAKEN, FileNotFoundError):
-                return self._content(name) == content
-            except _REFUSED:
-                raise
-            except exceptions.BaseError:
-                found = self._content(name)
-                if found is None:  # the request may still arrive
-                    raise
-                return found == content
-            return True
-
-    def _content(self, name: str) -> bytes | None:
-        with suppress(FileNotFoundError):
-            return bytes(obstore.get(self._store, self._key(name)).bytes())
-        return None
+        with named_errors(f"{self.url}/{name}"):
+            return put_if(self._store, self._key(name), content, {"e_tag": tag})
 
     def write(self, name: str, content: bytes) -> None:
         """A put."""
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             obstore.put(self._store, self._key(name), content)
 
     def upload(self, name: str) -> Upload:
         """In parts; one put if it is small."""
-        return _NamedErrors(BucketUpload(self._store, self._key(name)), self, name)
+        return _NamedErrors(BucketUpload(self._store, self._key(name)), f"{self.url}/{name}")
 
     def copy(self, name: str, source: Folder) -> None:
         """Within the store."""
         assert isinstance(source, BucketFolder)
-        with self.errors(name):
+        with named_errors(f"{self.url}/{name}"):
             obstore.copy(self._store, f"{source.path}/{name}".lstrip("/"), self._key(name))
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
-        """A request for a thousand files; one more for the folder."""
-        start = max(prefix, after)
-        yield from (
-            entry
-            for entry in self._listed(self._key(start) if start else None)
-            if "/" not in entry.name and entry.name.startswith(prefix) and entry.name > after
-        )
-
-    def below(self) -> Iterator[Entry]:
         """A request for a thousand files."""
-        yield from self._listed(None)
+        for entry in self.below(max(prefix, after)):
+            if not entry.name.startswith(prefix):
+                return
+            if "/" not in entry.name:
+                yield entry
 
-    def _listed(self, offset: str | None) -> Iterator[Entry]:
+    def below(self, after: str = "") -> Iterator[Entry]:
+        """A request for a thousand files. after: only those behind this name."""
         cut = len(self.path) + 1 if self.path else 0
-        with self.errors(""):
-            for found in obstore.list(self._store, self.path or None, offset=offset):
+        with named_errors(self.url):
+            for found in obstore.list(self._store, self.path or None, offset=self._key(after) if after else None):
                 yield from (_entry(one["path"][cut:], one) for one in found)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
         keys = [self._key(name) for name in names]
-        with self.errors(""):
+        with named_errors(self.url):
             if keys:
                 obstore.delete(self._store, keys)
-
-    @contextmanager
-    def errors(self, name: str) -> Iterator[None]:
-        """Turn the client's errors into those of `Folder`."""
-        place = f"{self.url}/{name}" if name else self.url
-        try:
-            yield
-        except _REFUSED as error:
-            raise StoreAccessError(f"{place}: {_short(error)}") from error
-        except FileNotFoundError as error:
-            raise FileNotFoundError(f"{place} is not there") from error
-        except exceptions.BaseError as error:
-            raise StoreAwayError(f"{place}: {_short(error)}") from error
 
 
 class _NamedErrors:
     """An upload whose errors are those of `Folder`."""
 
-    def __init__(self, upload: BucketUpload, folder: BucketFolder, name: str) -> None:
+    def __init__(self, upload: BucketUpload, place: str) -> None:
         self._upload = upload
-        self._folder = folder
-        self._name = name
+        self._place = place
         self.tell = upload.tell
         self.flush = upload.flush
         self.discard = upload.discard
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes."""
-        with self._folder.errors(self._name):
+        with named_errors(self._place):
             return self._upload.write(data)
 
     def close(self) -> None:
         """Make the file visible."""
-        with self._folder.errors(self._name):
+        with named_errors(self._place):
             self._upload.close()
 
     @property
@@ -201,6 +161,41 @@ class _NamedErrors:
     def sink(self) -> "_NamedErrors":
         """Itself."""
         return self
+
+
+@contextmanager
+def named_errors(place: str) -> Iterator[None]:
+    """Turn the client's errors into those of `Folder`. place: what was asked for."""
+    try:
+        yield
+    except _REFUSED as error:
+        raise StoreAccessError(f"{place}: {_short(error)}") from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{place} is not there") from error
+    except exceptions.BaseError as error:
+        raise StoreAwayError(f"{place}: {_short(error)}") from error
+
+
+def put_if(store: ObjectStore, key: str, content: bytes, mode: Any) -> bool:
+    """A conditional put. Returns whether the file has this content afterwards. Raises what the client raises."""
+    try:
+        obstore.put(store, key, content, mode=mode)
+    except (*_TAKEN, FileNotFoundError):
+        return _content(store, key) == content
+    except _REFUSED:
+        raise
+    except exceptions.BaseError:
+        found = _content(store, key)
+        if found is None:  # the request may still arrive
+            raise
+        return found == content
+    return True
+
+
+def _content(store: ObjectStore, key: str) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return bytes(obstore.get(store, key).bytes())
+    return None
 
 
 def _entry(name: str, found: Any) -> Entry:

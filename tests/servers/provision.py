@@ -26,7 +26,7 @@ def main() -> int:
         else:
             sys.stdout.write(f"{flavor} {program.version} is ready\n")
     try:
-        name = "localbucket" if (program := gateway()) is None else program.parent.name
+        name = "localbucket" if (built := gateway()) is None else built.parent.name
         sys.stdout.write(f"{name} is ready\n")
     except NoBucketError as error:
         sys.stderr.write(f"bucket: {error}\n")

@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 ROOMS: dict[str, set[str]] = {
     "base": set(),
     "sql": set(),
+    "store": set(),
     "journal": set(),
     "spec": {"journal"},
     "decode": set(),
@@ -25,7 +26,7 @@ ROOMS: dict[str, set[str]] = {
     "watch": {"alerting", "journal", "pipeline", "spec"},
     "capture": {"decode", "journal", "ledger", "pipeline", "plan", "source", "spec", "sql"},
     "spark": {"capture", "journal", "spec"},
-    "destination": {"capture", "decode", "journal", "ledger", "plan", "spec"},
+    "destination": {"capture", "decode", "journal", "ledger", "plan", "spec", "store"},
     "explore": {"capture", "decode", "destination", "ledger", "pipeline", "spec"},
     "audit": {"capture", "decode", "destination", "journal", "ledger", "pipeline", "source", "spec"},
     "backup": {"capture", "decode", "destination", "ledger", "pipeline", "spec"},

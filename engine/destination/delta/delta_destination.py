@@ -25,6 +25,7 @@ from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
 from engine.spec.sink_settings import Sink
+from engine.store.local_folder import LocalFolder
 
 
 class DeltaDestination:
@@ -53,11 +54,11 @@ class DeltaDestination:
 
     def newest_term(self, ledger: str) -> Term | None:
         """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(self.root, ledger).newest()
+        return Fence(LocalFolder(self.root), ledger).newest()
 
     def take(self, ledger: str, term: Term) -> None:
         """Create the term's file, which only one runner can."""
-        fence = Fence(self.root, ledger)
+        fence = Fence(LocalFolder(self.root), ledger)
         fence.take(term)
         self._fence = fence
 

@@ -20,6 +20,7 @@ from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
+from engine.store.local_folder import LocalFolder
 
 
 class ParquetDestination:
@@ -44,11 +45,11 @@ class ParquetDestination:
 
     def newest_term(self, ledger: str) -> Term | None:
         """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(self._root, ledger).newest()
+        return Fence(LocalFolder(self._root), ledger).newest()
 
     def take(self, ledger: str, term: Term) -> None:
         """Create the term's file, which only one runner can."""
-        fence = Fence(self._root, ledger)
+        fence = Fence(LocalFolder(self._root), ledger)
         fence.take(term)
         self._fence = fence
 

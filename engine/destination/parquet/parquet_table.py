@@ -14,13 +14,14 @@ from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Content, CopyStart, OpenedTable, StoredState
-from engine.destination.fence import Fence
+from engine.destination.fence import ledgers
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
 from engine.destination.parquet.manifests import Manifests, PublishedFile, PublishedTable
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
+from engine.store.local_folder import LocalFolder
 
 _NAME = re.compile(r"^(\d+)-(?:chunks|changes)-")
 _SWEPT_DATES = 2
@@ -233,7 +234,7 @@ class ParquetTable:
 
     def _other_ledger(self) -> str:
         """Another ledger that writes to the destination; "" for none."""
-        return next((name for name in Fence.ledgers(self._place.root) if name != self._place.owner.ledger), "")
+        return next((name for name in ledgers(LocalFolder(self._place.root)) if name != self._place.owner.ledger), "")
 
     def _check_owner(self) -> None:
         if self._other_ledger():

@@ -12,6 +12,7 @@ from engine.destination.fence import Fence, Term
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.possession import Possession
+from engine.store.local_folder import LocalFolder
 from tests.unit.destination.support import World, lake_destination, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
@@ -100,7 +101,7 @@ def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
 
 def test_two_that_start_at_once_do_not_both_hold_it(tmp_path: Path) -> None:
     """Only one can create the file of a term."""
-    one, other = Fence(tmp_path, "L"), Fence(tmp_path, "L")
+    one, other = Fence(LocalFolder(tmp_path), "L"), Fence(LocalFolder(tmp_path), "L")
     one.take(Term(1, "one", "h", 1, "now"))
     with pytest.raises(PipelineHeldError, match="run one"):
         other.take(Term(1, "other", "h", 2, "now"))

@@ -17,6 +17,7 @@ from engine.destination.fence import Fence, Term
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Mirror
+from engine.store.local_folder import LocalFolder
 from tests.unit.destination.lake import Lake
 from tests.unit.destination.support import OLD, PLAN, World
 
@@ -97,7 +98,7 @@ def test_an_epoch_and_a_term_are_recognised(tmp_path: Path, monkeypatch: pytest.
     """No other runner has them, and this one continues."""
     world = World(tmp_path)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
-    ledger, fence = Ledger(tmp_path / "ledger"), Fence(tmp_path / "lake", "L")
+    ledger, fence = Ledger(tmp_path / "ledger"), Fence(LocalFolder(tmp_path / "lake"), "L")
     monkeypatch.setattr(os, "link", Answers().link)
     state = ledger.commit(world.records[0])
     ledger.commit(following(state, "r", {}))
