@@ -111,11 +111,13 @@ class BucketFolder:
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
         """A request for a thousand files."""
-        for entry in self.below(max(prefix, after)):
+        before = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if prefix else ""  # a file may be named as the prefix
+        for entry in self.below(max(before, after)):
+            if entry.name < prefix or "/" in entry.name:
+                continue
             if not entry.name.startswith(prefix):
                 return
-            if "/" not in entry.name:
-                yield entry
+            yield entry
 
     def below(self, after: str = "") -> Iterator[Entry]:
         """A request for a thousand files. after: only those behind this name."""

@@ -26,9 +26,6 @@ class LocalFolder:
         """The path."""
         return str(self.path)
 
-    def __str__(self) -> str:
-        return str(self.path)
-
     @property
     def name(self) -> str:
         """The last part of the path."""

@@ -67,7 +67,9 @@ class FolderContract:
             folder.write(name, b"x")
         assert [one.name for one in folder.entries()] == ["a-1", "b-1", "b-2", "c"]
         assert [one.name for one in folder.entries("b-")] == ["b-1", "b-2"]
+        assert [one.name for one in folder.entries("b-1")] == ["b-1"]
         assert [one.name for one in folder.entries("b-", after="b-1")] == ["b-2"]
+        assert [one.name for one in folder.entries("b-", after="a")] == ["b-1", "b-2"]
         assert [one.name for one in folder.entries(after="b-2")] == ["c"]
         folder.delete(["b-1", "c", "gone"])
         assert [one.name for one in folder.entries()] == ["a-1", "b-2"]
