@@ -1,4 +1,4 @@
-"""Converts a journal line to rows of the index's tables. Pure.
+"""Converts a journal line to rows of the index's tables: the edge at which the index reads JSON. Pure.
 
 A field with an unexpected type becomes NULL, never an error: the index must cope with journals of older and newer
 engines. `event` keeps the line as it was written.

@@ -180,11 +180,16 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 
 
 LOOK_UPS = {
-    "engine/status": 36,
-    "engine/journal": 24,
-    "engine/watch": 29,
+    "engine/status": 28,
+    "engine/journal": 22,
+    "engine/watch": 16,
     "engine/history": 67,
-    "app": 327,
+    "engine/alerting": 44,
+    "engine/audit": 46,
+    "engine/destination": 107,
+    "engine/ledger": 100,
+    "engine/run": 68,
+    "app": 313,
 }
 """How often a room may look up a name in a dictionary. Lower a number when its room needs fewer; what passes between
 rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""
