@@ -237,6 +237,7 @@ def read_table_map(body: bytes, *, mariadb: bool) -> TableMap:
         raise broken("TABLE_MAP") from error
 
 
+@lru_cache(1024)  # a busy table has the same one in each of its transactions
 def _table_map(body: bytes, *, mariadb: bool) -> TableMap:
     at = 8
     database, at = _short_string(body, at)

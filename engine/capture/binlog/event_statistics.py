@@ -4,10 +4,12 @@ Computed from headers alone.
 """
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from engine.capture.binlog.prepared_rows import join
 from engine.capture.binlog.transactions import NUMBER, SOURCE, Transactions
 from engine.decode.binlog_events import BEGINS, Kind, among, kind_name, refuse_unknown
 from engine.decode.stream import EventBatch
@@ -15,6 +17,29 @@ from engine.decode.unfold import Unfolded
 
 _ARTIFICIAL = 0x20
 """LOG_EVENT_ARTIFICIAL_F: the event was made for the dump and is in no file."""
+
+
+@dataclass
+class _Transaction:
+    """A transaction as far as it was read."""
+
+    begin: EventBatch
+    """Its first event."""
+    bytes: int
+    events: int
+
+    def summary(self, *, mariadb: bool) -> dict[str, Any]:
+        """As `EventStatistics.largest`. The GTID is read only here: most transactions are never the largest."""
+        alone = Transactions(mariadb=mariadb)
+        fact = alone.of(self.begin).lines()[0]
+        gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None
+        at = int(self.begin.offset[0] - self.begin.headers.size[0])
+        return {"gtid": gtid, "position": f"{self.begin.file}:{at}", "bytes": self.bytes, "events": self.events}
+
+
+def _event(run: EventBatch, n: int) -> EventBatch:
+    """One event of a run, in a buffer of its own."""
+    return join([run.slice(n, n + 1)])
 
 
 class EventStatistics:
@@ -30,8 +55,8 @@ class EventStatistics:
         self.unknown_events: Counter[str] = Counter()
         self._mariadb = mariadb
         self._kinds = np.zeros(256, np.int64)
-        self._open: dict[str, Any] | None = None
-        self._largest: dict[str, Any] | None = None
+        self._open: _Transaction | None = None
+        self._largest: _Transaction | None = None
 
     def read_twice(self) -> None:
         """Count an event that was damaged and is requested again."""
@@ -46,7 +71,7 @@ class EventStatistics:
     def largest(self) -> dict[str, Any] | None:
         """The largest transaction: `gtid` (None if it has none), the `position` before it, `bytes` and `events`."""
         self._close()
-        return self._largest
+        return None if self._largest is None else self._largest.summary(mariadb=self._mariadb)
 
     def add(self, run: EventBatch) -> None:
         """Add a run as received. Raises SourceLostError for an unknown event that must not be skipped."""
@@ -62,16 +87,16 @@ class EventStatistics:
         edges = np.concatenate([[0], begins, [len(headers)]])
         total = np.add.reduceat(np.append(size, 0), edges[:-1]) * (np.diff(edges) > 0)
         if self._open is not None:
-            self._open["bytes"] += int(total[0])
-            self._open["events"] += int(edges[1])
+            self._open.bytes += int(total[0])
+            self._open.events += int(edges[1])
         if not len(begins):
             return
         self._close()
         whole = total[1:-1]
-        if len(whole) and int(whole.max()) > self._most_events:
+        if len(whole) and int(whole.max()) > self._most_bytes:
             n = int(whole.argmax())
-            self._largest = self._summary(run, int(begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
-        self._open = self._summary(run, int(begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
+            self._largest = _Transaction(_event(run, begins[n]), int(whole[n]), int(edges[n + 2] - edges[n + 1]))
+        self._open = _Transaction(_event(run, begins[-1]), int(total[-1]), len(headers) - int(begins[-1]))
 
     def add_unfolded(self, plain: Unfolded, run: EventBatch) -> None:
         """Add the content of a run's compressed transactions. Raises SourceLostError as `add` does."""
@@ -81,17 +106,10 @@ class EventStatistics:
             self._kinds += np.bincount(inner, minlength=256)
 
     @property
-    def _most_events(self) -> int:
-        return 0 if self._largest is None else int(self._largest["bytes"])
+    def _most_bytes(self) -> int:
+        return 0 if self._largest is None else self._largest.bytes
 
     def _close(self) -> None:
-        if self._open is not None and self._open["bytes"] > self._most_events:
+        if self._open is not None and self._open.bytes > self._most_bytes:
             self._largest = self._open
         self._open = None
-
-    def _summary(self, run: EventBatch, begin: int, size: int, events: int) -> dict[str, Any]:
-        alone = Transactions(mariadb=self._mariadb)
-        fact = alone.of(run.slice(begin, begin + 1)).lines()[0]
-        gtid = f"{alone.sources[int(fact[SOURCE])]}{fact[NUMBER]}" if fact[NUMBER] else None
-        at = int(run.offset[begin] - run.headers.size[begin])
-        return {"gtid": gtid, "position": f"{run.file}:{at}", "bytes": size, "events": events}

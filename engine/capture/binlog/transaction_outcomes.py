@@ -22,7 +22,6 @@ yielded. So rows never have to be revoked, and memory is bounded.
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
@@ -392,8 +391,7 @@ class TransactionOutcomes:
         first, run, masks, spans = resolved_run.first, resolved_run.run, resolved_run.masks, self._xa.spans
         if not masks.is_prepared.any():
             return np.zeros(0, np.int64)
-        maps = np.flatnonzero(masks.is_prepared & (run.headers.kind == Kind.TABLE_MAP))
-        captured = self._captured_ids(replace(run, headers=run.headers.take(maps), offset=run.offset[maps]))
+        captured = self._captured_ids(run)
         rows = resolved_run.prepared_rows(captured)
         is_kept = (
             (spans.begin >= first) & (spans.prepare < resolved_run.stop) & (self._xa.decided_at >= resolved_run.stop)
@@ -402,8 +400,8 @@ class TransactionOutcomes:
             begin, end = spans.begin[is_kept] - first, spans.prepare[is_kept] - first
             sure = none_within(rows[masks.is_uncertain[rows]], begin, end)
             begin, end = begin[sure], end[sure]
-            named = of_tables(run, maps, captured)
-            events = np.sort(np.concatenate([inside(one, begin, end) for one in (rows, named)]))
+            maps = inside(np.flatnonzero(run.headers.kind == Kind.TABLE_MAP), begin, end)
+            events = np.sort(np.concatenate([inside(rows, begin, end), of_tables(run, maps, captured)]))
             low, high = np.searchsorted(events, begin), np.searchsorted(events, end)
             parts = zip((begin + first).tolist(), low.tolist(), high.tolist(), strict=True)
             self._rows.keep(copy_events(run, events) if len(events) else None, [*parts])

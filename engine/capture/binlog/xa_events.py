@@ -70,8 +70,8 @@ def _statement_words(run: EventBatch, queries: Offsets) -> tuple[Offsets, U64]:
     (A QUERY event's body: 13 bytes, status variables, database, NUL, statement.)
     """
     loads, body = words(run.buffer), run.headers.body[queries]
-    status, database = loads[body + 11] & np.uint64(0xFFFF), loads[body + 8] & np.uint64(0xFF)
-    at = body + 14 + status.astype(np.int64) + database.astype(np.int64)
+    sizes = loads[body + 8]  # of the database in the first byte, of the status variables in the fourth and fifth
+    at = body + 14 + ((sizes >> np.uint64(24) & np.uint64(0xFFFF)) + (sizes & np.uint64(0xFF))).astype(np.int64)
     return at, np.asarray(loads[np.minimum(at, len(loads) - 1)])  # `read_query` refuses an event that is too short
 
 

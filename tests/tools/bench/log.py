@@ -34,18 +34,18 @@ def bench_log(
     The pipeline with one slot is a copy of the other's folder, so that both start at the same position.
     """
     server.execute("FLUSH BINARY LOGS")
-    start = _position(server)
+    start = position(server)
     images = workload.write(server, DATABASE, schema, rows, changes)
-    end = _position(server)
+    end = position(server)
     dumped, decoded, size = [], [], 0
     for _ in range(_REPEATS):
         took_s, size = log_undecoded(server, start)
         dumped.append(took_s)
-        decoded.append(_decode(server, schema, start, end, images))
+        decoded.append(decode(server, schema, start, end, images))
     alone = Pipeline(
         server, DATABASE, shutil.copytree(pipeline.folder, pipeline.folder.parent / "one", symlinks=True), slots=1
     )
-    one, two = _catch_up(alone, images), _catch_up(pipeline, images)
+    one, two = catch_up(alone, images), catch_up(pipeline, images)
     shutil.rmtree(alone.folder)
     return {
         "images": images,
@@ -59,12 +59,13 @@ def bench_log(
     }
 
 
-def _position(server: Server) -> Position:
+def position(server: Server) -> Position:
+    """The binlog's end."""
     with closing(open_connection(endpoint(server))) as connection:
         return current(connection, describe(connection))
 
 
-def _decode(server: Server, schema: Schema, start: Position, end: Position, images: int) -> float:
+def decode(server: Server, schema: Schema, start: Position, end: Position, images: int) -> float:
     """The seconds that decoding takes in this process."""
     with closing(open_connection(endpoint(server))) as connection:
         table = read_table(connection, DATABASE, schema.table)
@@ -76,7 +77,8 @@ def _decode(server: Server, schema: Schema, start: Position, end: Position, imag
     return took_s
 
 
-def _catch_up(pipeline: Pipeline, images: int) -> Figures:
+def catch_up(pipeline: Pipeline, images: int) -> Figures:
+    """Images per second from the start of a run until they are committed, and until they are merged."""
     events, memory = run(pipeline, "caught-up")
     began = next(clock.parse_utc(e["ts"]) for e in events if e["event"] == "run.state" and e["state"] == "running")
     epochs = [e for e in events if e["event"] == "epoch.committed" and e["changes"]]
