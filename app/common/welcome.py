@@ -5,7 +5,7 @@ The idea in four boxes, and the way to the first pipeline or to the demo.
 
 import streamlit as st
 
-from app.common import access, demo, home, messages, places
+from app.common import access, arrival, demo, home, messages, places
 from app.common.view import words
 
 _BOXES = (
@@ -56,12 +56,14 @@ def draw() -> None:
                 demo.button()
             demo.explanation()
         st.space("small")
+    arrival.rerun_when(home.directories)
     st.caption(words.escape(f"Each folder in {home.home()} that has a pipeline.toml is a pipeline."))
 
 
 def brief(text: str) -> None:
     """Any other page without pipelines. text: what the page would be for."""
     messages.nothing("No pipelines yet", text)
+    arrival.rerun_when(home.directories)
     if access.operator():
         new_pipeline()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import streamlit as st
 
-from app.common import access, home, meaning, messages, no_mirrors, page_head, places, selection
+from app.common import access, arrival, home, meaning, messages, no_mirrors, page_head, places, selection
 from app.common.view import words, zone
 from app.common.view.hints import for_console
 from app.explore import saved
@@ -309,6 +309,7 @@ def page() -> None:
         return
     if not known:
         messages.nothing("Nothing is published yet", "Tables appear here when the pipeline has started to copy them.")
+        arrival.rerun_when(lambda: published_tables(where))
         return
     by_name = {table.full_name: table for table in known}
     left, right = st.columns([2, 3], vertical_alignment="bottom")

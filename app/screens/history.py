@@ -8,7 +8,7 @@ from functools import partial
 import pandas as pd
 import streamlit as st
 
-from app.common import columns, home, meaning, messages, selection
+from app.common import arrival, columns, home, meaning, messages, selection
 from app.common.charts import plot
 from app.common.view import words
 from app.history.view import compare
@@ -36,6 +36,7 @@ def page() -> None:
     names = sorted({run.pipeline for run in runs.runs(cursor, limit=5000)})
     if not names:
         messages.nothing("No runs yet", "Each run of a pipeline appears here, with its totals and its outcome.")
+        arrival.rerun_when(lambda: runs.runs(home.fresh(), limit=1))
         return
     only = selection.named("Pipeline", "pipeline", "all pipelines", names, width=320)
     alive = {where.root.name for where in home.directories() if home.live_record(where)}

@@ -8,12 +8,14 @@ import pandas as pd
 import streamlit as st
 
 from app.common import (
+    arrival,
     columns,
     controls,
     engine,
     home,
     meaning,
     messages,
+    no_mirrors,
     owned,
     page_head,
     places,
@@ -47,17 +49,27 @@ def _key(kind: str, of: str) -> str:
     return str((kind, of))
 
 
-def request_form(name: str, plans: Sequence[table_queries.Plan]) -> Request:
-    """The form for the request. name: the pipeline."""
-    selection.default("part", "Chunks")
-    part = st.segmented_control(
+def plans_of(name: str) -> list[table_queries.Plan]:
+    """The plans of a pipeline's tables, without those that were removed."""
+    removed = {one.table for one in home.ask(table_queries.progress, name) if one.state == "removed"}
+    return [plan for plan in home.ask(table_queries.plans, name) if plan.table not in removed]
+
+
+def request_form(where: Directory, plans: Sequence[table_queries.Plan]) -> Request:
+    """The form for the request."""
+    name, parts = where.root.name, parts_of(where)
+    selection.default("part", parts[0])
+    if st.session_state.get("part") not in (None, *parts):
+        st.session_state["part"] = parts[0]
+    chosen = st.segmented_control(
         "Redump",
-        redump_form.PARTS,
+        parts,
         key="part",
         bind="query-params",
         required=True,
         help=meaning.of("redump", "chunk", "resnapshot", "ghost"),
     )
+    part = chosen or parts[0]
     if part != "Everything":
         left, right = st.columns([2, 3], gap="medium")
         with left:
@@ -66,15 +78,20 @@ def request_form(name: str, plans: Sequence[table_queries.Plan]) -> Request:
         for field in _OWNED:
             owned.settle(field, (name, table or ""))
         with right:
-            _part(part or "Chunks", next((plan.chunk_key for plan in plans if plan.table == table), ""))
-    st.caption(_HELP[part or "Chunks"])
-    return entered()
+            _part(part, next((plan.chunk_key for plan in plans if plan.table == table), ""))
+    st.caption(_HELP[part])
+    return entered(where)
 
 
-def entered() -> Request:
+def parts_of(where: Directory) -> Sequence[str]:
+    """What can be redumped of a pipeline; the first one is the usual."""
+    return redump_form.WHOLE if no_mirrors.true_of(where) else redump_form.PARTS
+
+
+def entered(where: Directory) -> Request:
     """The current values of the form. A value that was entered last arrives with the click, before the rerun."""
     now = st.session_state
-    part, table = now.get("part") or "Chunks", now.get("table") or ""
+    part, table = now.get("part") or parts_of(where)[0], now.get("table") or ""
     if part == "Range":
         return Request(part, table, lower=owned.entered("lower"), upper=owned.entered("upper"))
     if part == "Everything":
@@ -174,7 +191,7 @@ def send_form(where: Directory, request: Request, found: DryRun) -> None:
 def _send(where: Directory, click: int, request: Request, found: DryRun) -> None:
     """Send the request that was counted. If it was changed with the click, it is counted first."""
     name, now = where.root.name, st.session_state
-    if entered() != request or not controls.first_time(name, click):
+    if entered(where) != request or not controls.first_time(name, click):
         return
     identity = controls.post(where, "redump", now.get("why"), found.arguments)
     rows = [one.rows for one in found.tables]
@@ -245,14 +262,14 @@ def page() -> None:
     for field in _OWNED:
         if field in handed_over:
             owned.put(field, (where.root.name, handed_over["table"]), handed_over[field])
-    removed = {one.table for one in home.ask(table_queries.progress, where.root.name) if one.state == "removed"}
-    plans = [plan for plan in home.ask(table_queries.plans, where.root.name) if plan.table not in removed]
+    plans = plans_of(where.root.name)
     if not plans:
         messages.nothing("No table planned yet", "A table can be redumped when it has been planned.")
+        arrival.rerun_when(lambda: plans_of(where.root.name))
         return
     names = [plan.table for plan in plans]
     runner_notice.notices(where)
-    request = request_form(where.root.name, plans)
+    request = request_form(where, plans)
     if request.table:
         places.link_to_table(where.root.name, request.table)
     elif request.part != "Everything":

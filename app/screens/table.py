@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from app.common import access, home, messages, no_mirrors, page_head, places, runner_notice, selection
+from app.common import access, arrival, home, messages, no_mirrors, page_head, places, runner_notice, selection
 from app.live import destination_section, merge_now, stopped_tables
 from app.table import table_sections
 from app.table.view import table_page
@@ -64,6 +64,11 @@ def one_table(where: Directory, table: str) -> None:
     destination_section.of_table(where, table)
 
 
+def table_names(where: Directory) -> list[str]:
+    """The tables of a pipeline."""
+    return [one.table for one in home.ask(table_queries.progress, where.root.name)]
+
+
 def page() -> None:
     """The page."""
     if places.REDUMP_REQUEST in st.session_state:
@@ -71,10 +76,11 @@ def page() -> None:
     where = page_head.pipeline("Table", "Here you can see the state of each table.")
     if where is None:
         return
-    names = [one.table for one in home.ask(table_queries.progress, where.root.name)]
+    names = table_names(where)
     if not names:
         messages.nothing("No table planned yet", "Tables appear here when the runner has planned their chunks.")
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+        arrival.rerun_when(lambda: table_names(where))
         return
     left, _ = st.columns([2, 3], vertical_alignment="bottom")
     with left:

@@ -8,6 +8,7 @@ import streamlit as st
 
 from app.common import (
     access,
+    arrival,
     columns,
     controls,
     data_light,
@@ -257,6 +258,7 @@ def page() -> None:
     overview(where)
     listed = data_light.tables_of(where, clock.utc_now())
     if not listed:
+        arrival.rerun_when(lambda: data_light.tables_of(where, clock.utc_now()))
         return
     left, _ = st.columns([2, 3])
     with left:

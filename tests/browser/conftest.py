@@ -18,6 +18,7 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.browser.evidence import Witness, log_tails
+from tests.servers.drivers import Driver, Drivers
 from tests.support.patience import PATIENCE_MS
 from tests.support.simulation import SPEC, SimulatedTable, Simulation, real_now
 from tests.tools.demo import console
@@ -114,6 +115,14 @@ def open_page(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Open
         yield factory
         errors = [error for witness in witnesses for error in witness.errors]
     assert not errors, errors
+
+
+@pytest.fixture
+def driver(drivers: Drivers) -> Iterator[Driver]:
+    """The JVM of a console's runners."""
+    lent = drivers.lend()
+    yield lent
+    drivers.back(lent)
 
 
 @pytest.fixture(scope="module")

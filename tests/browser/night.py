@@ -4,7 +4,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,38 @@ from playwright.sync_api import Page
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.pipeline.saved_lists import read_alerts
-from tests.servers import Server
-from tests.support.mounts import Small
+from tests.browser.conftest import OpenPage
+from tests.servers import USER, Server
+from tests.servers.drivers import Driver
+from tests.support.mounts import Small, mounted
 from tests.support.patience import PATIENCE_S
+from tests.tools.demo import PASSWORD_VARIABLE, console, stop_runners
 
 PIPELINE = "night"
+PAGES_TABLE = "d.audit"
+"""The table of the page Table."""
 SHOWN_S = 3.0
 """A fact is on both pages after so long."""
 _PRESSURE = Path("/proc/pressure/cpu")
+SPEC = """
+name = "night"
+poll_interval_s = 0.2
+[source]
+host = "127.0.0.1"
+port = {port}
+user = "{user}"
+password_env = "{variable}"
+tables = ["d.*"]
+{settings}
+[sink]
+type = "delta"
+path = "lake"
+merge_interval_s = 0.5
+[spark]
+master = "local[2]"
+[alerts]
+for_s = 2
+"""
 
 # Every visible text with its colour, by hue. An icon is a text too; it is left out.
 _TEXTS = """root => {
@@ -62,17 +86,31 @@ class Truth:
     """Whether the source logs rows, as a run requires."""
     readable: bool = True
     """Whether no file of a mirror is gone."""
+    account: bool = True
+    """Whether the source lets the account in, with the privileges that it needs."""
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is wrong, so that nothing may be red or orange."""
+        facts = (self.source, self.runner, self.room, self.rows_logged, self.readable, self.account)
+        return all(facts) and not self.stopped
 
     def green(self, page: str) -> tuple[str, ...]:
         """The lights that may be green on a page. Table is that of the table that stops."""
         found = ["done in"]  # the last command, which is over
         if page == "Alerts":
             found.append("resolved")
-        if self.runner and self.source:
+        if page == "Table":
+            found.append("Copied")
+        if self.runner and self.source and self.account:
             if self.rows_logged:
                 found.append("Safe")
             if self.room:
                 found.append("Running")
+                if page == "Table" and PAGES_TABLE not in self.stopped:
+                    found += ["Streaming", "Up to date"]
+                    if self.rows_logged and self.readable:
+                        found.append("Verified")
                 if not self.stopped:
                     found += ["running", "Keeping up", "Fresh", "streaming"]
                     if self.rows_logged and self.readable:
@@ -91,6 +129,7 @@ class Night:
     """Pipelines and Live, which must show each fact in time; and others, which must show nothing green that is red."""
     rows_logged: bool = True
     readable: bool = True
+    account: bool = True
 
     @property
     def where(self) -> Directory:
@@ -121,6 +160,7 @@ class Night:
             stopped,
             self.rows_logged,
             self.readable,
+            self.account,
         )
 
     def texts(self, name: str) -> list[tuple[str, str]]:
@@ -137,14 +177,21 @@ class Night:
                 if colour == "green" and not any(word in text for word in truth.green(name)):
                     yield f"{name}: {text!r} is green, but {truth}"
 
+    def false_alarms(self) -> Iterator[str]:
+        """What is red or orange although nothing is wrong."""
+        for name in self.pages:
+            shown = self.texts(name)
+            if self.truth().well and not self.alerts():
+                yield from (f"{name}: {text!r} is {colour}" for colour, text in shown if colour in ("red", "orange"))
+
     def shows(self, what: str, wanted: dict[str, dict[str, str]], since_s: float, bound_s: float = SHOWN_S) -> None:
-        """The pages show texts (regular expressions) in colours ("" for any), and no green light is a lie.
+        """The pages show texts (regular expressions) in colours ("" for any), no green light lies, no red one is false.
 
         wanted: by page. since_s: when the fact began. Time in which processes waited for a processor does not count.
         """
         starved_s, last = _starved_s(), [""]
         while True:
-            lacking = [*self._lacking(wanted), *self.lies()]
+            lacking = [*self._lacking(wanted), *self.lies(), *self.false_alarms()]
             last = lacking or last
             now_s = time.monotonic()
             if not lacking:
@@ -162,6 +209,10 @@ class Night:
                 if not any(re.search(text, shown) and colour in ("", seen) for seen, shown in found):
                     yield f"{name} lacks {text!r} in {colour or 'any colour'}"
 
+    def streams(self, count: int) -> bool:
+        """Whether so many tables have begun to stream, or more."""
+        return len([event for event in self.events("table.state") if event["state"] == "streaming"]) >= count
+
     def alerts(self) -> set[str]:
         """The kinds of the standing alerts."""
         return {alert.kind for alert in read_alerts(self.where)}
@@ -173,6 +224,33 @@ class Night:
             assert time.monotonic() < deadline, (self.where.log.read_text()[-3000:], self.truth())
             next(iter(self.pages.values())).wait_for_timeout(50)
         return time.monotonic()
+
+
+@contextmanager
+def night_on(
+    source: Server, home: Path, driver: Driver, open_page: OpenPage, *, tables: int, settings: str
+) -> Iterator[Night]:
+    """A pipeline on a small disk that captures so many tables of the database `d` and streams; its pages are open.
+
+    settings: lines of its `[source]`.
+    """
+    with ExitStack() as stack:
+        disk = stack.enter_context(mounted(home / PIPELINE, 48 << 20))
+        spec = SPEC.format(port=source.port, user=USER, variable=PASSWORD_VARIABLE, settings=settings)
+        (disk.folder / "pipeline.toml").write_text(spec)
+        url = stack.enter_context(console(home, environment=driver.environment))
+        stack.callback(stop_runners, home)
+        addresses = {"Pipelines": "", "Live": f"live?pipeline={PIPELINE}", "Alerts": "alerts"}
+        addresses |= {
+            "Table": f"table?pipeline={PIPELINE}&table={PAGES_TABLE}",
+            "Verify": f"verify?pipeline={PIPELINE}",
+        }
+        pages = {name: open_page(f"{url}/{address}") for name, address in addresses.items()}
+        stack.callback(lambda: disk.free() if disk.free_bytes == 0 else None)
+        night = Night(source, home, disk, pages)
+        pages["Live"].get_by_role("button", name="Start", exact=True).click()
+        night.wait_for(lambda: night.streams(tables))
+        yield night
 
 
 def _runs(pid: int | None) -> bool:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,36 +20,16 @@ from playwright.sync_api import expect
 
 from engine.pipeline.command_file import send_command
 from tests.browser.conftest import OpenPage
-from tests.browser.night import PIPELINE, SHOWN_S, Night
+from tests.browser.night import SHOWN_S, Night, night_on
 from tests.live.support.compare import assert_equal, lake_table, source_table
-from tests.servers import PASSWORD, USER, Server
-from tests.servers.drivers import Driver, Drivers
+from tests.servers import PASSWORD, Server
+from tests.servers.drivers import Driver
 from tests.servers.replica import await_executed, executed, replicate, take_over
-from tests.support.mounts import mounted
 from tests.support.pages import ROOT
-from tests.tools.demo import PASSWORD_VARIABLE, console, stop_runners
+from tests.tools.demo import PASSWORD_VARIABLE
 
 ServerFactory = Callable[..., Server]
 TABLES = ("orders", "audit")
-SPEC = """
-name = "night"
-poll_interval_s = 0.2
-[source]
-host = "127.0.0.1"
-port = {port}
-user = "{user}"
-password_env = "{variable}"
-tables = ["d.*"]
-schema_changes = "stop"
-[sink]
-type = "delta"
-path = "lake"
-merge_interval_s = 0.5
-[spark]
-master = "local[2]"
-[alerts]
-for_s = 2
-"""
 HEALTHY = {
     "Pipelines": {"^running$": "green", "^Lag$": "", "ago$": ""},
     "Live": {"^Running$": "green", "^Keeping up$": "green", "^Safe$": "green"},
@@ -86,14 +66,6 @@ LOST = {
 
 
 @pytest.fixture
-def driver(drivers: Drivers) -> Iterator[Driver]:
-    """The JVM of the night's runners."""
-    lent = drivers.lend()
-    yield lent
-    drivers.back(lent)
-
-
-@pytest.fixture
 def replica(flavor: str, private_server: ServerFactory) -> tuple[Server, Server]:
     """A source with two small tables, and its replica."""
     options = {"binlog_expire_logs_seconds": 864_000} | ({"log_slave_updates": 1} if flavor == "mariadb" else {})
@@ -108,23 +80,9 @@ def replica(flavor: str, private_server: ServerFactory) -> tuple[Server, Server]
 
 @pytest.fixture
 def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_page: OpenPage) -> Iterator[Night]:
-    """A pipeline that streams, on a small disk, with two pages open."""
-    source, _ = replica
-    with ExitStack() as stack:
-        disk = stack.enter_context(mounted(tmp_path / PIPELINE, 48 << 20))
-        spec = SPEC.format(port=source.port, user=USER, variable=PASSWORD_VARIABLE)
-        (disk.folder / "pipeline.toml").write_text(spec)
-        url = stack.enter_context(console(tmp_path, environment=driver.environment))
-        stack.callback(stop_runners, tmp_path)
-        addresses = {"Pipelines": "", "Live": f"live?pipeline={PIPELINE}", "Alerts": "alerts"}
-        addresses |= {"Table": f"table?pipeline={PIPELINE}&table=d.audit", "Verify": f"verify?pipeline={PIPELINE}"}
-        pages = {name: open_page(f"{url}/{address}") for name, address in addresses.items()}
-        stack.callback(lambda: disk.free() if disk.free_bytes == 0 else None)
-        night = Night(source, tmp_path, disk, pages)
-        pages["Live"].get_by_role("button", name="Start", exact=True).click()
-        night.wait_for(
-            lambda: len([e for e in night.events("table.state") if e["state"] == "streaming"]) >= len(TABLES)
-        )
+    """A pipeline that streams, on a small disk."""
+    settings = 'schema_changes = "stop"'
+    with night_on(replica[0], tmp_path, driver, open_page, tables=len(TABLES), settings=settings) as night:
         yield night
 
 

@@ -23,9 +23,9 @@ from engine.pipeline.runner_record import RunError, RunnerRecord, SourceOutage, 
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
 LAG_FINE_S = 10.0
+"""A smaller lag counts as keeping up."""
 CATCHES_UP_S = 60.0
 """For as long after a start, a pause or an outage, a growing lag is no sign: the first commit brings what waited."""
-"""A smaller lag counts as keeping up."""
 RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
 MERGE_WAITS_S = 30.0

@@ -15,6 +15,8 @@ from engine.history.redumps import Redumped
 NOT_READ = ("refused", "left alone")
 """How a table is redumped when it is not."""
 PARTS = ("Chunks", "Range", "Keys", "Table", "Everything")
+WHOLE = ("Table", "Everything")
+"""What can be redumped of a pipeline without mirrors: a part would be rows of a mirror."""
 _NUMBERS = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+)\s*)?")
 MOST_CHUNKS = 10_000
 _MOST = 60

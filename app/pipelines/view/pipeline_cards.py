@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from app.common.view import words
 from app.common.view.alert_list import Firing, alert_lines, said_of
 from app.common.view.alert_list import order as alert_order
-from app.common.view.health import LAG_FINE_S, Layer, Runner, away_line, lag_words, phase_words, retention_left_s
+from app.common.view.health import (
+    LAG_FINE_S,
+    RETENTION_AMBER_S,
+    Layer,
+    Runner,
+    away_line,
+    lag_words,
+    phase_words,
+    retention_left_s,
+)
 from app.common.view.progress import copying, rows_per_s, share
 from app.common.view.status_style import PIPELINE, Style, who_acts
 from engine.base.wording import rows_differ
@@ -166,7 +175,7 @@ def card_of(
     alerts: all of the pipeline.
     """
     _, keeping_up, retention = layers
-    stale = "" if runner.alive else "gray"
+    stale, left_s = "" if runner.alive else "gray", retention_left_s(runner, lag, now)
     live = runner.works
     rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
     facts = (
@@ -174,7 +183,7 @@ def card_of(
         Fact("Reading", words.rate(rows_s, "rows"), stale),
         Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
         Fact("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
-        Fact("Retention left", _whole(retention_left_s(runner, lag, now)), _colour(retention)),
+        Fact("Retention left", _whole(left_s), _retention_colour(retention, left_s)),
         Fact("Heartbeat", _heartbeat(runner, now), stale),
     )
     stopped, alerted = stopped_tables(tables), any(one.kind == "diverged" for one in alerts)
@@ -235,6 +244,12 @@ def _lag_colour(keeping_up: Layer, lag: Lag | None) -> str:
     """A small lag is not red, whatever else is: a stopped table, a full disk."""
     colour = _colour(keeping_up)
     return "" if colour == "red" and lag is not None and (lag.lag_s or 0.0) < LAG_FINE_S else colour
+
+
+def _retention_colour(retention: Layer, left_s: float | None) -> str:
+    """Weeks that are left are not red because the source cannot be asked: they are old."""
+    colour = _colour(retention)
+    return "gray" if colour and left_s is not None and left_s >= RETENTION_AMBER_S else colour
 
 
 def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers: Layer) -> str:
