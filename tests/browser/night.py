@@ -85,7 +85,7 @@ class Truth:
     rows_logged: bool = True
     """Whether the source logs rows, as a run requires."""
     readable: bool = True
-    """Whether no file of a mirror is gone."""
+    """Whether no file of a mirror is gone, of another table than that of the page Table."""
     account: bool = True
     """Whether the source lets the account in, with the privileges that it needs."""
 
@@ -109,7 +109,7 @@ class Truth:
                 found.append("Running")
                 if page == "Table" and PAGES_TABLE not in self.stopped:
                     found += ["Streaming", "Up to date"]
-                    if self.rows_logged and self.readable:
+                    if self.rows_logged:
                         found.append("Verified")
                 if not self.stopped:
                     found += ["running", "Keeping up", "Fresh", "streaming"]

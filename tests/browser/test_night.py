@@ -87,7 +87,7 @@ def night(replica: tuple[Server, Server], tmp_path: Path, driver: Driver, open_p
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_night(night: Night, replica: tuple[Server, Server], driver: Driver) -> None:
     """At each instant the pages agree with the truth, and no light is green whose fact is red."""
     night.shows("healthy", HEALTHY, time.monotonic() + 3)

@@ -80,7 +80,7 @@ def night(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_the_second_night(night: Night) -> None:
     """At each instant the pages agree with the truth: nothing green is wrong, and nothing red is right."""
     night.shows("healthy", HEALTHY, time.monotonic() + 3)
