@@ -11,7 +11,7 @@ from engine.base import clock
 from engine.spec.alert_settings import Alerts
 
 _ANSWER = "answer to a test notification"
-Route = tuple[str, str]
+RouteOption = tuple[str, str]
 """A pipeline and the name of one of its routes."""
 
 
@@ -38,11 +38,11 @@ def section(rules: Mapping[str, Alerts], actor: str) -> None:
     st.caption("The console sends it, with the secret from its own environment or file. The secret is never shown.")
 
 
-def _key(route: Route) -> str:
+def _key(route: RouteOption) -> str:
     return f"test of {route[0]} {route[1]}"
 
 
-def _send(route: Route, rule: Alerts, click: int, actor: str) -> None:
+def _send(route: RouteOption, rule: Alerts, click: int, actor: str) -> None:
     if not controls.first_time(_key(route), click) or not access.operator():
         return
     got = send_test(rule, route[1], route[0], actor)

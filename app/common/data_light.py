@@ -34,7 +34,7 @@ _kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
 """By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
 _READ_S = 3.0
 """The ledger and the Delta logs are read again after this time."""
-_read: dict[Path, "_Read"] = {}
+_read: dict[Path, "_Facts"] = {}
 """By directory."""
 
 
@@ -81,7 +81,7 @@ def _newer(known: TableFacts, summary: Summary | None, foreign: ForeignChanges |
 
 
 @dataclass(frozen=True)
-class _Read:
+class _Facts:
     """The facts in the ledger and the Delta logs of one pipeline."""
 
     facts: Mapping[str, TableFacts]
@@ -107,7 +107,7 @@ def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
         found = read.facts
     if len(_read) >= _MOST:
         _read.clear()
-    _read[where.root] = _Read(found, began_s + max(_READ_S, 50 * took_s))
+    _read[where.root] = _Facts(found, began_s + max(_READ_S, 50 * took_s))
     return found
 
 

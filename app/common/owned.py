@@ -16,7 +16,7 @@ import streamlit as st
 
 from app.common import selection
 
-Owner = tuple[str, str]
+FormOwner = tuple[str, str]
 """A pipeline and one of its tables; the table is empty while none is chosen."""
 _ADDRESS = 2000
 """Characters of a value that an address can have. Longer ones are left out, because servers refuse long addresses."""
@@ -40,12 +40,12 @@ def take(pipeline: str, *names: str) -> None:
             _set(name, _Value(pipeline, None, asked[-1] if asked else "", next(_NUMBERS)))
 
 
-def put(name: str, owner: Owner, text: str) -> None:
+def put(name: str, owner: FormOwner, text: str) -> None:
     """Set a value of a table. The whole page must run again."""
     _set(name, _Value(*owner, text, next(_NUMBERS)))
 
 
-def settle(name: str, owner: Owner) -> str:
+def settle(name: str, owner: FormOwner) -> str:
     """The value of a field for this table: empty if it belonged to another.
 
     Call it in each run, also if the field is not drawn.

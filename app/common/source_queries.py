@@ -62,7 +62,7 @@ class Catalog:
 
 
 @dataclass
-class Planned:
+class PlanCache:
     """The plans of a draft, kept so that an edit of one table plans only that table again."""
 
     tables: list[Table] = field(default_factory=list)
@@ -128,7 +128,7 @@ def rules_key(table: Table, snapshot: Snapshot) -> PlanKey:
     return table.full_name, snapshot.rules(table.database, table.name).model_dump_json()
 
 
-def plan(spec: Spec, planned: Planned) -> Planned:
+def plan(spec: Spec, planned: PlanCache) -> PlanCache:
     """Add the missing plans, and measure the read speed and the change rates once. Raises as `plan_tables`."""
     with _connected(spec) as connection:
         planned.names = describe(connection).names

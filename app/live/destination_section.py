@@ -15,7 +15,7 @@ from app.live.view.snippets import reading
 from app.live.view.source_load import asked_rows
 from engine.base import clock
 from engine.base.errors import SpecError, TidemarkError
-from engine.explore.destination_sizes import Condition, conditions
+from engine.explore.destination_sizes import TableSizes, conditions
 from engine.history import cost_queries, maintenance_queries
 from engine.pipeline.directory import Directory
 from engine.spec import settings
@@ -115,7 +115,7 @@ def _asked(name: str) -> None:
         )
 
 
-def _reading(where: Directory, found: Sequence[Condition]) -> None:
+def _reading(where: Directory, found: Sequence[TableSizes]) -> None:
     """Where a mirror is, and code that reads it."""
     mirrors = {one.table: one.mirror for one in found if one.mirror is not None}
     if not mirrors:
@@ -128,7 +128,7 @@ def _reading(where: Directory, found: Sequence[Condition]) -> None:
             tab.code(code, language=language)
 
 
-def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, list[Condition]] | None:
+def _conditions(where: Directory, *tables: str) -> tuple[settings.Spec, str, list[TableSizes]] | None:
     """The spec, the job that reads, and the condition of these tables, or of all.
 
     Shown below a heading with a button that reads again.

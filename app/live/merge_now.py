@@ -18,7 +18,7 @@ def button(where: Directory, tables: Sequence[str]) -> None:
         icon=":material/merge:",
         key=f"merge-{click}",
         help="Merges the published changes into the mirrors at once, whatever that writes. "
-        "Merges are put off by their cost.",
+        "Expensive merges are deferred otherwise.",
         on_click=controls.send_once,
         args=(where, click, "merge", "", {"tables": list(tables)}),
     )

@@ -10,7 +10,7 @@ import streamlit as st
 from app.common import controls, home, messages
 from app.common.autorefresh import autorefresh
 from app.common.view import limits, progress, words
-from app.common.view.limits import Pace
+from app.common.view.limits import CurrentLimits
 from app.common.view.progress import Copy
 from app.live.view import bottleneck, source_load
 from app.live.view.bottleneck import Bottleneck
@@ -23,7 +23,7 @@ from engine.pipeline.directory import Directory
 from engine.spec import settings, throttle_settings
 
 
-def pace(where: Directory) -> Pace:
+def pace(where: Directory) -> CurrentLimits:
     """The current limits and pauses, with or without a runner.
 
     The runner may have started with another spec than that in the file.
@@ -111,7 +111,7 @@ def section(where: Directory) -> None:
 
 
 @autorefresh()
-def _effect(where: Directory, now: Pace) -> None:
+def _effect(where: Directory, now: CurrentLimits) -> None:
     """What the limits do, and the load on the source."""
     rows_s, name, at = rows_now(where), where.root.name, clock.utc_now()
     st.caption(limits.effect(now, rows_s) or "No table is being read.")
@@ -150,13 +150,13 @@ def rows_now(where: Directory) -> float | None:
 
 
 @autorefresh()
-def _watch(where: Directory, drawn: Pace) -> None:
+def _watch(where: Directory, drawn: CurrentLimits) -> None:
     """Rerun the page if the settings have changed, in this browser or elsewhere."""
     if pace(where) != drawn:
         st.rerun()
 
 
-def _limits(where: Directory, now: Pace) -> None:
+def _limits(where: Directory, now: CurrentLimits) -> None:
     """The form. The keys contain the current settings, so that changes of another browser appear."""
     key = f"{where.root.name}-{sorted(now.settings.items(), key=str)}-{now.until}"
     period = limits.PERIODS[
@@ -225,7 +225,7 @@ def _limit(where: Directory, changed: dict[str, Any], period: str | None, reason
     _send(where, "throttle", {**changed, **({throttle_settings.FOR: period} if period else {})}, reason)
 
 
-def _pauses(where: Directory, now: Pace, names: list[str]) -> None:
+def _pauses(where: Directory, now: CurrentLimits, names: list[str]) -> None:
     with st.container(border=True):
         st.markdown("**Snapshot**")
         verb = "resume" if now.snapshot else "pause"

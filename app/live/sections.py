@@ -113,7 +113,7 @@ def _tables(where: Directory) -> None:
 
 
 def _table_row(
-    name: str, one: table_queries.Progress, partly: int, rows_s: float | None, strategy: str | None
+    name: str, one: table_queries.TableProgress, partly: int, rows_s: float | None, strategy: str | None
 ) -> dict[str, object]:
     """partly: rows of chunks that are being read."""
     rows = f"{words.count(one.rows + partly)} of about {words.count(one.approx_rows)}"
@@ -247,7 +247,7 @@ def plan(where: Directory) -> None:
     st.caption(f"planned {words.date_time(max(one.planned for one in found))}")
 
 
-def _plan_row(name: str, one: table_queries.Plan) -> dict[str, object]:
+def _plan_row(name: str, one: table_queries.NewestPlan) -> dict[str, object]:
     return {
         "Table": one.table,
         "Page": places.table_address(name, one.table),

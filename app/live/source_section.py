@@ -8,7 +8,7 @@ import streamlit as st
 from app.common import columns, home
 from app.common.autorefresh import autorefresh
 from app.common.view import words
-from app.live.view.source_changes import Compared, compared, rows
+from app.live.view.source_changes import LastComparison, compared, rows
 from engine.base import clock
 from engine.pipeline.directory import Directory
 
@@ -42,7 +42,7 @@ def section(where: Directory) -> None:
     st.caption(f"compared {words.date_time(found.at)}")
 
 
-def _verdict(found: Compared, began: datetime | None, now: datetime) -> None:
+def _verdict(found: LastComparison, began: datetime | None, now: datetime) -> None:
     since = f"since {words.date_time(began)}"
     if found.failing:
         st.markdown(f":orange[:material/warning: {words.escape(found.failing)}]")

@@ -15,7 +15,7 @@ from app.common.view import words, zone
 from app.common.view.hints import for_console
 from app.explore import saved
 from app.explore.view import queries, row_life
-from app.explore.view.queries import Known
+from app.explore.view.queries import KnownTable
 from engine.base import clock
 from engine.base.errors import NewerFormatError, TidemarkError
 from engine.base.wording import sentences
@@ -25,7 +25,7 @@ from engine.spec import settings
 
 if TYPE_CHECKING:
     from engine.decode.schema import Table
-    from engine.explore.queries import Answer
+    from engine.explore.queries import QueryResult
 
 _SQL, _ANSWER, _AT, _LIFE = "sql", "answer", "as it was at", "life of a row"
 _STEPS = 50
@@ -33,13 +33,13 @@ _STEPS = 50
 
 
 @dataclass(frozen=True)
-class Asked:
+class KeptAnswer:
     """An answer, as the session keeps it."""
 
     question: tuple[object, ...]
     """The pipeline and what was chosen on the page. The answer is shown as long as they are the same."""
     sql: str
-    answer: "Answer"
+    answer: "QueryResult"
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Life:
     """The life of a row, as the session keeps it."""
 
     key: tuple[str, ...]
-    answer: Asked | None
+    answer: KeptAnswer | None
     """The answer it is of."""
-    steps: list[row_life.Step] | None
+    steps: list[row_life.RowChange] | None
     """None if the answer has only the first changes."""
 
 
@@ -65,15 +65,15 @@ def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> 
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
             found = answer(sink.path, known, sql)
-        st.session_state[_ANSWER] = Asked((where.root.name, *question), sql, found)
+        st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, found)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
         messages.error(problem)
 
 
-def _asked(where: Directory, *question: object) -> Asked | None:
+def _asked(where: Directory, *question: object) -> KeptAnswer | None:
     """The answer to what is chosen on the page now; None if it was not asked."""
-    found: Asked | None = st.session_state.get(_ANSWER)
+    found: KeptAnswer | None = st.session_state.get(_ANSWER)
     return found if found is not None and found.question == (where.root.name, *question) else None
 
 
@@ -105,7 +105,7 @@ def draw_answer(where: Directory, *question: object) -> None:
         st.code(sql, language="sql")
 
 
-def _parquet(result: "Answer") -> bytes:
+def _parquet(result: "QueryResult") -> bytes:
     into = BytesIO()
     pq.write_table(result.rows, into)
     return into.getvalue()
@@ -123,7 +123,7 @@ def _change(change: Callable[[], None]) -> None:
         )
 
 
-def by_sql(where: Directory, known: list["Table"], table: Known) -> None:
+def by_sql(where: Directory, known: list["Table"], table: KnownTable) -> None:
     """A query by hand, from an example or a saved query."""
     choices = queries.choices(table, saved.load())
 
@@ -178,7 +178,7 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
 
 def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life:
     """The row's life, from the answer that the session now has."""
-    answer: Asked | None = st.session_state.get(_ANSWER)
+    answer: KeptAnswer | None = st.session_state.get(_ANSWER)
     if answer is None:  # the query failed, and its error is shown
         return Life(key, None, None)
     columns, found = [column.name for column in published.columns], answer.answer
@@ -330,7 +330,7 @@ def page() -> None:
         return
     published = by_name[name]
     schema = quoted(published.database)
-    table = Known(
+    table = KnownTable(
         name,
         f"{schema}.{quoted(published.name)}",
         f"{schema}.{quoted(f'{published.name}__changes')}",

@@ -49,13 +49,13 @@ def _key(kind: str, of: str) -> str:
     return str((kind, of))
 
 
-def plans_of(name: str) -> list[table_queries.Plan]:
+def plans_of(name: str) -> list[table_queries.NewestPlan]:
     """The plans of a pipeline's tables, without those that were removed."""
     removed = {one.table for one in home.ask(table_queries.progress, name) if one.state == "removed"}
     return [plan for plan in home.ask(table_queries.plans, name) if plan.table not in removed]
 
 
-def request_form(where: Directory, plans: Sequence[table_queries.Plan]) -> Request:
+def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) -> Request:
     """The form for the request."""
     name, parts = where.root.name, parts_of(where)
     selection.default("part", parts[0])
@@ -122,7 +122,7 @@ def counted(where: Directory, request: Request) -> DryRun | None:
     return known[1] if known is not None and known[0] == request else None
 
 
-def count(where: Directory, request: Request, plan: table_queries.Plan | None) -> DryRun | None:
+def count(where: Directory, request: Request, plan: table_queries.NewestPlan | None) -> DryRun | None:
     """Make the dry run; None, with the reason shown, if the request is incomplete or it fails. plan: of its table."""
     numeric = plan is not None and plan.distribution_factor is not None
     if fault := redump_form.missing(request, numeric=numeric):

@@ -6,13 +6,13 @@ from app.common import access, arrival, home, messages, no_mirrors, page_head, p
 from app.live import destination_section, merge_now, stopped_tables
 from app.table import table_sections
 from app.table.view import table_page
-from app.table.view.table_page import Facts
+from app.table.view.table_page import PageFacts
 from engine.base import clock
 from engine.history import table_queries
 from engine.pipeline.directory import Directory
 
 
-def links(where: Directory, facts: Facts) -> None:
+def links(where: Directory, facts: PageFacts) -> None:
     """The pages that say more about this table, or act on it."""
     name, table, parked = where.root.name, facts.table, table_page.first_parked(facts)
     chunks = {"pipeline": name, "section": "Chunks", "table": table}

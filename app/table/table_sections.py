@@ -12,7 +12,7 @@ from app.common.view import words
 from app.common.view.health import Runner
 from app.live import health_strip, pacing
 from app.table.view import table_events, table_page
-from app.table.view.table_page import Facts
+from app.table.view.table_page import PageFacts
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.history import event_queries, runs, series, table_details, table_queries
@@ -25,12 +25,12 @@ _ENTRIES = "Entries of the change log. An update has two, and redumped rows have
 _EVENTS = 200
 
 
-def facts_of(where: Directory, table: str, runner: Runner) -> Facts:
+def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
     """What is known of the table, at most a second old."""
     name, cursor, now = where.root.name, home.fresh(), clock.utc_now()
     plan = next(iter(home.ask(table_queries.plans, name, table)), None)
     copied, pace = home.ask(table_queries.copied_at, name, table), pacing.pace(where)
-    return Facts(
+    return PageFacts(
         table=table,
         runner=runner,
         lag=home.ask(series.latest_lag, name),
@@ -46,7 +46,7 @@ def facts_of(where: Directory, table: str, runner: Runner) -> Facts:
     )
 
 
-def _no_mirror(where: Directory, plan: table_queries.Plan | None) -> str:
+def _no_mirror(where: Directory, plan: table_queries.NewestPlan | None) -> str:
     if no_mirrors.true_of(where):
         return "the destination keeps none"
     return "the table has no key" if plan is not None and not plan.chunk_key else ""

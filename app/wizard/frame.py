@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.common import home, messages, places
 from app.common.view import words
-from app.common.view.draft import STEPS, Draft, Found, Outcome, outdated, state_of, why_open
+from app.common.view.draft import STEPS, Draft, Outcome, StepFinding, outdated, state_of, why_open
 from app.common.view.hints import for_wizard
 from app.wizard import drafts
 from engine.base import clock
@@ -79,7 +79,7 @@ def found_at(at: str) -> str:
     return words.date_time(clock.parse_utc(at))
 
 
-def found_before(finding: Found | None, otherwise: str) -> None:
+def found_before(finding: StepFinding | None, otherwise: str) -> None:
     """The last finding of a test, or `otherwise` if there is none."""
     if finding is None:
         st.caption(otherwise)

@@ -38,8 +38,8 @@ _UNSET = ("Table", "Strategy", "Chunks", "Rows a chunk", "Time", "Why", "Rows", 
 
 
 @st.cache_resource
-def _planned(key: str) -> source_queries.Planned:  # noqa: ARG001 - the key of the cache
-    return source_queries.Planned()
+def _planned(key: str) -> source_queries.PlanCache:  # noqa: ARG001 - the key of the cache
+    return source_queries.PlanCache()
 
 
 def page(draft: Draft) -> None:
@@ -77,7 +77,7 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Plan")
 
 
-def _shown(draft: Draft, spec: Spec, found: source_queries.Planned) -> Draft:
+def _shown(draft: Draft, spec: Spec, found: source_queries.PlanCache) -> Draft:
     spec = spec_on(spec, found.names)
     plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
@@ -124,7 +124,7 @@ def _select_row(pick: str, last_rows: str, names: list[str], rows: list[int]) ->
     st.session_state[last_rows] = rows
 
 
-def _factors(lines: list[planning.Line], spec: Spec) -> None:
+def _factors(lines: list[planning.PlannedTable], spec: Spec) -> None:
     lower, upper = spec.snapshot.even_factor_lower, spec.snapshot.even_factor_upper
     drawn = planning.factored(lines, lower, upper, clock.utc_now())
     if not drawn:

@@ -97,7 +97,7 @@ def _chooser(draft: Draft, spec: Spec, catalog: source_queries.Catalog) -> None:
             _details(draft, names, one, shown_key, projections)
 
 
-def _clicked(identity: str, everything: list[picking.Name], rule: NameRule, clicks: list[Click]) -> None:
+def _clicked(identity: str, everything: list[picking.PickedTable], rule: NameRule, clicks: list[Click]) -> None:
     def carried_out(draft: Draft) -> Draft:
         globs = draft.get("source", "tables", default=[])
         for kind, what, on in clicks:
@@ -112,7 +112,7 @@ def _clicked(identity: str, everything: list[picking.Name], rule: NameRule, clic
     drafts.change(identity, carried_out)
 
 
-def _rules(draft: Draft, globs: list[str], everything: list[picking.Name], names: NameRule) -> None:
+def _rules(draft: Draft, globs: list[str], everything: list[picking.PickedTable], names: NameRule) -> None:
     st.caption(
         "The globs of the spec over database.table. ! excludes; the last match decides. Clicks in the tree edit them, "
         "and a search with \\* or ? can be saved as one."

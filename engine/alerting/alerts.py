@@ -53,7 +53,7 @@ from engine.journal.verification_events import (
     MirrorWritten,
     TableVerified,
 )
-from engine.pipeline.active_alert import Alert, Name
+from engine.pipeline.active_alert import Alert, AlertName
 from engine.spec.alert_settings import Alerts as Settings
 
 _ROUTES = ("route_unreachable", None)
@@ -65,11 +65,11 @@ _HOUR_S = 3600.0
 _OF_MIRRORS = ("diverged", "mirror_unreadable", "mirror_written", "mirror_behind")
 _OF_TABLES = (*_OF_MIRRORS, "cascade", "resnapshots", "read_blocked")
 
-Notice = tuple[type[AlertRaised], Alert]
+AlertNotice = tuple[type[AlertRaised], Alert]
 """AlertRaised or AlertCleared, and the alert."""
 
 
-class Alerts:
+class ActiveAlerts:
     """The active alerts; `hear` takes each line of the journal and returns the notices to announce."""
 
     def __init__(
@@ -93,10 +93,10 @@ class Alerts:
         self._resnapshotted_s: dict[
             str, float
         ] = {}  # when a table was last resnapshotted in this run, without a request
-        self.standing: dict[Name, Alert] = {alert.name: alert for alert in standing}
-        self._crossed: dict[Name, tuple[str, float]] = {}  # when each threshold changed sides
+        self.standing: dict[AlertName, Alert] = {alert.name: alert for alert in standing}
+        self._crossed: dict[AlertName, tuple[str, float]] = {}  # when each threshold changed sides
         self._running_since_s: float | None = None
-        self._announced_s: dict[Name, float] = {}  # announced in this run
+        self._announced_s: dict[AlertName, float] = {}  # announced in this run
         # of the line that is being handled
         self._now_s = 0.0
         self._at = ""
@@ -109,22 +109,22 @@ class Alerts:
         """The active alerts for the file, oldest first."""
         return [alert.to_json() for alert in sorted(self.standing.values(), key=lambda a: a.since)]
 
-    def hear(self, entry: Entry, now_s: float | None = None) -> list[Notice]:
+    def hear(self, entry: Entry, now_s: float | None = None) -> list[AlertNotice]:
         """The alerts to announce after a line of the journal. now_s: a monotonic clock; the line's time if None."""
         self._at = entry.ts
         self._now_s = clock.parse_utc(entry.ts).timestamp() if now_s is None else now_s
         handler = _HANDLERS.get(type(entry.event))
         return list(handler(self, entry.event)) if handler else []
 
-    def _lag(self, event: LagMeasured) -> Iterator[Notice]:
+    def _lag(self, event: LagMeasured) -> Iterator[AlertNotice]:
         yield from (*self._measured(event), *self._clear_run_failed(self._at), *self._clear_resnapshots())
         yield from self._repeat(self._at)
 
-    def _unparked(self, event: ChunkUnparked) -> Iterator[Notice]:
+    def _unparked(self, event: ChunkUnparked) -> Iterator[AlertNotice]:
         if not event.parked:
             yield from self._clear(("chunk_parked", event.table), f"No chunk of {event.table} is parked.", None)
 
-    def _run_state(self, event: RunState) -> Iterator[Notice]:
+    def _run_state(self, event: RunState) -> Iterator[AlertNotice]:
         running = event.state == "running"
         self._running_since_s = self._now_s if running else None
         if running:
@@ -134,11 +134,11 @@ class Alerts:
                 *self._clear_disk_full("A later run is running."),
             )
 
-    def _freed(self, event: DiskFreed) -> Iterator[Notice]:
+    def _freed(self, event: DiskFreed) -> Iterator[AlertNotice]:
         self._disk_full = False
         yield from self._clear_disk_full("There is room on the disk again.")
 
-    def _recovered(self, event: HelperRecovered) -> Iterator[Notice]:
+    def _recovered(self, event: HelperRecovered) -> Iterator[AlertNotice]:
         if event.helper in self._routes:
             del self._routes[event.helper]
             yield from self._route_news(event.helper)
@@ -146,7 +146,7 @@ class Alerts:
         self._helpers.discard(event.helper)
         yield from self._clear_helper_failed("All helper threads work again.")
 
-    def begin_routes(self, names: Iterable[str], at: str) -> list[Notice]:
+    def begin_routes(self, names: Iterable[str], at: str) -> list[AlertNotice]:
         """Take the routes of this run.
 
         Those of them that an earlier run found unreachable count as that until they work.
@@ -161,7 +161,7 @@ class Alerts:
         self.standing[_ROUTES], self.unsaved = replace(known, routes=tuple(self._routes)), True
         return [] if self._routes else list(self._clear(_ROUTES, "The route was removed from the spec.", None))
 
-    def _route_news(self, route: str) -> Iterator[Notice]:
+    def _route_news(self, route: str) -> Iterator[AlertNotice]:
         """Raise, update or clear the alert on routes that fail."""
         known, texts = self.standing.get(_ROUTES), dict.fromkeys(self._routes.values())
         if not self._routes:
@@ -173,7 +173,7 @@ class Alerts:
             changed = replace(known, message=" ".join(texts), routes=tuple(self._routes))
             self.standing[_ROUTES], self.unsaved = changed, True
 
-    def _error(self, event: ErrorReported) -> Iterator[Notice]:
+    def _error(self, event: ErrorReported) -> Iterator[AlertNotice]:
         """Handle a full disk, a failed helper or a failed route; other errors have their own events."""
         if event.error == "RouteError":
             self._routes[event.helper or ""] = event.message
@@ -190,15 +190,15 @@ class Alerts:
             message = sentences(event.message, event.detail)
             yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
 
-    def _clear_helper_failed(self, message: str) -> Iterator[Notice]:
+    def _clear_helper_failed(self, message: str) -> Iterator[AlertNotice]:
         if not self._helpers:
             yield from self._clear(("helper_failed", None), message, None)
 
-    def _clear_disk_full(self, message: str) -> Iterator[Notice]:
+    def _clear_disk_full(self, message: str) -> Iterator[AlertNotice]:
         if not self._disk_full:
             yield from self._clear(("disk_full", None), message, None)
 
-    def _measured(self, event: LagMeasured) -> Iterator[Notice]:
+    def _measured(self, event: LagMeasured) -> Iterator[AlertNotice]:
         at, limits = self._at, self._settings
         lag_s, size, runway_s = event.lag_s, event.lag_bytes, event.runway_s
         yield from self._lag_of_tables(lag_s)
@@ -218,7 +218,7 @@ class Alerts:
         short = runway_s is not None and runway_s < limits.runway_s
         yield from self._level("runway", runway_s, limits.runway_s, at, over=short, text=(message, remedy("runway")))
 
-    def _lag_of_tables(self, lag_s: float | None) -> Iterator[Notice]:
+    def _lag_of_tables(self, lag_s: float | None) -> Iterator[AlertNotice]:
         """Compare the lag with the rules of some tables."""
         rules = self._lag_rules.rules()
         for name in [
@@ -232,7 +232,7 @@ class Alerts:
             text = (behind_words(glob, tables, lag_s, limit_s if over else None), remedy("lag"))
             yield from self._level("lag", lag_s, limit_s, self._at, over=over, text=text, table=glob)
 
-    def _space(self, event: SpaceMeasured) -> Iterator[Notice]:
+    def _space(self, event: SpaceMeasured) -> Iterator[AlertNotice]:
         full_in_s, limit_s, message = event.full_in_s, self._settings.disk_filling_s, space_words(event)
         over = full_in_s is not None and full_in_s < limit_s
         yield from self._level(
@@ -249,7 +249,7 @@ class Alerts:
         over: bool,
         text: tuple[str, str],
         table: str | None = None,
-    ) -> Iterator[Notice]:
+    ) -> Iterator[AlertNotice]:
         """Raise or clear a threshold alert once the value has stayed on the other side for `for_s`."""
         name = (kind, table)
         if over == (name in self.standing):
@@ -265,7 +265,7 @@ class Alerts:
         else:
             yield from self._clear(name, text[0], value)
 
-    def _table(self, event: TableStateChanged) -> Iterator[Notice]:
+    def _table(self, event: TableStateChanged) -> Iterator[AlertNotice]:
         self._lag_rules.hear(event)
         name = ("table_stopped", event.table)
         if event.state == "streaming":
@@ -286,14 +286,14 @@ class Alerts:
             message = f"{event.table} stopped: {event.reason}"
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
-    def _parked(self, event: ChunkParked) -> Iterator[Notice]:
+    def _parked(self, event: ChunkParked) -> Iterator[AlertNotice]:
         name = ("chunk_parked", event.table)
         if name not in self.standing:
             message = f"{parked(event, event.table)} Everything else continues."
             hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
             yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
 
-    def _verified(self, event: TableVerified) -> Iterator[Notice]:
+    def _verified(self, event: TableVerified) -> Iterator[AlertNotice]:
         name, count = ("diverged", event.table), event.differences
         if not count:
             yield from self._clear(name, f"No row of {event.table} differs from the source.", 0.0)
@@ -302,7 +302,7 @@ class Alerts:
             yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
         yield from self._readable(event)
 
-    def _readable(self, event: TableVerified) -> Iterator[Notice]:
+    def _readable(self, event: TableVerified) -> Iterator[AlertNotice]:
         name, broken = ("mirror_unreadable", event.table), event.summary.get("unreadable")
         if not broken:
             yield from self._clear(name, f"The mirror of {event.table} can be read.", None)
@@ -310,7 +310,7 @@ class Alerts:
             message = f"{event.table}: {broken['why']}"
             yield self._raise(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
 
-    def _audited(self, event: ChangeLogsAudited) -> Iterator[Notice]:
+    def _audited(self, event: ChangeLogsAudited) -> Iterator[AlertNotice]:
         if event.again is not None and event.again not in event.differing:
             message = f"The change log of {event.again} does not differ from {event.start} to {event.end} any more."
             yield from self._clear(("change_log_differs", event.again), message, 0.0)
@@ -321,14 +321,14 @@ class Alerts:
                 message = f"The change log of {table} differs from the binlog {part}: {plural(count, 'difference')}."
                 yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
 
-    def _hidden(self, event: HiddenChanges) -> Iterator[Notice]:
+    def _hidden(self, event: HiddenChanges) -> Iterator[AlertNotice]:
         name, message = (event.kind, event.table), f"{hidden(event, event.table)}."
         if not event.names:
             yield from self._clear(name, message, None)
         elif name not in self.standing or self.standing[name].message != message:
             yield self._raise(Alert(*name, None, None, message, event.hint or remedy(*name), self._at, self._at))
 
-    def _blocked(self, event: ReadsBlocked) -> Iterator[Notice]:
+    def _blocked(self, event: ReadsBlocked) -> Iterator[AlertNotice]:
         name, message = ("read_blocked", event.table), f"{blocked(event, event.table)}."
         if event.since is None:
             yield from self._clear(name, message, None)
@@ -338,7 +338,7 @@ class Alerts:
             hint = event.hint or remedy(*name)
             yield self._raise(Alert(*name, event.seconds, limit_s, message, hint, event.since, self._at))
 
-    def _written(self, event: MirrorWritten) -> Iterator[Notice]:
+    def _written(self, event: MirrorWritten) -> Iterator[AlertNotice]:
         name, message = ("mirror_written", event.table), f"{written(event, event.table)}."
         if not event.commits:
             yield from self._clear(name, message, 0.0)
@@ -350,7 +350,7 @@ class Alerts:
         elif known.message != message:  # it continues to write, which is no other alert
             self.standing[name], self.unsaved = replace(known, value=count, message=message), True
 
-    def _behind(self, event: MirrorBehind) -> Iterator[Notice]:
+    def _behind(self, event: MirrorBehind) -> Iterator[AlertNotice]:
         name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event)}."
         if event.since is None:
             yield from self._clear(name, message, 0.0)
@@ -359,7 +359,7 @@ class Alerts:
             limit_s = self._settings.mirror_behind_of(event.table)
             yield self._raise(Alert(*name, age_s, limit_s, message, remedy(*name), event.since, self._at))
 
-    def _changed(self, event: TableChanged) -> Iterator[Notice]:
+    def _changed(self, event: TableChanged) -> Iterator[AlertNotice]:
         """Count automatic resnapshots."""
         name, count = ("resnapshots", event.table), event.within_hour or 0
         if count:
@@ -371,17 +371,17 @@ class Alerts:
             limit = float(self._most_resnapshots)
             yield self._raise(Alert(*name, float(count), limit, message, remedy(*name), self._at, self._at))
 
-    def _clear_resnapshots(self) -> Iterator[Notice]:
+    def _clear_resnapshots(self) -> Iterator[AlertNotice]:
         for kind, table in [name for name in self.standing if name[0] == "resnapshots"]:
             # An earlier run's last one is not known: then the hour begins with this run.
             if self._now_s - self._resnapshotted_s.setdefault(table or "", self._now_s) >= _HOUR_S:
                 yield from self._clear((kind, table), f"{table} was not resnapshotted for an hour.", None)
 
-    def _source(self, event: RunConnected | SourceBack) -> Iterator[Notice]:
+    def _source(self, event: RunConnected | SourceBack) -> Iterator[AlertNotice]:
         for kind in OUTAGES.values():
             yield from self._clear((kind, None), "The source can be reached again.", None)
 
-    def _away(self, event: SourceAway) -> Iterator[Notice]:
+    def _away(self, event: SourceAway) -> Iterator[AlertNotice]:
         name, seconds = (OUTAGES[event.cause], None), seconds_between(event.since, self._at)
         for kind in OUTAGES.values():
             if kind != name[0]:
@@ -390,11 +390,11 @@ class Alerts:
             yield self._unreachable(name, seconds, event)
         yield from self._repeat(self._at)
 
-    def _unreachable(self, name: Name, seconds: float, event: SourceAway) -> Notice:
+    def _unreachable(self, name: AlertName, seconds: float, event: SourceAway) -> AlertNotice:
         hint = event.hint or remedy(*name)
         return self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
 
-    def _ended(self, event: RunEnded) -> Iterator[Notice]:
+    def _ended(self, event: RunEnded) -> Iterator[AlertNotice]:
         name, error = ("run_failed", None), event.error
         yield from self._clear_watchdogs("A later run has ended.")
         if event.outcome != "failed" or error is None:
@@ -408,17 +408,17 @@ class Alerts:
         yield from self._clear(name, "A later run failed for another reason.", None)
         yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
 
-    def _clear_watchdogs(self, message: str) -> Iterator[Notice]:
+    def _clear_watchdogs(self, message: str) -> Iterator[AlertNotice]:
         for kind in WATCHDOGS:
             yield from self._clear((kind, None), message, None)
 
-    def _clear_run_failed(self, at: str) -> Iterator[Notice]:
+    def _clear_run_failed(self, at: str) -> Iterator[AlertNotice]:
         if self._running_since_s is not None and self._now_s - self._running_since_s >= min(
             self._settings.for_s, _WORKS_S
         ):
             yield from self._clear(("run_failed", None), "A later run is running.", None)
 
-    def _repeat(self, at: str, names: Iterable[Name] | None = None) -> Iterator[Notice]:
+    def _repeat(self, at: str, names: Iterable[AlertName] | None = None) -> Iterator[AlertNotice]:
         """Repeat active alerts after `repeat_s`. `run_failed` is not repeated while another run is starting."""
         waiting = [name for name, alert in self.standing.items() if alert.held or alert.changed]
         chosen = [n for n in self.standing if n[0] != "run_failed" or n in waiting] if names is None else names
@@ -444,7 +444,7 @@ class Alerts:
             self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]
 
-    def _raise(self, alert: Alert) -> Notice:
+    def _raise(self, alert: Alert) -> AlertNotice:
         known, silent = self.standing.get(alert.name), self._silenced(alert)
         held = silent and (known is None or known.held)  # routes that know it get its end
         self.standing[alert.name] = replace(alert, held=held, changed=silent and not held)
@@ -452,7 +452,7 @@ class Alerts:
         self._crossed.pop(alert.name, None)
         return AlertRaised, replace(alert, held=silent)
 
-    def _clear(self, name: Name, message: str, value: float | None) -> Iterator[Notice]:
+    def _clear(self, name: AlertName, message: str, value: float | None) -> Iterator[AlertNotice]:
         self._crossed.pop(name, None)
         self._announced_s.pop(name, None)
         if (alert := self.standing.pop(name, None)) is not None:
@@ -460,25 +460,25 @@ class Alerts:
             yield AlertCleared, replace(alert, message=message, hint="", value=value)
 
 
-_HANDLERS: dict[type[Event], Callable[[Alerts, Any], Iterable[Notice]]] = {
-    LagMeasured: Alerts._lag,  # noqa: SLF001 - the table of the class above
-    SpaceMeasured: Alerts._space,  # noqa: SLF001
-    TableStateChanged: Alerts._table,  # noqa: SLF001
-    ChunkParked: Alerts._parked,  # noqa: SLF001
-    ChunkUnparked: Alerts._unparked,  # noqa: SLF001
-    ErrorReported: Alerts._error,  # noqa: SLF001
-    DiskFreed: Alerts._freed,  # noqa: SLF001
-    HelperRecovered: Alerts._recovered,  # noqa: SLF001
-    RunState: Alerts._run_state,  # noqa: SLF001
-    RunConnected: Alerts._source,  # noqa: SLF001
-    SourceAway: Alerts._away,  # noqa: SLF001
-    SourceBack: Alerts._source,  # noqa: SLF001
-    RunEnded: Alerts._ended,  # noqa: SLF001
-    TableVerified: Alerts._verified,  # noqa: SLF001
-    MirrorWritten: Alerts._written,  # noqa: SLF001
-    MirrorBehind: Alerts._behind,  # noqa: SLF001
-    TableChanged: Alerts._changed,  # noqa: SLF001
-    HiddenChanges: Alerts._hidden,  # noqa: SLF001
-    ReadsBlocked: Alerts._blocked,  # noqa: SLF001
-    ChangeLogsAudited: Alerts._audited,  # noqa: SLF001
+_HANDLERS: dict[type[Event], Callable[[ActiveAlerts, Any], Iterable[AlertNotice]]] = {
+    LagMeasured: ActiveAlerts._lag,  # noqa: SLF001 - the table of the class above
+    SpaceMeasured: ActiveAlerts._space,  # noqa: SLF001
+    TableStateChanged: ActiveAlerts._table,  # noqa: SLF001
+    ChunkParked: ActiveAlerts._parked,  # noqa: SLF001
+    ChunkUnparked: ActiveAlerts._unparked,  # noqa: SLF001
+    ErrorReported: ActiveAlerts._error,  # noqa: SLF001
+    DiskFreed: ActiveAlerts._freed,  # noqa: SLF001
+    HelperRecovered: ActiveAlerts._recovered,  # noqa: SLF001
+    RunState: ActiveAlerts._run_state,  # noqa: SLF001
+    RunConnected: ActiveAlerts._source,  # noqa: SLF001
+    SourceAway: ActiveAlerts._away,  # noqa: SLF001
+    SourceBack: ActiveAlerts._source,  # noqa: SLF001
+    RunEnded: ActiveAlerts._ended,  # noqa: SLF001
+    TableVerified: ActiveAlerts._verified,  # noqa: SLF001
+    MirrorWritten: ActiveAlerts._written,  # noqa: SLF001
+    MirrorBehind: ActiveAlerts._behind,  # noqa: SLF001
+    TableChanged: ActiveAlerts._changed,  # noqa: SLF001
+    HiddenChanges: ActiveAlerts._hidden,  # noqa: SLF001
+    ReadsBlocked: ActiveAlerts._blocked,  # noqa: SLF001
+    ChangeLogsAudited: ActiveAlerts._audited,  # noqa: SLF001
 }

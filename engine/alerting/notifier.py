@@ -12,7 +12,7 @@ import sys
 import threading
 from contextlib import suppress
 
-from engine.alerting.alerts import WATCHDOGS, Alerts, Notice
+from engine.alerting.alerts import WATCHDOGS, ActiveAlerts, AlertNotice
 from engine.alerting.notify.notice import RAISED, message
 from engine.alerting.notify.routes import Routes, broken_routes
 from engine.alerting.silences import silence_of
@@ -20,14 +20,14 @@ from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.journal import Entry, Journal
 from engine.journal.events import AlertRaised, ErrorReported, HelperRecovered
-from engine.pipeline.active_alert import Alert, Name
+from engine.pipeline.active_alert import Alert, AlertName
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts
 from engine.spec.settings import Spec
 
 PATIENCE_S = 5.0
 """Seconds that an ending run waits for undelivered alerts."""
-_UNREACHABLE: Name = ("route_unreachable", None)
+_UNREACHABLE: AlertName = ("route_unreachable", None)
 _FIRST_RETRY_S = 1.0
 _ROUTE = "route "
 """Begins the names of routes in events, where names of helper threads stand too."""
@@ -42,7 +42,7 @@ class Notifier:
         self._directory = directory
         self._journal = journal
         standing, most = _standing(directory), spec.source.max_resnapshots_per_hour
-        self._alerts = Alerts(spec.alerts, standing, most, self._silenced)
+        self._alerts = ActiveAlerts(spec.alerts, standing, most, self._silenced)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._routes: Routes | None = None
         self._stderr = stderr
@@ -52,7 +52,7 @@ class Notifier:
         self._save_changes()
         journal.listeners.append(self.hear)
 
-    def standing(self) -> list[Name]:
+    def standing(self) -> list[AlertName]:
         """The names of the active alerts."""
         return list(self._alerts.standing)
 
@@ -69,7 +69,7 @@ class Notifier:
             failing = {name.removeprefix(_ROUTE) for name in before.routes} if before else set()
             broken = broken_routes(self._spec.alerts)
             failing |= broken.keys()
-            self._routes = Routes(self._spec.alerts, self._undelivered, self._recovered, doubtful=failing)
+            self._routes = Routes(self._spec.alerts, self._undelivered, self._recovered, failing_routes=failing)
             for notice in cleared:
                 self._announce(notice)
             for name, problem in broken.items():
@@ -107,7 +107,7 @@ class Notifier:
     def _message(self, event: str, at: str, alert: Alert) -> dict[str, object]:
         return message(self._spec.alerts, event, at, self._spec.name, self._journal.run, alert.fields())
 
-    def _announce(self, notice: Notice) -> None:
+    def _announce(self, notice: AlertNotice) -> None:
         kind, alert = notice
         entry = self._journal.write(kind(**alert.fields()))
         posted = self._message(kind.NAME, entry.ts, alert)

@@ -23,7 +23,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from engine.audit.audit_range import Known, Stretch, border, check_available, known_of, later, parsed, stretch
+from engine.audit.audit_range import (
+    AuditedRange,
+    CommittedHistory,
+    audited_range,
+    begin_later,
+    bound_before,
+    check_available,
+    parsed,
+    read_history,
+)
 from engine.audit.audit_result import MOST_LISTED, AuditResult, ImageDifference, TableAudit
 from engine.audit.audit_sample import sampled
 from engine.audit.audit_source import LoggedRows, ServerTexts
@@ -63,7 +72,7 @@ def audit(
     """
     began_s = clock.monotonic_s()
     spec.sink.require_mirrors("An audit")
-    known = known_of(directory)
+    known = read_history(directory)
     names = _names(known, tables)
     with closing(open_connection(endpoint_of(spec.source))) as connection:
         server = describe(connection)
@@ -74,10 +83,10 @@ def audit(
         end_of_log = current(connection, server)
         binlog = Binlog(endpoint, spec.first_server_id(), list(files), end_of_log, server.flavor == "mariadb")
         asked = _asked(binlog, start, "--from"), _asked(binlog, end, "--to")
-        found = {name: stretch(spec, known, name, files, asked) for name in names}
+        found = {name: audited_range(spec, known, name, files, asked) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
-        stretches = [part for part in found.values() if isinstance(part, Stretch)]
-        borders = list(known.borders)
+        stretches = [part for part in found.values() if isinstance(part, AuditedRange)]
+        borders = list(known.bounds)
         _require_between(binlog, asked, stretches, borders)
         next_between = partial(_next_between, binlog, borders)
         stretches = [_retained(spec, part, next_between) for part in stretches]
@@ -106,7 +115,7 @@ def _next_between(binlog: Binlog, borders: list[Position], position: Position) -
 
     The result becomes one of the borders.
     """
-    found = binlog.next_between(position, border(borders, position))
+    found = binlog.next_between(position, bound_before(borders, position))
     insort(borders, found, key=lambda one: one.order)
     return found
 
@@ -114,26 +123,26 @@ def _next_between(binlog: Binlog, borders: list[Position], position: Position) -
 def _require_between(
     binlog: Binlog,
     asked: tuple[Position | None, Position | None],
-    stretches: Sequence[Stretch],
+    stretches: Sequence[AuditedRange],
     borders: Sequence[Position],
 ) -> None:
     """Raises SpecError for a position within a transaction; not if all stretches begin later, or end before."""
     used = {part.start for part in stretches} | {part.end for part in stretches}
     for position, option in zip(asked, ("--from", "--to"), strict=True):
-        if position in used and not binlog.is_between(position, border(borders, position)):
+        if position in used and not binlog.is_between(position, bound_before(borders, position)):
             raise SpecError(
                 f"{option} {position} is not a position between two transactions.",
                 hint="`tidemark status` shows the committed position; SHOW BINLOG EVENTS lists others.",
             )
 
 
-def _names(known: Known, tables: Sequence[str]) -> list[str]:
+def _names(known: CommittedHistory, tables: Sequence[str]) -> list[str]:
     if unknown := [name for name in tables if name not in known.state.tables]:
         raise unknown_tables(unknown, known.state.tables)
     return sorted(set(tables) or known.state.tables)
 
 
-def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Position]) -> Stretch:
+def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position], Position]) -> AuditedRange:
     """The stretch.
 
     It begins after the changes that retention has deleted, and after the transaction of the first one left.
@@ -145,15 +154,15 @@ def _retained(spec: Spec, part: Stretch, next_between: Callable[[Position], Posi
         position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
             position = next_between(position)
-        return later(part, position, "earlier changes may have been deleted (sink.changes_retention)")
+        return begin_later(part, position, "earlier changes may have been deleted (sink.changes_retention)")
     return part
 
 
 def _compared(
-    spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[Stretch], group: int
+    spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[AuditedRange], group: int
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
     """Compare all tables. Returns what was compared, and the first differences. group: tables per pass."""
-    results, listed, waiting = list[TableAudit](), list[ImageDifference](), list[Stretch]()
+    results, listed, waiting = list[TableAudit](), list[ImageDifference](), list[AuditedRange]()
     for part in stretches:
         if part.start.order < part.end.order:
             waiting.append(part)
@@ -169,7 +178,7 @@ def _compared(
 
 
 def _pass(
-    spec: Spec, endpoint: Endpoint, texts: ServerTexts, stretches: Sequence[Stretch]
+    spec: Spec, endpoint: Endpoint, texts: ServerTexts, stretches: Sequence[AuditedRange]
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
     """Compare some tables in one pass over the binlog."""
     begin = min((part.start for part in stretches), key=lambda position: position.order)
@@ -182,9 +191,9 @@ def _pass(
         for part in rows:
             audited[part.table].feed(part)
         for name in {part.table for part in rows}:
-            audited[name].settle()
+            audited[name].compare()
     results = []
     for one in each:
-        one.settle(pack(*one.stretch.end.order))
+        one.compare(pack(*one.range.end.order))
         results.append(one.result(logged.unsure))
     return results, [difference for one in each for difference in one.listed]

@@ -21,7 +21,7 @@ _TOO_MANY = 200
 
 
 @dataclass(frozen=True)
-class Images:
+class AuditImages:
     """Images in order, as columns."""
 
     orders: list[int]
@@ -36,14 +36,14 @@ class Images:
     def row(self, n: int) -> list[Any]:
         return [column[n] for column in self.columns]
 
-    def part(self, begin: int, end: int) -> "Images":
+    def part(self, begin: int, end: int) -> "AuditImages":
         """A range of the images."""
         columns = [column[begin:end] for column in self.columns]
-        return Images(self.orders[begin:end], self.kinds[begin:end], columns)
+        return AuditImages(self.orders[begin:end], self.kinds[begin:end], columns)
 
-    def take(self, chosen: Sequence[int]) -> "Images":
+    def take(self, chosen: Sequence[int]) -> "AuditImages":
         """Some images, by number."""
-        return Images(
+        return AuditImages(
             [self.orders[n] for n in chosen],
             [self.kinds[n] for n in chosen],
             [[column[n] for n in chosen] for column in self.columns],
@@ -51,7 +51,7 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Found:
+class AuditDifference:
     """A difference between the sides. `theirs` and `ours`: the rows, None where there is none."""
 
     kind: str
@@ -62,13 +62,13 @@ class Found:
     ours: list[Any] | None = None
 
 
-def compared(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
+def compared(theirs: AuditImages, ours: AuditImages, key: Sequence[int]) -> list[AuditDifference]:
     """The differences. key: the numbers of the columns that identify a row; empty if there are none."""
     if _equal(theirs, ours):
         return []
     largest = list(accumulate(ours.orders, max))
     late = [n for n, order in enumerate(ours.orders) if order < largest[n]]
-    found = [Found("order", ours.orders[n], ours=ours.row(n)) for n in late]
+    found = [AuditDifference("order", ours.orders[n], ours=ours.row(n)) for n in late]
     if late:
         ours = ours.take(sorted(range(len(ours)), key=lambda n: ours.orders[n]))
     begin = end = 0
@@ -80,18 +80,18 @@ def compared(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
     return found
 
 
-def _equal(theirs: Images, ours: Images) -> bool:
+def _equal(theirs: AuditImages, ours: AuditImages) -> bool:
     return theirs.orders == ours.orders and theirs.kinds == ours.kinds and theirs.columns == ours.columns
 
 
-def _end(images: Images, begin: int, order: int) -> int:
+def _end(images: AuditImages, begin: int, order: int) -> int:
     end = begin
     while end < len(images) and images.orders[end] == order:
         end += 1
     return end
 
 
-def _event(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
+def _event(theirs: AuditImages, ours: AuditImages, key: Sequence[int]) -> list[AuditDifference]:
     """The differences of one event's images."""
     if _equal(theirs, ours):
         return []
@@ -115,24 +115,24 @@ def _event(theirs: Images, ours: Images, key: Sequence[int]) -> list[Found]:
     return _named(theirs, ours, pairs, left)
 
 
-def _named(theirs: Images, ours: Images, pairs: dict[int, int], left: set[int]) -> list[Found]:
+def _named(theirs: AuditImages, ours: AuditImages, pairs: dict[int, int], left: set[int]) -> list[AuditDifference]:
     found = []
     late = _late([pairs[n] for n in range(len(theirs)) if n in pairs])
     for n in range(len(theirs)):
         if n not in pairs:
-            found.append(Found("missing", theirs.orders[n], theirs=theirs.row(n)))
+            found.append(AuditDifference("missing", theirs.orders[n], theirs=theirs.row(n)))
             continue
         m, row = pairs[n], theirs.row(n)
         mine = ours.row(m)
         differ = tuple(k for k, (a, b) in enumerate(zip(row, mine, strict=True)) if not a == b)  # noqa: SIM201 - UNSURE
-        about = Found("", theirs.orders[n], differ, row, mine)
+        about = AuditDifference("", theirs.orders[n], differ, row, mine)
         if theirs.kinds[n] != ours.kinds[m]:
             found.append(replace(about, kind="kind"))
         if differ:
             found.append(replace(about, kind="different"))
         if m in late:
             found.append(replace(about, kind="order"))
-    found += [Found("extra", ours.orders[m], ours=ours.row(m)) for m in sorted(left)]
+    found += [AuditDifference("extra", ours.orders[m], ours=ours.row(m)) for m in sorted(left)]
     return found
 
 
@@ -142,24 +142,24 @@ def _late(numbers: Sequence[int]) -> set[int]:
     return {number for number, after in zip(numbers, least, strict=True) if number > after}
 
 
-def _key(images: Images, n: int, key: Sequence[int]) -> str:
+def _key(images: AuditImages, n: int, key: Sequence[int]) -> str:
     return repr([images.columns[k][n] for k in key])
 
 
-def _by_key(images: Images, numbers: set[int], key: Sequence[int]) -> defaultdict[str, list[int]]:
+def _by_key(images: AuditImages, numbers: set[int], key: Sequence[int]) -> defaultdict[str, list[int]]:
     found = defaultdict[str, list[int]](list)
     for n in sorted(numbers) if key else ():
         found[_key(images, n, key)].append(n)
     return found
 
 
-def _is_equal(theirs: Images, n: int, ours: Images, m: int, _: Sequence[int]) -> bool:
+def _is_equal(theirs: AuditImages, n: int, ours: AuditImages, m: int, _: Sequence[int]) -> bool:
     return theirs.kinds[n] == ours.kinds[m] and theirs.row(n) == ours.row(m)
 
 
-def _has_kind(theirs: Images, n: int, ours: Images, m: int, key: Sequence[int]) -> bool:
+def _has_kind(theirs: AuditImages, n: int, ours: AuditImages, m: int, key: Sequence[int]) -> bool:
     return bool(key) and theirs.kinds[n] == ours.kinds[m]
 
 
-def _has_key(theirs: Images, n: int, ours: Images, m: int, key: Sequence[int]) -> bool:
+def _has_key(theirs: AuditImages, n: int, ours: AuditImages, m: int, key: Sequence[int]) -> bool:
     return bool(key) or theirs.row(n) == ours.row(m)

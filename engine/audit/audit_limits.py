@@ -63,7 +63,7 @@ LIMITS = {
         ),
         Limit(
             "prepared",
-            "XA transactions that were prepared before the stretch",
+            "XA transactions that were prepared before the audited range",
             "XA COMMIT 'x'",
             "the rows at XA PREPARE",
             "the rows at XA PREPARE",

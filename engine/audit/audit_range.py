@@ -39,7 +39,7 @@ _LINES = re.compile(rb'"event": ?"(?:epoch\.committed|table\.state|source\.event
 
 
 @dataclass(frozen=True)
-class Stretch:
+class AuditedRange:
     """The part of the binlog that is audited for one table."""
 
     table: Table
@@ -64,7 +64,7 @@ class Since:
 
 
 @dataclass(frozen=True)
-class Known:
+class CommittedHistory:
     """What the ledger and the journal say, read at one time."""
 
     state: State
@@ -72,11 +72,11 @@ class Known:
     """The newest epochs, without a gap, ending with the committed one."""
     journal: Mapping[str, Since] = field(default_factory=dict)
     """By table, since when it streams unaltered."""
-    borders: Sequence[Position] = ()
+    bounds: Sequence[Position] = ()
     """Some positions between two transactions, in order."""
 
 
-def known_of(directory: Directory) -> Known:
+def read_history(directory: Directory) -> CommittedHistory:
     """Read the ledger and the journal. Raises SpecError if the pipeline has not run yet."""
     ledger = Ledger(directory.ledger)
     if ledger.state is None:
@@ -88,12 +88,12 @@ def known_of(directory: Directory) -> Known:
         if record.epoch != state.epoch - len(records) or record.only is not None:
             break
         records.insert(0, record)
-    borders = Borders()
+    borders = TransactionBounds()
     since = streaming_since(borders.passing(_journal(directory.journals)))
-    return Known(state, records, since, borders.positions)
+    return CommittedHistory(state, records, since, borders.positions)
 
 
-class Borders:
+class TransactionBounds:
     """Positions between two transactions that a journal has: each epoch ends at one.
 
     About one per `BORDER_BYTES` is kept, fewer of a long journal.
@@ -124,7 +124,7 @@ class Borders:
             del self.positions[::2]
 
 
-def border(borders: Sequence[Position], position: Position) -> Position | None:
+def bound_before(borders: Sequence[Position], position: Position) -> Position | None:
     """The last of the borders at or before a position."""
     count = bisect_right(borders, position.order, key=lambda one: one.order)
     return borders[count - 1] if count else None
@@ -185,13 +185,13 @@ def parsed(text: str, option: str) -> Position:
     return Position(file, int(offset))
 
 
-def stretch(
+def audited_range(
     spec: Spec,
-    known: Known,
+    known: CommittedHistory,
     name: str,
     files: Mapping[str, int],
     asked: tuple[Position | None, Position | None] = (None, None),
-) -> Stretch | str:
+) -> AuditedRange | str:
     """The stretch of one table; or why there is none.
 
     files: of the source's binlog. asked: where the operator wants it to begin and to end.
@@ -216,7 +216,7 @@ def stretch(
     elif asked[1] is not None:
         notes.append("--to is later than what is committed and in the change log")
     columns, left_out = _columns(state, table)
-    return Stretch(table, columns, start, end, since.seq, tuple(note for note in (*notes, *left_out) if note))
+    return AuditedRange(table, columns, start, end, since.seq, tuple(note for note in (*notes, *left_out) if note))
 
 
 def _unfit(spec: Spec, state: TableState) -> str:
@@ -239,7 +239,7 @@ def _columns(state: TableState, table: Table) -> tuple[tuple[Column, ...], list[
     return columns, [f"masked columns are not compared: {', '.join(sorted(hidden))}"] if hidden else []
 
 
-def _start(known: Known, name: str, state: TableState) -> tuple[Since, str]:
+def _start(known: CommittedHistory, name: str, state: TableState) -> tuple[Since, str]:
     oldest = known.records[0] if known.records else None
     for record in reversed(known.records):
         moved = record.identity is not None
@@ -261,7 +261,7 @@ def _is_touched(change: TableChange) -> bool:
     return replace(change, changes=None, due=None, not_due=False) != NOTHING
 
 
-def _end(spec: Spec, known: Known, name: str, table: Table, state: TableState) -> tuple[Position, str]:
+def _end(spec: Spec, known: CommittedHistory, name: str, table: Table, state: TableState) -> tuple[Position, str]:
     """The position through which the change log has everything, and why it is not the committed one."""
     stored = destination_of(spec.sink).table(known.state.owner, published_as(table, state.projection))
     applied = max(stored.last_epoch(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
@@ -280,7 +280,7 @@ def check_available(position: Position | None, files: Collection[str]) -> str:
     return f"the server has purged {position.file}; its oldest file is {oldest}" if purged else "there is no such file"
 
 
-def later(stretch: Stretch, start: Position, note: str) -> Stretch:
+def begin_later(stretch: AuditedRange, start: Position, note: str) -> AuditedRange:
     """The stretch, not beginning before a position."""
     if start.order <= stretch.start.order:
         return stretch

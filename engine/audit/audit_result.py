@@ -37,7 +37,7 @@ class TableAudit:
     """Images of the binlog that were compared."""
     transactions: int = 0
     start: str = ""
-    """The audited stretch is `(start, end]`; empty if there is none."""
+    """The audited range is `(start, end]`; empty if there is none."""
     end: str = ""
     version: int | None = None
     """The version of the change log."""
@@ -49,7 +49,7 @@ class TableAudit:
     not_compared: Mapping[str, int] = field(default_factory=dict)
     """Values and images that the package cannot decode, by limit."""
     notes: Sequence[str] = ()
-    """Why the stretch begins or ends there, and what was left out."""
+    """Why the range begins or ends there, and what was left out."""
     excluded: str = ""
     """Why nothing of the table was compared."""
 
@@ -102,10 +102,10 @@ class AuditResult:
 def _lines(table: TableAudit) -> list[str]:
     if table.excluded:
         return [f"{table.table}: not compared: {table.excluded}"]
-    stretch = f"from {table.start} to {table.end}"
+    range_text = f"from {table.start} to {table.end}"
     lines = [
         (
-            f"{table.table}: {table.images} images of {table.transactions} transactions {stretch}, "
+            f"{table.table}: {table.images} images of {table.transactions} transactions {range_text}, "
             f"{table.differences} differences"
         )
     ]

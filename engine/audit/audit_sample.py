@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from engine.audit.audit_range import Stretch
+from engine.audit.audit_range import AuditedRange
 from engine.source.positions import FIRST_OFFSET, Position, bytes_between, file_number
 
 SAMPLE_BYTES = 64 << 20
@@ -13,12 +13,12 @@ _NOTE = "a random part of it was chosen (--sample)"
 
 
 def sampled(
-    stretches: Sequence[Stretch],
+    stretches: Sequence[AuditedRange],
     files: Mapping[str, int],
     next_between: Callable[[Position], Position],
     most_bytes: int = SAMPLE_BYTES,
     below: Callable[[int], int] = secrets.randbelow,
-) -> list[Stretch]:
+) -> list[AuditedRange]:
     """The same random part of the binlog for all tables. A table whose stretch lies elsewhere gets an empty one.
 
     files: of the binlog, with their sizes. next_between: the first position at or after another that lies between two
@@ -50,7 +50,7 @@ def _advanced(files: Mapping[str, int], position: Position, count: int) -> Posit
     return Position(name, size)
 
 
-def _within(part: Stretch, begin: Position, end: Position) -> Stretch:
+def _within(part: AuditedRange, begin: Position, end: Position) -> AuditedRange:
     start = max(part.start, begin, key=lambda position: position.order)
     stop = min(part.end, end, key=lambda position: position.order)
     if stop.order < start.order:

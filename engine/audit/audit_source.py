@@ -61,15 +61,15 @@ _INVALID = frozenset((1300, 3854))
 _XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*$", re.DOTALL)
 _ROLLBACK_TO = re.compile(r"(?i)ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?\s+(.*?)\s*$", re.DOTALL)
-Name = tuple[str, str]
+TableName = tuple[str, str]
 """Database and name of a table."""
 
 
 @dataclass(frozen=True)
-class Rows:
+class EventRows:
     """The rows of one row event."""
 
-    table: Name
+    table: TableName
     order: int
     """The position after the event, packed; of an XA transaction, after its commit."""
     kinds: tuple[str, ...]
@@ -92,12 +92,12 @@ class _Open:
     ts: int
     tx: str | Unsure | None
     number: int
-    rows: list[Rows] = field(default_factory=list)
+    rows: list[EventRows] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
     size: int = 0
     held_back: bool = False
     """Whether it is an XA transaction, whose rows count later."""
-    passed: set[Name] = field(default_factory=set)
+    passed: set[TableName] = field(default_factory=set)
     """The tables of rows that have been passed on before its end."""
 
 
@@ -105,20 +105,20 @@ class _Open:
 class Frames:
     """What the headers of the events say; the package sees only what `admit` accepts."""
 
-    wanted: Collection[Name]
+    wanted: Collection[TableName]
     names: dict[int, str]
     """The binlog files, by number."""
     file: str
     order: int = 0
     """The position after the newest event, packed."""
     kind: int = 0
-    known: dict[int, Name] = field(default_factory=dict)
+    known: dict[int, TableName] = field(default_factory=dict)
     """Audited tables, by their number in the binlog."""
-    opaque: dict[Name, dict[int, str]] = field(default_factory=dict)
+    opaque: dict[TableName, dict[int, str]] = field(default_factory=dict)
     """By table, positions of images that cannot be decoded, with the limit."""
     anywhere: dict[int, str] = field(default_factory=dict)
     """The same for positions whose table is not known."""
-    undecoded: dict[Name, str] = field(default_factory=dict)
+    undecoded: dict[TableName, str] = field(default_factory=dict)
     """Tables whose images cannot be decoded, with the reason."""
 
     def admit(self, packet: bytes) -> bool:
@@ -143,7 +143,7 @@ class Frames:
             self.anywhere[self.order] = "compressed"
         return kind in _DECODED
 
-    def note(self, table: Name, limit: str) -> None:
+    def note(self, table: TableName, limit: str) -> None:
         """The images of the newest event cannot be compared."""
         self.opaque.setdefault(table, {})[self.order] = limit
 
@@ -205,7 +205,12 @@ class LoggedRows:
     """
 
     def __init__(
-        self, endpoint: Endpoint, first_server_id: int, tables: Mapping[Name, Table], start: Position, end: Position
+        self,
+        endpoint: Endpoint,
+        first_server_id: int,
+        tables: Mapping[TableName, Table],
+        start: Position,
+        end: Position,
     ) -> None:
         self._endpoint = endpoint
         self._first = first_server_id
@@ -215,12 +220,12 @@ class LoggedRows:
         self.frames = Frames(set(tables), {file_number(start.file): start.file}, start.file)
         self._from = start.offset if start.offset <= _LARGEST_OFFSET else FIRST_OFFSET
         self.frames.order = pack(file_number(start.file), self._from)
-        self.unsure: dict[Name, str] = {}
+        self.unsure: dict[TableName, str] = {}
         self._open: _Open | None = None
         self._count = 0
-        self._prepared: dict[tuple[str, str, int], list[Rows]] = {}
+        self._prepared: dict[tuple[str, str, int], list[EventRows]] = {}
 
-    def __iter__(self) -> Iterator[list[Rows]]:
+    def __iter__(self) -> Iterator[list[EventRows]]:
         """Yield the rows of each transaction that counts; of a large one, in parts.
 
         Positions only grow from part to part.
@@ -283,7 +288,7 @@ class LoggedRows:
             hint="Audit the binlog before and after it: --to and --from.",
         )
 
-    def _parts(self, found: Any) -> Iterator[list[Rows]]:
+    def _parts(self, found: Any) -> Iterator[list[EventRows]]:
         if isinstance(found, row_event.RowsEvent):
             yield from self._rows(found)
         elif isinstance(found, row_event.TableMapEvent):
@@ -316,7 +321,7 @@ class LoggedRows:
         self._count += 1
         self._open = _Open(ts, tx, self._count)
 
-    def _rows(self, found: Any) -> Iterator[list[Rows]]:
+    def _rows(self, found: Any) -> Iterator[list[EventRows]]:
         table = (found.schema, found.table)
         kinds = {row_event.WriteRowsEvent: ("+I",), row_event.DeleteRowsEvent: ("-D",)}.get(type(found), ("-U", "+U"))
         try:
@@ -329,7 +334,7 @@ class LoggedRows:
         assert self._open is not None
         held = self._open
         size = len(rows) * len(found.columns) * len(kinds) * _VALUE_BYTES + found.event_size
-        held.rows.append(Rows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number, size))
+        held.rows.append(EventRows(table, self.frames.order, kinds, rows, held.ts, held.tx, held.number, size))
         held.size += size
         if held.size > MOST_BYTES and not held.held_back:
             held.passed |= {part.table for part in held.rows}
@@ -338,7 +343,7 @@ class LoggedRows:
             held.size = 0
             yield part
 
-    def _commit(self) -> Iterator[list[Rows]]:
+    def _commit(self) -> Iterator[list[EventRows]]:
         held, self._open = self._open, None
         if held is not None and held.rows:
             yield held.rows
@@ -349,7 +354,7 @@ class LoggedRows:
             reason = f"a transaction of more than {MOST_BYTES >> 20} MiB was rolled back in part or as a whole"
             self.unsure.update(dict.fromkeys({*held.passed, *(rows.table for rows in held.rows)}, reason))
 
-    def _query(self, query: str) -> Iterator[list[Rows]]:
+    def _query(self, query: str) -> Iterator[list[EventRows]]:
         text, held = query.strip().rstrip(";"), self._open
         if match := _XA.match(text):
             yield from self._decided(match, held)
@@ -375,7 +380,7 @@ class LoggedRows:
             xid = (found.xid_gtrid.hex(), found.xid_bqual.hex(), found.xid_format_id)
             self._prepared[xid] = held.rows
 
-    def _decided(self, match: re.Match[str], held: _Open | None) -> Iterator[list[Rows]]:
+    def _decided(self, match: re.Match[str], held: _Open | None) -> Iterator[list[EventRows]]:
         prepared = self._prepared.pop((match[2].lower(), match[3].lower(), int(match[4])), None)
         self._open = None
         if match[1].upper() == "ROLLBACK" or held is None:

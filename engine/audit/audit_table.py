@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.audit.audit_compare import Found, Images, compared
-from engine.audit.audit_range import Stretch
+from engine.audit.audit_compare import AuditDifference, AuditImages, compared
+from engine.audit.audit_range import AuditedRange
 from engine.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
-from engine.audit.audit_source import Frames, Name, Rows
+from engine.audit.audit_source import EventRows, Frames, TableName
 from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column
 from engine.destination.delta.layout import changes_folder
@@ -150,12 +150,12 @@ def _is_ascending(orders: list[int]) -> bool:
 
 
 class AuditedTable:
-    """One table. Give it its rows with `feed`, call `settle` between transactions, and at last `result`."""
+    """One table. Give it its rows with `feed`, call `compare` between transactions, and at last `result`."""
 
-    def __init__(self, stretch: Stretch, lake: Path, texts: Texts, frames: Frames) -> None:
+    def __init__(self, stretch: AuditedRange, lake: Path, texts: Texts, frames: Frames) -> None:
         table = stretch.table
-        self.name: Name = (table.database, table.name)
-        self.stretch = stretch
+        self.name: TableName = (table.database, table.name)
+        self.range = stretch
         self._texts = texts
         self._frames = frames
         self.listed: list[ImageDifference] = []
@@ -178,7 +178,7 @@ class AuditedTable:
         self._images = self._transactions = self._last = self._size = 0
         self._excluded = ""
 
-    def feed(self, rows: Rows) -> None:
+    def feed(self, rows: EventRows) -> None:
         """Take the rows of one row event."""
         if not self._start < rows.order <= self._end or self._excluded:
             return
@@ -198,7 +198,7 @@ class AuditedTable:
         self._kinds += [*rows.kinds] * len(rows.rows)
         self._facts += [(rows.tx, rows.ts)] * count
 
-    def settle(self, through: int | None = None) -> None:
+    def compare(self, through: int | None = None) -> None:
         """Compare what was fed, if it is a batch. through: the end of the stretch, to compare the rest."""
         small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
         if self._excluded or self.name in self._frames.undecoded or (through is None and small):
@@ -212,7 +212,7 @@ class AuditedTable:
             self._compare(logged.part(begin, end), self._stored(*self._published.take(cut)))
             begin = end
 
-    def _logged(self) -> Images:
+    def _logged(self) -> AuditImages:
         """The collected images; none are left."""
         columns = []
         for name in self._names:
@@ -220,7 +220,7 @@ class AuditedTable:
             columns.append(theirs(self._columns[name], values, self._nones, self._texts, self._limits))
         self._limits["tagged_gtid"] += sum(tx is UNSURE for tx, _ in self._facts)
         columns += [[tx for tx, _ in self._facts], [ts for _, ts in self._facts]]
-        images = Images(self._orders, self._kinds, columns)
+        images = AuditImages(self._orders, self._kinds, columns)
         self._orders = []
         self._kinds = []
         self._facts = []
@@ -229,10 +229,10 @@ class AuditedTable:
         self._size = 0
         return images
 
-    def _stored(self, rows: pa.Table | None, orders: list[int]) -> Images:
+    def _stored(self, rows: pa.Table | None, orders: list[int]) -> AuditImages:
         """The changes of the log, without those that the package cannot decode."""
         if rows is None or not len(orders):
-            return Images([], [], [[] for _ in range(len(self._names) + 2)])
+            return AuditImages([], [], [[] for _ in range(len(self._names) + 2)])
         opaque = self._frames.opaque.get(self.name, {})
         unknown = [opaque.get(order) or self._frames.anywhere.get(order) for order in orders]
         if any(unknown):
@@ -240,16 +240,16 @@ class AuditedTable:
             rows = rows.filter(pa.array([limit is None for limit in unknown]))
             orders = [order for order, limit in zip(orders, unknown, strict=True) if limit is None]
         columns = [ours(self._columns[name], rows[name], self._limits) for name in self._names]
-        return Images(orders, rows[TM_KIND].to_pylist(), [*columns, rows[TM_TX].to_pylist(), seconds(rows[TM_TS])])
+        return AuditImages(orders, rows[TM_KIND].to_pylist(), [*columns, rows[TM_TX].to_pylist(), seconds(rows[TM_TS])])
 
-    def _compare(self, logged: Images, stored: Images) -> None:
+    def _compare(self, logged: AuditImages, stored: AuditImages) -> None:
         self._images += len(logged)
         for found in compared(logged, stored, self._key):
             self._found[found.kind] += 1
             if len(self.listed) < MOST_LISTED:
                 self.listed.append(self._described(found))
 
-    def _described(self, found: Found) -> ImageDifference:
+    def _described(self, found: AuditDifference) -> ImageDifference:
         row = found.theirs or found.ours or []
         names = [*self._names, TM_TX, TM_TS]
         about = [self._columns.get(name) for name in names]
@@ -260,14 +260,14 @@ class AuditedTable:
 
         position = self._position(found.order)
         columns = [names[n] for n in found.columns]
-        full = self.stretch.table.full_name
+        full = self.range.table.full_name
         return ImageDifference(full, found.kind, position, key, columns, texts(found.ours), texts(found.theirs))
 
     def _position(self, order: int) -> str:
         number, offset = unpack(order)
-        return f"{self._frames.names.get(number) or file_of(number, self.stretch.end.file)}:{offset}"
+        return f"{self._frames.names.get(number) or file_of(number, self.range.end.file)}:{offset}"
 
-    def result(self, unsure: Mapping[Name, str]) -> TableAudit:
+    def result(self, unsure: Mapping[TableName, str]) -> TableAudit:
         """The result, after the end of the stretch. Closes the change log.
 
         unsure: tables whose rows of the binlog cannot be trusted.
@@ -276,23 +276,23 @@ class AuditedTable:
         excluded = self._excluded or unsure.get(self.name, "") or self._frames.undecoded.get(self.name, "")
         if excluded:
             self.listed.clear()
-            return TableAudit(self.stretch.table.full_name, excluded=excluded)
+            return TableAudit(self.range.table.full_name, excluded=excluded)
         return TableAudit(
-            self.stretch.table.full_name,
+            self.range.table.full_name,
             self._images,
             self._transactions,
-            str(self.stretch.start),
-            str(self.stretch.end),
+            str(self.range.start),
+            str(self.range.end),
             self._version,
             self._found.total(),
             dict(self._found),
             self._published.redumped,
             {name: count for name, count in sorted(self._limits.items()) if count},
-            self.stretch.notes,
+            self.range.notes,
         )
 
 
-def first_change(lake: Path, stretch: Stretch) -> Iterator[int]:
+def first_change(lake: Path, stretch: AuditedRange) -> Iterator[int]:
     """The position of the first change that is left in the log, packed.
 
     Nothing if it is before the stretch, or there is none.

@@ -73,14 +73,14 @@ class Texts(Protocol):
         """The text of each of these bytes in a character set; charset "inet6": of sixteen bytes as an address."""
 
 
-class _Number:
+class _JsonNumber:
     """A number of a JSON text that has a point or an exponent: a double or a decimal, whichever it is compared with."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _Number):
+        if isinstance(other, _JsonNumber):
             return Decimal(self._text) == Decimal(other._text)
         if isinstance(other, Decimal):
             return Decimal(self._text) == other
@@ -247,7 +247,7 @@ def _document(text: str, limits: Counter[str]) -> Any:
             return ("boolean", value)
         return _limited("json_opaque", limits) if isinstance(value, str) and _OPAQUE.match(value) else value
 
-    return known(json.loads(text, parse_float=_Number))
+    return known(json.loads(text, parse_float=_JsonNumber))
 
 
 def ours(column: Column, values: pa.ChunkedArray, limits: Counter[str]) -> list[Any]:

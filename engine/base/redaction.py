@@ -43,7 +43,7 @@ TEXTS = frozenset({"message", "detail", "hint", "reason", "error", "spec", "stat
 """Journal fields written for people; all others are data."""
 
 
-class Known:
+class KnownSecrets:
     """The known secret values. Thread-safe."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -78,7 +78,7 @@ def _forms(values: Iterable[str]) -> Iterable[str]:
                 yield re.escape(other)
 
 
-_KNOWN = Known()
+_KNOWN = KnownSecrets()
 
 
 def learn(*values: str | None) -> None:
@@ -175,7 +175,7 @@ class Scrubber:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self.removed = 0
-        self._own = Known(secrets)
+        self._own = KnownSecrets(secrets)
 
     def toml(self, text: str) -> str:
         """A spec's text without secrets (`clean_toml`)."""

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Records
+from engine.decode.types.base import Mapped, RecordBuffer
 from engine.decode.types.decimals import packed_bytes
 from engine.decode.types.labels import ENUM, SET
 from engine.decode.types.strings import length_bytes
@@ -54,7 +54,7 @@ class _Step:
     counted: _Counted | None
 
 
-def ends(records: Records, start: Offsets, columns: Sequence[Column], mapped: Sequence[Mapped]) -> Offsets:
+def ends(records: RecordBuffer, start: Offsets, columns: Sequence[Column], mapped: Sequence[Mapped]) -> Offsets:
     """The ends of the images at the cursors. Raises DecodeError if one exceeds its record."""
     size = (len(columns) + 7) // 8
     at = start + size

@@ -30,7 +30,7 @@ from engine.decode.framing import Bytes, Offsets, words
 from engine.decode.partial import PartialDocuments
 from engine.decode.schema import Column, Table
 from engine.decode.types import value_type
-from engine.decode.types.base import Mapped, Records, null_bits
+from engine.decode.types.base import Mapped, RecordBuffer, null_bits
 
 INSERT, BEFORE, AFTER, DELETE = 0, 1, 2, 3
 KINDS = ("+I", "-U", "+U", "-D")
@@ -92,7 +92,7 @@ def decode_images(
     TableStoppedError for images that lack columns.
     """
     at, updates = _first_images(buffer, headers, chosen, table)
-    records = Records.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
+    records = RecordBuffer.over(buffer, headers.end[chosen], Counter() if nulled is None else nulled)
     kind = np.where(updates, BEFORE, np.where(among(headers.kind[chosen], DELETES), DELETE, INSERT)).astype(np.int8)
     partial = headers.kind[chosen] == Kind.PARTIAL_UPDATE_ROWS
     if not partial.any():
@@ -114,7 +114,7 @@ def count_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table,
     if not partial.all():
         whole = chosen[~partial]
         at, _ = _first_images(buffer, headers, whole, table)
-        _, _, of, _ = _extents(Records.over(buffer, headers.end[whole], Counter()), at, table, mapped)
+        _, _, of, _ = _extents(RecordBuffer.over(buffer, headers.end[whole], Counter()), at, table, mapped)
         counts[~partial] = np.bincount(of, minlength=len(whole))
     if partial.any():
         decoded = decode_images(buffer, headers, chosen[partial], table, mapped)
@@ -123,7 +123,7 @@ def count_images(buffer: Bytes, headers: Headers, chosen: Offsets, table: Table,
 
 
 def _decode_whole(
-    records: Records, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
+    records: RecordBuffer, first: Offsets, event: Offsets, kind: npt.NDArray[np.int8], table: Table, mapped: TableMap
 ) -> Images:
     """Decode events without additional data, given the cursors on their first images.
 
@@ -145,7 +145,7 @@ def _decode_whole(
 
 
 def _extents(
-    records: Records, at: Offsets, table: Table, mapped: TableMap
+    records: RecordBuffer, at: Offsets, table: Table, mapped: TableMap
 ) -> tuple[Offsets, Offsets, Offsets, Offsets]:
     """For all images of some events, in binlog order, where each is.
 
@@ -182,7 +182,7 @@ class _Rounds:
 
     def decode(
         self,
-        records: Records,
+        records: RecordBuffer,
         at: Offsets,
         event: Offsets,
         kind: npt.NDArray[np.int8],
@@ -270,7 +270,7 @@ def _check_complete(buffer: Bytes, at: Offsets, sets: Offsets, bitmap: int, tabl
 
 
 def _decode_round(
-    records: Records,
+    records: RecordBuffer,
     at: Offsets,
     columns: tuple[Column, ...],
     mapped: tuple[Mapped, ...],

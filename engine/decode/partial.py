@@ -19,7 +19,7 @@ import pyarrow as pa
 from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer
 from engine.decode.types.documents import changed_texts, texts
 from engine.decode.types.strings import image_binaries
 
@@ -34,7 +34,7 @@ class PartialDocuments:
         self._before: dict[int, tuple[list[bytes | None], pa.Array]] = {}
         self._partial: dict[int, npt.NDArray[np.bool_]] | None = None
 
-    def open(self, records: Records, at: Offsets, *, after: bool) -> Offsets:
+    def open(self, records: RecordBuffer, at: Offsets, *, after: bool) -> Offsets:
         """Begin a round of before- or after-images.
 
         Returns the cursors on the images themselves. Raises DecodeError.
@@ -56,7 +56,7 @@ class PartialDocuments:
         return image
 
     def decode(
-        self, n: int, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+        self, n: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
     ) -> tuple[pa.Array, Offsets]:
         """Decode JSON column `n` of the round."""
         value, end = image_binaries(records, at, null, column, mapped)

@@ -15,7 +15,7 @@ from engine.base.errors import DecodeError
 from engine.decode.framing import Bytes, Offsets
 from engine.decode.schema import Column
 from engine.decode.types import value_type
-from engine.decode.types.base import Records, null_bits
+from engine.decode.types.base import RecordBuffer, null_bits
 
 
 def check_types(columns: Sequence[Column], announced: Sequence[int]) -> None:
@@ -39,7 +39,7 @@ def decode_rows(
     `buffer` has `framing.PADDING` bytes after its last row. It may be reused afterwards: everything is copied. nulled:
     counts invalid dates that became NULL, by column. Raises DecodeError if the bytes are not such rows.
     """
-    records = Records.over(buffer, end, Counter() if nulled is None else nulled)
+    records = RecordBuffer.over(buffer, end, Counter() if nulled is None else nulled)
     bitmap = (len(columns) + 9) // 8
     at = start + 1 + bitmap
     if (at > end).any():

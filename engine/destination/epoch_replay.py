@@ -17,7 +17,7 @@ from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import CHANGES, MERGE, EpochEnd
 from engine.destination.published_tables import PublishedTables
-from engine.destination.table_progress import Part, Resnapshot, Target, files_of_parts
+from engine.destination.table_progress import EpochPart, Resnapshot, Target, files_of_parts
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
 from engine.journal.verification_events import ChangeLogKept
@@ -132,12 +132,12 @@ class EpochReplay:
             self.tables.publish(EpochEnd(last.epoch, position, last.ts))
             self.applied_epoch = last.epoch
 
-    def _commit_groups(self, name: str, parts: Sequence[Part]) -> Iterator[list[Part]]:
+    def _commit_groups(self, name: str, parts: Sequence[EpochPart]) -> Iterator[list[EpochPart]]:
         """Group parts into commits.
 
         Each ends at a part that ends a copy, or in which the table joins, leaves or is altered.
         """
-        group: list[Part] = []
+        group: list[EpochPart] = []
         for part in parts:
             group.append(part)
             target = self.tables.targets.get(name)
@@ -150,7 +150,7 @@ class EpochReplay:
         if group:
             yield group
 
-    def _append_table(self, name: str, parts: list[Part], until: str) -> None:
+    def _append_table(self, name: str, parts: list[EpochPart], until: str) -> None:
         """Apply the parts of some epochs. until: when the last one was committed."""
         epoch, last = parts[-1]
         if not self._is_first and last.planned:
@@ -173,7 +173,7 @@ class EpochReplay:
         for switch in last.switches:
             self._switch(name, (epoch, until), switch, resnapshot=last.resnapshot is not None)
 
-    def _apply(self, name: str, target: Target, parts: list[Part]) -> None:
+    def _apply(self, name: str, target: Target, parts: list[EpochPart]) -> None:
         """Apply the parts of some epochs to a table."""
         if target.error is not None:
             target.missing_parts += parts

@@ -12,7 +12,7 @@ from engine.spec.merge_numbers import CHEAP_BYTES, MERGE_SHARE
 from engine.spec.sink_settings import Sink
 
 _CHEAP_S = 0.05
-"""Merges that take less time, or write less than `CHEAP_BYTES`, are not put off for what they write: they are cheap,
+"""Merges that take less time, or write less than `CHEAP_BYTES`, are not deferred for what they write: they are cheap,
 however little has changed."""
 
 

@@ -29,7 +29,7 @@ from engine.destination.destination_protocol import (
     EpochEnd,
     OpenedTable,
 )
-from engine.destination.table_progress import Part, Target
+from engine.destination.table_progress import EpochPart, Target
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import ErrorReported
@@ -107,7 +107,7 @@ class PublishedTables:
         }
         return {name: error for name, error in errors.items() if error is not None}
 
-    def fail(self, name: str, error: Exception, missing_parts: Sequence[Part] = ()) -> None:
+    def fail(self, name: str, error: Exception, missing_parts: Sequence[EpochPart] = ()) -> None:
         if is_unwritable(error) or is_disk_full(error):
             raise error  # not the table's fault
         table_error = error if isinstance(error, TableStoppedError) else _table_error(name, error)
@@ -265,7 +265,7 @@ class PublishedTables:
         self.run_step(name, target, lambda: self._inspect(name, target))
         self.run_step(name, target, target.merge)
 
-    def run_step(self, name: str, target: Target, step: Action, parts: Sequence[Part] = ()) -> None:
+    def run_step(self, name: str, target: Target, step: Action, parts: Sequence[EpochPart] = ()) -> None:
         """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
         if target.error is not None:
             return

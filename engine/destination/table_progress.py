@@ -19,7 +19,7 @@ from engine.spec.sink_settings import Sink
 
 _MERGE_ROWS = 4_000_000
 """The approximate limit of changes per merge, whose keys are held in memory."""
-Part = tuple[int, TableChange]
+EpochPart = tuple[int, TableChange]
 """An epoch's number and its record of one table."""
 EpochFile = tuple[int, DataFile]
 """A file and its epoch."""
@@ -30,7 +30,7 @@ class Resnapshot:
     """A new copy that began with an epoch. The mirror keeps the old copy until the last chunk is finished."""
 
     epoch: int
-    parts: list[Part] = field(default_factory=list)
+    parts: list[EpochPart] = field(default_factory=list)
     changed_since_s: float | None = None
     """When the first change after it began came (`clock.monotonic_s`); None without one."""
 
@@ -56,7 +56,7 @@ class Target:
     resnapshot: Resnapshot | None = None
     error: TidemarkError | None = None
     """Why nothing more is written to it."""
-    missing_parts: list[Part] = field(default_factory=list)
+    missing_parts: list[EpochPart] = field(default_factory=list)
     """Epochs committed since the error."""
     failed_since_s: float | None = None
     """Since when nothing has been written to it because of the error (`clock.monotonic_s`)."""
@@ -70,14 +70,14 @@ class Target:
         waiting_s = self.resnapshot.changed_since_s if self.resnapshot else self.waiting_since_s
         return min((s for s in (waiting_s, self.failed_since_s) if s is not None), default=None)
 
-    def fail(self, error: TidemarkError, missing_parts: Sequence[Part] = ()) -> None:
+    def fail(self, error: TidemarkError, missing_parts: Sequence[EpochPart] = ()) -> None:
         """Write nothing more to it. missing_parts: the epochs that it did not take."""
         self.error = error
         self.missing_parts = [*self.missing_parts, *missing_parts]
         if self.failed_since_s is None:
             self.failed_since_s = clock.monotonic_s()
 
-    def reopen(self) -> list[Part]:
+    def reopen(self) -> list[EpochPart]:
         """Write to it again, because a resnapshot follows. Returns the epochs that it lacks."""
         missing_parts = self.missing_parts
         self.missing_parts = []
@@ -92,7 +92,7 @@ class Target:
         resnapshot = self.resnapshot
         return epochs | ({resnapshot.epoch, *(epoch for epoch, _ in resnapshot.parts)} if resnapshot else set())
 
-    def apply(self, parts: Sequence[Part]) -> None:
+    def apply(self, parts: Sequence[EpochPart]) -> None:
         """Apply the parts of some epochs. The last part may end a copy or remove the table."""
         epoch, last = parts[-1]
         if self.resnapshot is None:
@@ -169,7 +169,7 @@ class Target:
                 self.applied_epochs["chunks"] = self.applied_epochs["merge"] = epoch
         return copy_start
 
-    def _publish(self, parts: Sequence[Part]) -> None:
+    def _publish(self, parts: Sequence[EpochPart]) -> None:
         (epoch, last), (chunks, changes) = parts[-1], files_of_parts(parts)
         if self.mutable_key and self._new_files("chunks", chunks):
             self.merge()
@@ -230,16 +230,16 @@ def needed_epochs(targets: Mapping[str, Target]) -> dict[str, set[int]]:
     return {name: target.needed_epochs for name, target in list(targets.items())}
 
 
-def files_of_parts(parts: Sequence[Part]) -> tuple[list[EpochFile], list[EpochFile]]:
+def files_of_parts(parts: Sequence[EpochPart]) -> tuple[list[EpochFile], list[EpochFile]]:
     """The files of chunks and of changes, with their epochs."""
     chunks = [(epoch, f) for epoch, part in parts for chunk in part.chunks for f in chunk.files]
     changes = [(epoch, f) for epoch, part in parts for f in part.change_files]
     return [(epoch, DataFile(**f)) for epoch, f in chunks], [(epoch, DataFile(**f)) for epoch, f in changes]
 
 
-def _groups(parts: Sequence[Part], most_rows: int) -> Iterator[list[Part]]:
+def _groups(parts: Sequence[EpochPart], most_rows: int) -> Iterator[list[EpochPart]]:
     """Split the parts into groups of more than `most_rows` changes; 0: one part a group."""
-    group, rows = list[Part](), 0
+    group, rows = list[EpochPart](), 0
     for part in parts:
         group.append(part)
         rows += sum(file.rows for _, file in files_of_parts([part])[1])
@@ -250,7 +250,7 @@ def _groups(parts: Sequence[Part], most_rows: int) -> Iterator[list[Part]]:
         yield group
 
 
-def _steps(parts: Sequence[Sequence[Part]]) -> Iterator[MirrorStep]:
+def _steps(parts: Sequence[Sequence[EpochPart]]) -> Iterator[MirrorStep]:
     for group in parts:
         chunks, changes = files_of_parts(group)
         yield MirrorStep([file for _, file in chunks], [file for _, file in changes])

@@ -23,7 +23,7 @@ from engine.spec.settings import Spec
 
 
 @dataclass(frozen=True)
-class Condition:
+class TableSizes:
     """One table in the destination, and what there is to do."""
 
     table: str
@@ -47,7 +47,7 @@ class Condition:
         return {"table": self.table, "sizes": sizes, "due": list(self.due), "error": self.error or None}
 
 
-def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[Condition]:
+def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -> list[TableSizes]:
     """The condition of some tables, or of all.
 
     Writes nothing. Empty for a destination without mirrors. Raises SpecError for tables that the pipeline has not.
@@ -64,7 +64,7 @@ def conditions(spec: Spec, directory: Directory, tables: Collection[str] = ()) -
     return [_condition(spec, directory, state, name) for name in wanted if state.tables[name].begun]
 
 
-def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Condition:
+def _condition(spec: Spec, directory: Directory, state: State, name: str) -> TableSizes:
     known = state.tables[name]
     destination = DeltaDestination(spec.sink, directory.maintenance)
     stored = destination.table(state.owner, published_as(table_from_dict(known.table), known.projection))
@@ -74,12 +74,12 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Con
         sizes = maintenance.sizes()
         mirror = stored.pair.mirror.folder if stored.has_mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
-        return Condition(name, sizes, due, mirror=mirror, versions=versions)
+        return TableSizes(name, sizes, due, mirror=mirror, versions=versions)
     except DestinationError as error:
-        return Condition(name, None, (), error.message)
+        return TableSizes(name, None, (), error.message)
 
 
-def as_grid(found: list[Condition]) -> Grid:
+def as_grid(found: list[TableSizes]) -> Grid:
     """One line per table."""
     right = ("files", "bytes", "deleted rows", "log files", "bytes", "old files", "bytes")
     grid = text_grid("table", "mirror", *right, "due", right=right)

@@ -57,7 +57,7 @@ _FACTS = "_tm_ts, _tm_kind, {columns}, _tm_position, _tm_tx, _tm_redump, _tm_seq
 
 
 @dataclass(frozen=True)
-class Answer:
+class QueryResult:
     """The result of a query."""
 
     rows: pa.Table
@@ -93,7 +93,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
         clock.sleep(0.2)
 
 
-def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> Answer:
+def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> QueryResult:
     """Run one query over the tables in the destination `root`. Raises QueryError."""
     began, timed_out = clock.monotonic_s(), threading.Event()
     with TemporaryDirectory(prefix="tidemark-explore-") as spill, closing(duckdb.connect(":memory:")) as connection:
@@ -113,7 +113,7 @@ def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 
             raise _failed(error, sql, tables, timeout_s if timed_out.is_set() else None) from error
         finally:
             timer.cancel()
-    return Answer(rows.slice(0, MOST_ROWS), more, clock.monotonic_s() - began)
+    return QueryResult(rows.slice(0, MOST_ROWS), more, clock.monotonic_s() - began)
 
 
 def _first(result: duckdb.DuckDBPyRelation) -> tuple[pa.Table, bool]:

@@ -26,7 +26,7 @@ _LOG = "__changes"
 
 
 @dataclass(frozen=True)
-class Reading:
+class VersionRows:
     """The rows of one version of a published table."""
 
     name: str
@@ -73,7 +73,7 @@ def read(spec: str | Path, table: str, *, as_of: datetime | None = None, limit: 
     return opened(loaded, directory_of(Path(spec), loaded.name), table, as_of).table(limit)
 
 
-def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> Reading:
+def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None = None) -> VersionRows:
     """The newest version of a table, or that of a time.
 
     name: with `__changes` at its end, the change log. Raises as `read`.
@@ -82,7 +82,7 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
     return reading_of(spec.sink.path, published_tables(directory), name, as_of)
 
 
-def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> Reading:
+def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:
     """As `opened`, of the published tables in a destination."""
     table, changes = _named(name, tables)
     folder = (changes_folder if changes else mirror_folder)(root, table.database, table.name)
@@ -106,7 +106,7 @@ def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime |
             detail="The Delta log does not have that version, or is damaged.",
             hint="Ask for a later time. For the newest version: tidemark verify SPEC says what is wrong with it.",
         ) from error
-    return Reading(name, delta.version(), rows.schema, rows)
+    return VersionRows(name, delta.version(), rows.schema, rows)
 
 
 def _check_existed(name: str, delta: DeltaTable, as_of: datetime) -> None:

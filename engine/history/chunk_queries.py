@@ -34,7 +34,7 @@ class ChunkState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ChunkDetails:
     """The details of a chunk. Everything after `state` is None until a reader has reported it."""
 
     table: str
@@ -280,9 +280,9 @@ def chunk_states(
     return list(map(ChunkState._make, cursor.execute(sql, asked).fetchall()))
 
 
-def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> Chunk | None:
+def chunk(cursor: Cursor, pipeline: str, table: str, number: int) -> ChunkDetails | None:
     """The details of one chunk; None if the plan has no such chunk."""
-    return fetch_one(cursor, Chunk, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
+    return fetch_one(cursor, ChunkDetails, _CHUNK, {"pipeline": pipeline, "table": table, "chunk": number})
 
 
 def reads(

@@ -12,7 +12,7 @@ from engine.history.fetch import Cursor, fetch
 
 
 @dataclass(frozen=True)
-class Split:
+class ChunkSplit:
     """A chunk whose rest was split off."""
 
     chunk: int
@@ -50,7 +50,9 @@ FROM stopped s LEFT JOIN rest ON rest.chunk = s.chunk GROUP BY s.chunk ORDER BY 
 )
 
 
-def splits(cursor: Cursor, pipeline: str, table: str) -> list[Split]:
+def splits(cursor: Cursor, pipeline: str, table: str) -> list[ChunkSplit]:
     """The chunks of the table's newest plan that were split, by number."""
     asked = {"pipeline": pipeline, "table": table}
-    return fetch(cursor, lambda chunk, upper, planned, into: Split(chunk, upper, planned, tuple(into)), _SPLITS, asked)
+    return fetch(
+        cursor, lambda chunk, upper, planned, into: ChunkSplit(chunk, upper, planned, tuple(into)), _SPLITS, asked
+    )

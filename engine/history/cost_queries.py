@@ -27,7 +27,7 @@ class ReaderSeconds:
 
 
 @dataclass(frozen=True)
-class Asked:
+class SourceCost:
     """What was asked of the source since a time."""
 
     chunks: int
@@ -70,10 +70,10 @@ SELECT c.*, e.*, r.* FROM (
 """
 
 
-def asked(cursor: Cursor, pipeline: str, since: datetime) -> Asked:
+def asked(cursor: Cursor, pipeline: str, since: datetime) -> SourceCost:
     """What the pipeline asked of its source since a time."""
-    found = fetch_one(cursor, Asked, _ASKED, {"pipeline": pipeline, "since": naive(since)})
-    return found or Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    found = fetch_one(cursor, SourceCost, _ASKED, {"pipeline": pipeline, "since": naive(since)})
+    return found or SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def reader_seconds(cursor: Cursor, pipeline: str, since: datetime, until: datetime) -> ReaderSeconds:

@@ -39,7 +39,7 @@ class JournalLine:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CommandAnswer:
     """The runner's answer to a command: `event` is command.accepted, command.refused or command.done."""
 
     ts: datetime
@@ -140,9 +140,9 @@ def one(cursor: Cursor, pipeline: str, run: str, seq: int) -> JournalLine | None
     return fetch_one(cursor, JournalLine, _ONE, {"pipeline": pipeline, "run": run, "seq": seq})
 
 
-def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[Answer]:
+def answers(cursor: Cursor, pipeline: str, ids: Collection[str]) -> list[CommandAnswer]:
     """The runner's answers to these commands, oldest first."""
-    return fetch(cursor, Answer, _ANSWERS, {"pipeline": pipeline, "ids": sorted(ids)}) if ids else []
+    return fetch(cursor, CommandAnswer, _ANSWERS, {"pipeline": pipeline, "ids": sorted(ids)}) if ids else []
 
 
 _APPEARED = """

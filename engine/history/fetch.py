@@ -7,14 +7,14 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import duckdb
 
 Cursor = duckdb.DuckDBPyConnection
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
 def fetch(
-    cursor: Cursor, kind: Callable[..., Found], sql: str, parameters: Mapping[str, object] | None = None
-) -> list[Found]:
+    cursor: Cursor, kind: Callable[..., Result], sql: str, parameters: Mapping[str, object] | None = None
+) -> list[Result]:
     """One `kind` per row, called with the columns in order."""
     cursor.execute(sql, dict(parameters or {}))
     times = [n for n, column in enumerate(cursor.description or ()) if str(column[1]).startswith("TIMESTAMP")]
@@ -43,8 +43,8 @@ def memory(cursor: Cursor, key: Hashable) -> dict[Any, Any]:
 
 
 def fetch_one(
-    cursor: Cursor, kind: Callable[..., Found], sql: str, parameters: Mapping[str, object] | None = None
-) -> Found | None:
+    cursor: Cursor, kind: Callable[..., Result], sql: str, parameters: Mapping[str, object] | None = None
+) -> Result | None:
     """The first row as a `kind`, or None."""
     found = fetch(cursor, kind, sql, parameters)
     return found[0] if found else None

@@ -51,7 +51,7 @@ _BATCH = 5000
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadPart:
     """How far a part of a journal was read."""
 
     offset: int = 0
@@ -67,7 +67,7 @@ class _Batch:
     rows: defaultdict[str, list[Row]]
     parts: dict[tuple[str, str, int], Row]
 
-    def add(self, pipeline: str, part: Part, piece: Slice, read: _Read) -> None:
+    def add(self, pipeline: str, part: Part, piece: Slice, read: _ReadPart) -> None:
         """Add a slice and the state after it."""
         for line in piece.lines:
             for table, row in rows_of(pipeline, line):
@@ -90,7 +90,7 @@ class _Batch:
         return bool(sum(part["lines"] for part in self.parts.values()) >= _BATCH)
 
 
-_Known = dict[tuple[str, int], _Read]
+_Known = dict[tuple[str, int], _ReadPart]
 """By run and first `seq`."""
 
 
@@ -279,7 +279,7 @@ class History:
         lines, malformed, unreadable = 0, 0, []
         known: defaultdict[str, _Known] = defaultdict(dict)
         for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
-            known[pipeline][run, first] = _Read(*read)
+            known[pipeline][run, first] = _ReadPart(*read)
         batch = _Batch(defaultdict(list), {})
         for directory in directories:
             pipeline, found = directory.root.name, parts_in(directory.journals)
@@ -312,14 +312,14 @@ class History:
 
     def _read_part(self, pipeline: str, part: Part, known: _Known, batch: _Batch) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
-        read = known.get((part.run, part.first), _Read())
+        read = known.get((part.run, part.first), _ReadPart())
         if read.complete:
             return 0, 0
         if not part.compressed:
             size = part.path.stat().st_size
             if size < read.offset:  # it was replaced
                 self._forget(pipeline, part.run, part.first, known)
-                read = _Read()
+                read = _ReadPart()
             if size == read.offset and not (part.closed and size):
                 return 0, 0
         lines = malformed = 0
@@ -330,7 +330,7 @@ class History:
                 if piece.offset == read.offset and not complete:
                     break
                 _check(piece, part)
-                read = _Read(piece.offset, piece.lines[-1].seq if piece.lines else read.last_seq, complete)
+                read = _ReadPart(piece.offset, piece.lines[-1].seq if piece.lines else read.last_seq, complete)
                 batch.add(pipeline, part, piece, read)
                 if batch.full:
                     self._commit(batch)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from engine.history.index_schema import CHANGE_KINDS
-from engine.history.journal_slices import Line, naive_utc
+from engine.history.journal_slices import SliceLine, naive_utc
 
 Row = dict[str, Any]
 Placed = tuple[str, Row]
@@ -19,7 +19,7 @@ _OFFSETS = 1 << 42
 """More bytes than a binlog file can have."""
 
 
-def rows_of(pipeline: str, line: Line) -> Iterator[Placed]:
+def rows_of(pipeline: str, line: SliceLine) -> Iterator[Placed]:
     """All rows of one line."""
     key: Row = {"pipeline": pipeline, "run": line.run, "seq": line.seq, "ts": line.ts}
     if line.event != "source.lag":

@@ -16,7 +16,7 @@ BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
-class Line:
+class SliceLine:
     """One event of a journal. `ts` is naive UTC, as DuckDB keeps it; `body` has all fields."""
 
     run: str
@@ -31,7 +31,7 @@ class Line:
 class Slice:
     """The new lines of a part."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[SliceLine, ...]
     offset: int
     """The byte where the next slice begins."""
     malformed: int
@@ -51,7 +51,7 @@ def read_slice(file: BinaryIO, offset: int, after_seq: int, limit: int = BLOCK_B
     if more and b"\n" not in block:
         block += file.readline()
     complete = block[: block.rfind(b"\n") + 1]
-    lines: list[Line] = []
+    lines: list[SliceLine] = []
     malformed, malformed_text, last = 0, None, after_seq
     for raw in complete.split(b"\n")[:-1]:
         line = parse_line(raw)
@@ -64,12 +64,12 @@ def read_slice(file: BinaryIO, offset: int, after_seq: int, limit: int = BLOCK_B
     return Slice(tuple(lines), offset + len(complete), malformed, malformed_text, more)
 
 
-def parse_line(raw: bytes) -> Line | None:
+def parse_line(raw: bytes) -> SliceLine | None:
     """Parse a journal line; None if it is malformed."""
     try:
         text = raw.decode("utf-8")
         body = json.loads(text)
-        return Line(str(body["run"]), int(body["seq"]), naive_utc(body["ts"]), str(body["event"]), body, text)
+        return SliceLine(str(body["run"]), int(body["seq"]), naive_utc(body["ts"]), str(body["event"]), body, text)
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
 

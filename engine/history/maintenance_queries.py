@@ -7,7 +7,7 @@ from engine.history.fetch import Cursor, fetch, fetch_one, naive
 
 
 @dataclass(frozen=True)
-class Work:
+class WrittenBytes:
     """What was written for one table since a time."""
 
     table: str
@@ -43,9 +43,9 @@ GROUP BY tbl ORDER BY tbl
 """
 
 
-def work(cursor: Cursor, pipeline: str, since: datetime) -> list[Work]:
+def work(cursor: Cursor, pipeline: str, since: datetime) -> list[WrittenBytes]:
     """What was written for each table since a time, in UTC."""
-    return fetch(cursor, Work, _WORK, {"pipeline": pipeline, "since": naive(since)})
+    return fetch(cursor, WrittenBytes, _WORK, {"pipeline": pipeline, "since": naive(since)})
 
 
 @dataclass(frozen=True)

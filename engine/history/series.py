@@ -39,7 +39,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowRate:
     """Rows that were read, by one or several readers."""
 
     started: datetime
@@ -137,9 +137,9 @@ def epoch_series(
 
 def row_series(
     cursor: Cursor, pipeline: str, since: datetime, width_ms: int, until: datetime | None = None
-) -> list[Rows]:
+) -> list[RowRate]:
     """Rows of finished chunks, added up by the `width_ms` in which they began and ended."""
-    return fetch(cursor, Rows, _ROWS, _interval(pipeline, since, width_ms, until))
+    return fetch(cursor, RowRate, _ROWS, _interval(pipeline, since, width_ms, until))
 
 
 def _interval(pipeline: str, since: datetime, width_ms: int, until: datetime | None) -> dict[str, object]:

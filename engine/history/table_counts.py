@@ -14,7 +14,7 @@ from engine.history.fetch import Cursor, aware, memory, part
 
 
 class Count(NamedTuple):
-    """The chunks of a table, as in `table_queries.Progress`."""
+    """The chunks of a table, as in `table_queries.TableProgress`."""
 
     chunks: int = 0
     waiting: int = 0

@@ -54,7 +54,7 @@ class StateCount:
 
 
 @dataclass(frozen=True)
-class TableState:
+class NewestTableState:
     """The table's newest state, since when it has been in it, and why it stopped."""
 
     state: str
@@ -128,6 +128,6 @@ def chunk_counts(cursor: Cursor, pipeline: str, table: str) -> list[StateCount]:
     return fetch(cursor, StateCount, _COUNTS, {"pipeline": pipeline, "table": table})
 
 
-def state(cursor: Cursor, pipeline: str, table: str) -> TableState | None:
+def state(cursor: Cursor, pipeline: str, table: str) -> NewestTableState | None:
     """The table's newest state; None before the journal has one."""
-    return fetch_one(cursor, TableState, _STATE, {"pipeline": pipeline, "table": table})
+    return fetch_one(cursor, NewestTableState, _STATE, {"pipeline": pipeline, "table": table})

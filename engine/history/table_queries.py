@@ -14,7 +14,7 @@ from engine.history.table_counts import Count, counts
 
 
 @dataclass(frozen=True)
-class Plan:
+class NewestPlan:
     """A table's newest plan."""
 
     table: str
@@ -39,7 +39,7 @@ class Plan:
         return expected(self.chunks, self.estimated_chunks, complete=self.complete)
 
 
-class Progress(NamedTuple):
+class TableProgress(NamedTuple):
     """How far a table is, by its newest plan. A tuple: 5 000 of them are made after each commit.
 
     A table without a plan, or a removed one, has no chunks and is `complete`: none will follow.
@@ -128,12 +128,12 @@ AND (ts, seq) > coalesce((
 """
 
 
-def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[Plan]:
+def plans(cursor: Cursor, pipeline: str, table: str | None = None) -> list[NewestPlan]:
     """The newest plan of each table, or of one."""
-    return fetch(cursor, Plan, _PLANS, {"pipeline": pipeline, "table": table})
+    return fetch(cursor, NewestPlan, _PLANS, {"pipeline": pipeline, "table": table})
 
 
-def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
+def progress(cursor: Cursor, pipeline: str) -> list[TableProgress]:
     """The progress of each table, by name."""
     found = part(cursor, _without_changes, pipeline)
     tables = dict(found)
@@ -144,7 +144,7 @@ def progress(cursor: Cursor, pipeline: str) -> list[Progress]:
     return sorted(tables.values(), key=lambda one: one.table)
 
 
-def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
+def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, TableProgress]:
     """The progress of each table without its changes. Only while tables are copied does it depend on epochs."""
     states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
     chunks = counts(cursor, pipeline)
@@ -153,7 +153,7 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
     for table in {**known, **states}:
         state, reason, hint = states.get(table, (None, None, None))
         plan, count = known.get(table), chunks.get(table, Count()) if state != "removed" else Count()
-        found[table] = Progress(
+        found[table] = TableProgress(
             table,
             state,
             reason if state == "stopped" else None,
@@ -175,9 +175,9 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, Progress]:
     return found
 
 
-def _unplanned(table: str) -> Progress:
+def _unplanned(table: str) -> TableProgress:
     """A table that has changes and no plan."""
-    return Progress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
+    return TableProgress(table, None, None, None, None, 0, None, True, 0, 0, 0, 0, 0, 0, 0, None, None)
 
 
 def captured(cursor: Cursor, pipeline: str, also: tuple[str, ...] = ()) -> list[str]:

@@ -54,12 +54,12 @@ from engine.journal.verification_events import (
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 
 E = TypeVar("E", bound=Event)
-Failure = ErrorReported | ChunkFailed | ChunkParked
+FailureEvent = ErrorReported | ChunkFailed | ChunkParked
 _MOST_NAMES = 10
 """Of the tables that a sentence names."""
 
 
-class Parked(Protocol):
+class ParkedNames(Protocol):
     """A parked chunk."""
 
     @property
@@ -92,7 +92,7 @@ def describe(event: Event, run: str = "") -> str:
     return worded(event) if worded else event.NAME
 
 
-def failure(event: Failure) -> str:
+def failure(event: FailureEvent) -> str:
     """The subject of the failure and the error's message."""
     if isinstance(event, ChunkParked):
         return parked(event)
@@ -109,7 +109,7 @@ def retry(event: ErrorReported | ChunkFailed | SourceAway) -> str:
     return f" – {attempt}next in {duration(seconds)}"
 
 
-def parked(chunk: Parked, table: str = "") -> str:
+def parked(chunk: ParkedNames, table: str = "") -> str:
     """The sentence for a parked chunk. table: if given, it is named too."""
     of = f" of {table}" if table else ""
     tries = plural(chunk.attempts or 0, "attempt")

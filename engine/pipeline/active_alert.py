@@ -8,7 +8,7 @@ from engine.base.json_records import record_from
 
 _OWN = ("announced", "held", "changed", "routes")
 """What only the file of active alerts has."""
-Name = tuple[str, str | None]
+AlertName = tuple[str, str | None]
 """An alert's kind and, if it concerns one, its table."""
 
 
@@ -47,7 +47,7 @@ class Alert:
         return asdict(self)
 
     @property
-    def name(self) -> Name:
+    def name(self) -> AlertName:
         """The name that clears it."""
         return self.kind, self.table
 

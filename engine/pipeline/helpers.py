@@ -39,7 +39,7 @@ _DEFAULT_MEANING = "It misses events until it works again."
 
 
 @dataclass
-class Failure:
+class HelperFailure:
     """A failing helper."""
 
     helper: str
@@ -58,7 +58,7 @@ class Helpers:
         self._journal = journal
         self._disk = disk or Disk((), journal)
         self._lock = threading.Lock()
-        self._failing: dict[str, Failure] = {}
+        self._failing: dict[str, HelperFailure] = {}
         self._last_s: dict[str, float] = {}
         self._failing_since_s: dict[str, float] = {}
 
@@ -74,7 +74,7 @@ class Helpers:
                 known.errors += 1
                 return
             self._failing_since_s[helper] = self._last_s[helper]
-            self._failing[helper] = Failure(helper, type(error).__name__, named.message, clock.utc_text())
+            self._failing[helper] = HelperFailure(helper, type(error).__name__, named.message, clock.utc_text())
         self._journal.write(ErrorReported.of(named, attempt=1, helper=helper))
 
     def succeeded(self, helper: str) -> None:
@@ -99,7 +99,7 @@ class Helpers:
             self.succeeded(helper)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """The failing helpers for `runner.json`, as fields of `Failure`."""
+        """The failing helpers for `runner.json`, as fields of `HelperFailure`."""
         with self._lock:
             return [asdict(failure) for failure in self._failing.values()]
 

@@ -42,7 +42,7 @@ _TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
 
 
 @dataclass(frozen=True)
-class Standby:
+class StandbyRunner:
     """A waiting runner."""
 
     host: str
@@ -134,7 +134,7 @@ def _dead(runner: dict[str, Any]) -> bool:
 
 @contextmanager
 def _standing_by(directory: Directory) -> Iterator[None]:
-    own = Standby(socket.gethostname(), os.getpid(), clock.utc_text())
+    own = StandbyRunner(socket.gethostname(), os.getpid(), clock.utc_text())
     path: Path = directory.root / "standby" / f"{own.host}-{own.pid}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, json.dumps({"format": 1, **vars(own), "process": processes.here()}))

@@ -26,7 +26,7 @@ class Standby:
 
 
 @dataclass(frozen=True)
-class Parked:
+class ParkedRead:
     """A parked chunk."""
 
     table: str
@@ -78,12 +78,12 @@ def _watchdogs_alerts(directory: Directory) -> list[Alert]:
     return []
 
 
-def read_parked(directory: Directory) -> tuple[Parked, ...]:
+def read_parked(directory: Directory) -> tuple[ParkedRead, ...]:
     """The parked chunks, without those that somebody has damaged. Raises NewerFormatError.
 
     Some may have been read, or split again, since.
     """
-    return records_from(Parked, _read_list("parked", directory.parked))
+    return records_from(ParkedRead, _read_list("parked", directory.parked))
 
 
 def list_text(name: str, records: Sequence[Mapping[str, Any]]) -> str:

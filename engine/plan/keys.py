@@ -152,7 +152,7 @@ def bound_at(key: ChunkKey, rows: pa.Table, row: int) -> Bound | None:
     if None in values:
         return None
     bound = tuple(order_of(column).text(value) for column, value in zip(key.columns, values, strict=True))
-    return None if any(map(doubtful, key.columns, bound)) else bound
+    return None if any(map(is_ambiguous, key.columns, bound)) else bound
 
 
 def recoverable(column: Column) -> str:
@@ -163,7 +163,7 @@ def recoverable(column: Column) -> str:
     return f"HEX({name}) = HEX(CONVERT(CONVERT({name} USING utf8mb4) USING {column.charset}))"
 
 
-def doubtful(column: Column, text: str) -> bool:
+def is_ambiguous(column: Column, text: str) -> bool:
     """Whether a text may stand for a code without a character."""
     return bool(recoverable(column)) and ("?" in text or "\ufffd" in text)
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from engine.base.errors import SpecError, TableStoppedError
 from engine.decode.schema import Table
 from engine.plan.chunks import Plan
-from engine.plan.strategy import Ends, chunk_key, decide
+from engine.plan.strategy import KeyEnds, chunk_key, decide
 from engine.plan.walk import key_ends
 from engine.source.catalog import Statistics, statistics
 from engine.source.connect import Connection, query, quote
@@ -53,7 +53,7 @@ def _plan(connection: Connection, table: Table, estimate: Statistics, settings: 
     key = chunk_key(table, settings)
     if key is None:
         return decide(table, estimate, None, settings)
-    ends = Ends(*key_ends(connection, table, key))
+    ends = KeyEnds(*key_ends(connection, table, key))
     if not estimate.rows and ends.minimum is not None:
         # The statistics of a recently filled table may say 0.
         source = quote(table.database, table.name)

@@ -23,7 +23,7 @@ _FACTOR_SCALE = 10_000
 
 
 @dataclass(frozen=True)
-class Ends:
+class KeyEnds:
     """The minimum and maximum of a chunk key's first column, as bounds' texts; None if the table has no values."""
 
     minimum: str | None
@@ -51,7 +51,7 @@ def distribution_factor(minimum: Decimal | int, maximum: Decimal | int, rows: in
     return math.ceil(span * _FACTOR_SCALE / rows) / _FACTOR_SCALE
 
 
-def decide(table: Table, estimate: Statistics, ends: Ends | None, settings: Snapshot) -> Plan:
+def decide(table: Table, estimate: Statistics, ends: KeyEnds | None, settings: Snapshot) -> Plan:
     """The plan of one table. ends: None if not fetched; the plan is then what the statistics alone suggest."""
     key, rules = chunk_key(table, settings), settings.rules(table.database, table.name)
     size = chunk_rows(rules, estimate.row_bytes)
@@ -66,7 +66,7 @@ def decide(table: Table, estimate: Statistics, ends: Ends | None, settings: Snap
     return _numeric(table, key, estimate, ends, rules, size)
 
 
-def _one(key: ChunkKey, estimate: Statistics, ends: Ends | None, size: int) -> str:
+def _one(key: ChunkKey, estimate: Statistics, ends: KeyEnds | None, size: int) -> str:
     """Why a table with a chunk key is one chunk; empty if it is not."""
     if ends is not None and ends.minimum is None and not key.columns[0].nullable:
         return "the table is empty"
@@ -77,7 +77,7 @@ def _one(key: ChunkKey, estimate: Statistics, ends: Ends | None, size: int) -> s
     return ""
 
 
-def _numeric(table: Table, key: ChunkKey, estimate: Statistics, ends: Ends, rules: TableRules, size: int) -> Plan:
+def _numeric(table: Table, key: ChunkKey, estimate: Statistics, ends: KeyEnds, rules: TableRules, size: int) -> Plan:
     """The plan for a numeric first column: even if its distribution factor allows it."""
     low, high = Decimal(ends.minimum or 0), Decimal(ends.maximum or 0)
     factor = distribution_factor(low, high, estimate.rows)
@@ -113,7 +113,7 @@ def _walked(
     table: Table,
     key: ChunkKey,
     estimate: Statistics,
-    ends: Ends | None,
+    ends: KeyEnds | None,
     size: int,
     why: str,
     factor: float | None = None,
@@ -140,7 +140,7 @@ def _plan(
     table: Table,
     key: ChunkKey | None,
     estimate: Statistics,
-    ends: Ends | None,
+    ends: KeyEnds | None,
     size: int,
     strategy: Strategy,
     reason: str,

@@ -71,7 +71,7 @@ _LITERAL = re.compile(
 
 
 @dataclass(frozen=True)
-class Session:
+class BlockingSession:
     """A session that blocks a read, or may do so."""
 
     connection: int
@@ -98,7 +98,7 @@ class BlockedRead:
     seconds: int
     """How long the first of them has waited."""
     reads: int
-    sessions: tuple[Session, ...] = ()
+    sessions: tuple[BlockingSession, ...] = ()
     unseen: str = ""
     """Why the session that holds the lock is not known."""
     hint: str = ""
@@ -159,7 +159,7 @@ def _locks(connection: Connection, server: Server, waiting: Sequence[int]) -> li
     return found
 
 
-def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[Session, ...]:
+def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[BlockingSession, ...]:
     """The sessions that block a reader, from all locks on its table; pure.
 
     Exclusive locks that are granted; or, if the reader only waits behind one that is pending, every session that holds
@@ -176,7 +176,9 @@ def blockers(locks: Iterable[Mapping[str, Any]]) -> tuple[Session, ...]:
     return tuple([*open_, *queued][:MOST_SESSIONS])
 
 
-def candidates(sessions: Iterable[Mapping[str, Any]], table: str | None, own: str | bytes) -> tuple[Session, ...]:
+def candidates(
+    sessions: Iterable[Mapping[str, Any]], table: str | None, own: str | bytes
+) -> tuple[BlockingSession, ...]:
     """The sessions that may hold a lock, the likeliest first; pure.
 
     own: this account's user, whose idle sessions hold none.
@@ -215,8 +217,8 @@ def without_literals(statement: str) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 
-def _session(row: Mapping[str, Any], role: Role) -> Session:
-    return Session(
+def _session(row: Mapping[str, Any], role: Role) -> BlockingSession:
+    return BlockingSession(
         connection=int(row["id"]),
         user=str(row["user"] or ""),
         host=str(row["host"] or "").rpartition(":")[0] or str(row["host"] or ""),
@@ -228,7 +230,7 @@ def _session(row: Mapping[str, Any], role: Role) -> Session:
     )
 
 
-def _end_hint(sessions: Sequence[Session]) -> str:
+def _end_hint(sessions: Sequence[BlockingSession]) -> str:
     one = sessions[0].connection
     return f"Finish what connection {one} does on the source, or end it there: KILL {one};"
 

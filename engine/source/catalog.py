@@ -48,7 +48,7 @@ _USABLE = {"IS_VISIBLE": "IS_VISIBLE = 'YES'", "IGNORED": "IGNORED = 'NO'"}
 _ONE_BY_ONE = 8
 """Up to this many tables are looked up one at a time; more are looked up per database."""
 _BASE_TABLE = "BASE TABLE"
-Name = tuple[str, str]
+TableName = tuple[str, str]
 """Database and table."""
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
@@ -186,8 +186,8 @@ def read_tables(connection: Connection, names: Sequence[tuple[str, str]], *, nul
 
 
 def _unfit(
-    connection: Connection, engines: Mapping[Name, str | None], keys: Mapping[Name, Sequence[dict[str, Any]]]
-) -> dict[Name, str]:
+    connection: Connection, engines: Mapping[TableName, str | None], keys: Mapping[TableName, Sequence[dict[str, Any]]]
+) -> dict[TableName, str]:
     """By table, why its rows or row images cannot be captured; empty texts for those that can."""
     merged = merge_parts(
         connection, [name for name, engine in engines.items() if engine and engine.casefold() == "myisam"]
@@ -200,8 +200,8 @@ def _unfit(
 
 
 def _by_table(
-    connection: Connection, statement: str, names: Sequence[Name], *, opens: bool = False
-) -> dict[Name, list[dict[str, Any]]]:
+    connection: Connection, statement: str, names: Sequence[TableName], *, opens: bool = False
+) -> dict[TableName, list[dict[str, Any]]]:
     """The rows of a statement about tables, by (database, table).
 
     opens: the server opens each table for it. A table of FEDERATED or SPIDER whose remote server does not answer would
@@ -210,7 +210,7 @@ def _by_table(
     In information_schema, a server looks up one table by both names, and reads a database by the first. Given a list of
     names, MariaDB opens every table it has.
     """
-    found: dict[Name, list[dict[str, Any]]] = {}
+    found: dict[TableName, list[dict[str, Any]]] = {}
     asked: list[tuple[str, tuple[str, ...]]]
     single = {name[0] for name in names}
     if len(names) > _ONE_BY_ONE:

@@ -20,12 +20,12 @@ CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURR
 _IN_DATABASES = _EVERYWHERE.replace("PRIVILEGE_TYPE AS p", "PRIVILEGE_TYPE AS p, TABLE_SCHEMA AS d").replace(
     "USER_PRIVILEGES", "SCHEMA_PRIVILEGES"
 )
-Name = tuple[str, str]
+TableName = tuple[str, str]
 
 
 def missing_columns(
-    connection: Connection, columns: Mapping[Name, Sequence[Mapping[str, Any]]]
-) -> dict[Name, tuple[str, ...]]:
+    connection: Connection, columns: Mapping[TableName, Sequence[Mapping[str, Any]]]
+) -> dict[TableName, tuple[str, ...]]:
     """The columns of each table that the user may not SELECT, as texts; tables without any are left out.
 
     columns: the catalog's rows of each table's columns, with `name`, `place` and `privileges`. One more statement per
@@ -56,7 +56,7 @@ def _missing(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     )
 
 
-def _shows_all(connection: Connection, name: Name) -> bool:
+def _shows_all(connection: Connection, name: TableName) -> bool:
     try:
         with connection.cursor() as cursor:
             cursor.execute(f"SELECT * FROM {quote(*name)} LIMIT 0")
@@ -69,7 +69,7 @@ def _shows_all(connection: Connection, name: Name) -> bool:
     return True
 
 
-def grant_of(connection: Connection, name: Name) -> str:
+def grant_of(connection: Connection, name: TableName) -> str:
     """The statement that lets the user SELECT all columns of a table, also those that it gets later."""
     (row,) = query(
         connection,

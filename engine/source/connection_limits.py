@@ -52,7 +52,7 @@ def tasks_at_once(connections: int) -> int:
     return max(1, connections // LEAST)
 
 
-def judged(limits: Limits, readers: int) -> list[Finding]:
+def limit_findings(limits: Limits, readers: int) -> list[Finding]:
     """The findings for these limits. readers: how many run at the same time. Pure."""
     needed = readers + SHARED
     expected = f"{needed} or more ({readers} readers and {SHARED})"

@@ -37,7 +37,7 @@ _WHY = {
 _UNKNOWN = "nothing ensures that it stores its own rows and that the binlog has every change of them"
 _MERGES = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t FROM information_schema.TABLES WHERE ENGINE IN ('MRG_MYISAM', 'MERGE')"""
-Name = tuple[str, str]
+TableName = tuple[str, str]
 
 
 def unfit_engine(engine: str | None) -> str:
@@ -47,13 +47,13 @@ def unfit_engine(engine: str | None) -> str:
     return f"a table of the engine {engine}: {_WHY.get(engine.casefold(), _UNKNOWN)}"
 
 
-def merge_parts(connection: Connection, names: Iterable[Name]) -> dict[Name, str]:
+def merge_parts(connection: Connection, names: Iterable[TableName]) -> dict[TableName, str]:
     """By table, why it cannot be captured, for those of these tables that are parts of a MERGE table.
 
     One statement for the server, and one per MERGE table that the user may see.
     """
     wanted = {(database.casefold(), name.casefold()): (database, name) for database, name in names}
-    found: dict[Name, str] = {}
+    found: dict[TableName, str] = {}
     for row in query(connection, _MERGES) if wanted else ():
         definition = query(connection, f"SHOW CREATE TABLE {quote(row['d'], row['t'])}")[0]
         for part in union_of(_text(definition), row["d"]):
@@ -69,7 +69,7 @@ def _text(definition: dict[str, Any]) -> str:
     return str(definition.get("Create Table") or "")
 
 
-def union_of(definition: str, database: str) -> list[Name]:
+def union_of(definition: str, database: str) -> list[TableName]:
     """The parts of a MERGE table, from what SHOW CREATE TABLE prints. database: that of parts without one."""
     _, found, rest = definition.rpartition(" UNION=(")
     parts: list[list[str]] = [[]]

@@ -10,7 +10,7 @@ from typing import Literal
 
 from engine.spec.globs import matches
 
-Name = tuple[str, str]
+TableName = tuple[str, str]
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
 
@@ -19,7 +19,7 @@ INCLUSION = "tables "
 _CASE = " Case counts on this server."
 
 
-def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
+def unmatched_exclusions(globs: Sequence[str], tables: Sequence[TableName]) -> list[Finding]:
     """An error for each exclusion that would match in another case.
 
     Also returns a warning for each other exclusion that matches nothing.
@@ -38,7 +38,7 @@ def unmatched_exclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[F
     return found
 
 
-def unmatched_inclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[Finding]:
+def unmatched_inclusions(globs: Sequence[str], tables: Sequence[TableName]) -> list[Finding]:
     """A warning for each glob that includes nothing."""
     found: list[Finding] = []
     for glob in (glob for glob in globs if not glob.startswith("!")):
@@ -51,7 +51,7 @@ def unmatched_inclusions(globs: Sequence[str], tables: Sequence[Name]) -> list[F
     return found
 
 
-def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[Name]) -> list[Finding]:
+def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[TableName]) -> list[Finding]:
     """A warning for each glob of a setting that matches no captured table."""
     found: list[Finding] = []
     for setting, globs in rules.items():
@@ -65,7 +65,7 @@ def unmatched_rules(rules: Mapping[str, Sequence[str]], tables: Sequence[Name]) 
     return found
 
 
-def _nearest(glob: str, tables: Sequence[Name]) -> tuple[str, bool]:
+def _nearest(glob: str, tables: Sequence[TableName]) -> tuple[str, bool]:
     """The nearest table, empty if none is near, and whether the glob matches it in another case."""
     folded = [".".join(name) for name in tables if matches(glob.casefold(), name[0].casefold(), name[1].casefold())]
     if folded:

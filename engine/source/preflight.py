@@ -21,7 +21,7 @@ from engine.decode.schema import Table
 from engine.decode.types import fault
 from engine.source.catalog import BY_GLOBS, Membership, captured_tables, list_tables, uncaptured
 from engine.source.connect import Connection, Endpoint, Server, describe, open_connection, query, quote
-from engine.source.connection_limits import few, judged, limits_of
+from engine.source.connection_limits import few, limit_findings, limits_of
 from engine.source.durable_settings import OLD_SESSIONS, durable_remedy
 from engine.source.grants import minimal_grants
 from engine.source.hidden_changes import filtered_databases, is_unlogged_replica, unlogged_cascades
@@ -153,7 +153,7 @@ def run_preflight(
         context = _context(connection, endpoint, source, first_server_id)
         checks = [check(context) for check in (*_SERVER_CHECKS, _uncaptured)]
         limits = limits_of(connection)
-        checks += [Check(*finding) for finding in judged(limits, readers)]
+        checks += [Check(*finding) for finding in limit_findings(limits, readers)]
         visible = list_tables(connection)
         facts = source_facts(connection, context.variables)
         if not members.chosen(source.tables, visible) and (lacking := databases_without_select(facts, source.tables)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from engine.source.connect import Connection, query, quote
 
-Name = tuple[str, str]
+FoldedName = tuple[str, str]
 """Database and name, casefolded."""
 NEEDED = ("SELECT", "SHOW VIEW", "TRIGGER")
 """Grants on *.* that show the whole catalog."""
@@ -42,13 +42,13 @@ class Programs:
 
     whole: bool
     """Whether the user sees the whole catalog."""
-    tables: frozenset[Name] = frozenset()
+    tables: frozenset[FoldedName] = frozenset()
     """Base tables and views."""
-    forwarding: frozenset[Name] = frozenset()
+    forwarding: frozenset[FoldedName] = frozenset()
     """Tables of an engine that forwards writes to other tables."""
-    views: Mapping[Name, str | None] = field(default_factory=dict)
-    triggers: Mapping[Name, tuple[str | None, ...]] = field(default_factory=dict)
-    referring: Mapping[Name, frozenset[Name]] = field(default_factory=dict)
+    views: Mapping[FoldedName, str | None] = field(default_factory=dict)
+    triggers: Mapping[FoldedName, tuple[str | None, ...]] = field(default_factory=dict)
+    referring: Mapping[FoldedName, frozenset[FoldedName]] = field(default_factory=dict)
     """By referenced table, the tables whose rows change when it changes."""
     routines: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict)
 
@@ -59,7 +59,7 @@ def read_programs(connection: Connection) -> Programs:
     if not granted.issuperset(NEEDED):
         return Programs(whole=False)
     tables = query(connection, _TABLES)
-    triggers: dict[Name, list[str | None]] = defaultdict(list)
+    triggers: dict[FoldedName, list[str | None]] = defaultdict(list)
     for row in query(connection, _TRIGGERS):
         triggers[_name(row["d"], row["t"])].append(row["body"])
     routines: dict[str, list[str | None]] = defaultdict(list)
@@ -78,9 +78,9 @@ def read_programs(connection: Connection) -> Programs:
     )
 
 
-def _referring(connection: Connection) -> dict[Name, frozenset[Name]]:
-    found: dict[Name, set[Name]] = defaultdict(set)
-    texts: dict[Name, str] = {}
+def _referring(connection: Connection) -> dict[FoldedName, frozenset[FoldedName]]:
+    found: dict[FoldedName, set[FoldedName]] = defaultdict(set)
+    texts: dict[FoldedName, str] = {}
     for row in query(connection, _REFERRING):
         child = (row["d"], row["t"])
         if child not in texts:
@@ -91,5 +91,5 @@ def _referring(connection: Connection) -> dict[Name, frozenset[Name]]:
     return {name: frozenset(children) for name, children in found.items()}
 
 
-def _name(database: str, name: str) -> Name:
+def _name(database: str, name: str) -> FoldedName:
     return database.casefold(), name.casefold()

@@ -50,7 +50,7 @@ PYTHON = "spark.pyspark.python"
 """Spark's setting for the workers' interpreter. Only spark-submit reads it, so we read it ourselves."""
 
 
-class Kind(Protocol):
+class SessionKind(Protocol):
     """The operations that differ between the two kinds of session."""
 
     spark: SparkSession
@@ -72,7 +72,7 @@ class Kind(Protocol):
         """End the session. lost: nobody answers there any more."""
 
 
-def open_kind(name: str, settings: Spark) -> Kind:
+def open_kind(name: str, settings: Spark) -> SessionKind:
     """Start or join the session of the spec. Raises what Spark raises."""
     return _Connect(settings) if settings.master.startswith("sc://") else _Classic(name, settings)
 

@@ -19,7 +19,7 @@ from engine.capture.tasks import Task, WarmUp
 from engine.journal.event_fields import SparkFacts
 from engine.spark.failures import explained
 from engine.spark.jobs import run_tasks
-from engine.spark.kinds import Kind, is_local, open_kind, remedy
+from engine.spark.kinds import SessionKind, is_local, open_kind, remedy
 from engine.spark.workers import ask, hosts, require, versions
 from engine.spec.settings import Spec
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 class Session:
     """A running session, created by `open_session`. master, ui (address of Spark's web UI, if known), version."""
 
-    def __init__(self, kind: Kind, master: str) -> None:
+    def __init__(self, kind: SessionKind, master: str) -> None:
         self._kind = kind
         self.master = master
         self.ui = kind.ui

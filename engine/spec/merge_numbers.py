@@ -6,7 +6,7 @@ The destination works by them, and the plan estimates costs by them (`plan.merge
 MERGE_SHARE = 0.25
 """The largest share of the time that merges of one table take."""
 CHEAP_BYTES = 1 << 20
-"""Merges that write less are never put off for what they write."""
+"""Merges that write less are never deferred for what they write."""
 MERGES_PER_LOOK = 10
 """After so many merges, maintenance looks at a mirror."""
 MOST_BYTES = 64 << 20

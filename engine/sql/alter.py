@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.sql.column import Place, read_column, read_value
-from engine.sql.reader import Name, Reader, split_at_commas
-from engine.sql.tokens import Kind, Token, UnreadableError
+from engine.sql.reader import Reader, StatementName, split_at_commas
+from engine.sql.tokens import Token, TokenKind, UnreadableError
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class Action:
 class Alter:
     """An ALTER TABLE. actions: None if they are unknown."""
 
-    table: Name
+    table: StatementName
     actions: tuple[Action, ...] | None
-    others: tuple[Name, ...] = ()
+    others: tuple[StatementName, ...] = ()
     """Other tables that it names, whose rows it may replace."""
     named: bool = True
     """Whether `table` and `others` are all tables that it can have altered."""
@@ -81,9 +81,9 @@ def read_alter(reader: Reader) -> Alter:
         return Alter(table, None)
 
 
-def _others(tokens: tuple[Token, ...]) -> tuple[tuple[Name, ...], bool]:
+def _others(tokens: tuple[Token, ...]) -> tuple[tuple[StatementName, ...], bool]:
     """The other tables whose rows an ALTER TABLE may replace, and whether these are all."""
-    reader, found = Reader(tokens), list[Name]()
+    reader, found = Reader(tokens), list[StatementName]()
     try:
         while not reader.ended:
             if reader.accept_all("EXCHANGE", "PARTITION"):
@@ -105,7 +105,7 @@ def _others(tokens: tuple[Token, ...]) -> tuple[tuple[Name, ...], bool]:
     return tuple(found), True
 
 
-def _converted(reader: Reader) -> list[Name]:
+def _converted(reader: Reader) -> list[StatementName]:
     """MariaDB converts a table to a partition and back; `CONVERT TO CHARACTER SET` names no table."""
     if reader.accept("TABLE"):
         return [reader.name()]
@@ -194,13 +194,13 @@ def _option(reader: Reader) -> None:
         return
     elif reader.accept("COMMENT"):
         reader.accept_sign("=")
-        if reader.take().kind is not Kind.TEXT:
+        if reader.take().kind is not TokenKind.TEXT:
             raise UnreadableError("a comment is expected")
         return
     elif not reader.accept(*_OPTIONS):
         raise UnreadableError("an unknown option")
     reader.accept_sign("=")
-    if reader.take().kind is Kind.SIGN:
+    if reader.take().kind is TokenKind.SIGN:
         raise UnreadableError("an option without a value")
 
 

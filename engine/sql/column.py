@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.sql.reader import Reader
-from engine.sql.tokens import Kind, UnreadableError
+from engine.sql.tokens import TokenKind, UnreadableError
 
 Place = str | Literal[True] | None
 """The column after which a column is placed; True: the first one; None: not moved, and at the end if new."""
@@ -34,7 +34,7 @@ def read_column(reader: Reader) -> Definition:
     Raises UnreadableError for a generated column, whose values come from other columns, and for what is not known here.
     """
     token = reader.take()
-    if token.kind is not Kind.WORD:
+    if token.kind is not TokenKind.WORD:
         raise UnreadableError("a type is expected")
     reader.accept("PRECISION", "VARYING")
     if reader.sees_sign("("):
@@ -61,11 +61,11 @@ def read_value(reader: Reader) -> None:
     if not reader.accept_sign("-"):
         reader.accept_sign("+")
     token = reader.take()
-    if token.kind not in (Kind.WORD, Kind.TEXT):
+    if token.kind not in (TokenKind.WORD, TokenKind.TEXT):
         raise UnreadableError("a default is expected")
-    if token.kind is Kind.WORD and reader.sees_sign("("):
+    if token.kind is TokenKind.WORD and reader.sees_sign("("):
         reader.parentheses()
-    elif token.kind is Kind.WORD and not reader.ended and reader.tokens[reader.at].kind is Kind.TEXT:
+    elif token.kind is TokenKind.WORD and not reader.ended and reader.tokens[reader.at].kind is TokenKind.TEXT:
         reader.take()
     if reader.accept_sign("."):
         reader.take()
@@ -91,7 +91,7 @@ def _option(reader: Reader) -> None:
 
 
 def _comment(reader: Reader) -> None:
-    if reader.take().kind is not Kind.TEXT:
+    if reader.take().kind is not TokenKind.TEXT:
         raise UnreadableError("a comment is expected")
 
 

@@ -1,8 +1,8 @@
 """Reads a statement's tokens from left to right."""
 
-from engine.sql.tokens import Kind, Token, UnreadableError
+from engine.sql.tokens import Token, TokenKind, UnreadableError
 
-Name = tuple[str, str]
+StatementName = tuple[str, str]
 """Database and name, as the statement writes them; the database is empty for the session's own."""
 
 
@@ -70,11 +70,11 @@ class Reader:
     def identifier(self) -> str:
         """The next token as a name. Raises UnreadableError if it cannot be one."""
         token = self.take()
-        if token.kind not in (Kind.WORD, Kind.NAME):
+        if token.kind not in (TokenKind.WORD, TokenKind.NAME):
             raise UnreadableError(f"a name is expected, not {token.value!r}")
         return token.value.rstrip("\0")  # MySQL writes one after a database's name that it changed to lower case
 
-    def name(self) -> Name:
+    def name(self) -> StatementName:
         """A table's name with or without its database. Raises UnreadableError if none comes next."""
         self.accept_sign(".")  # ODBC writes `.table`
         first = self.identifier()

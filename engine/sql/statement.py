@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.sql.alter import Action, Alter, read_alter
-from engine.sql.reader import Name, Reader, split_at_commas
-from engine.sql.tokens import Kind, Token, UnreadableError
+from engine.sql.reader import Reader, StatementName, split_at_commas
+from engine.sql.tokens import Token, TokenKind, UnreadableError
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Effect:
     """What a statement may do to tables."""
 
     kind: Literal["nothing", "rebuilds", "writes", "alters"]
-    tables: tuple[Name, ...] = ()
+    tables: tuple[StatementName, ...] = ()
     databases: tuple[str, ...] = ()
     """Databases that it drops, with all their tables."""
     known: bool = True
@@ -129,7 +129,7 @@ def _object(reader: Reader) -> str:
         else:
             reader.take()
     token = reader.take()
-    return token.value.upper() if token.kind is Kind.WORD else ""
+    return token.value.upper() if token.kind is TokenKind.WORD else ""
 
 
 def _account(reader: Reader) -> None:
@@ -212,7 +212,7 @@ def _rename(reader: Reader) -> Effect:
     if not reader.accept("TABLE", "TABLES"):
         return UNKNOWN
     reader.accept_if_exists()
-    tables: list[Name] = []
+    tables: list[StatementName] = []
     for part in split_at_commas(reader.tokens[reader.at :]):
         one = Reader(part)
         tables.append(one.name())
@@ -233,7 +233,7 @@ def _optimize(reader: Reader) -> Effect:
     return Effect("rebuilds", _maintained(reader))
 
 
-def _maintained(reader: Reader) -> tuple[Name, ...]:
+def _maintained(reader: Reader) -> tuple[StatementName, ...]:
     reader.accept("NO_WRITE_TO_BINLOG", "LOCAL")
     reader.require("TABLE", "TABLES")
     tables = [reader.name()]

@@ -47,7 +47,7 @@ class Modes:
 DEFAULT = Modes()
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = "word"
@@ -65,17 +65,17 @@ class Token:
     value: without quotes; of a text, with its escapes. spaced: whether a blank or a comment comes before it.
     """
 
-    kind: Kind
+    kind: TokenKind
     value: str
     spaced: bool = False
 
     def is_word(self, *words: str) -> bool:
         """Whether it is one of these keywords, given in upper case."""
-        return self.kind is Kind.WORD and self.value.isascii() and self.value.upper() in words
+        return self.kind is TokenKind.WORD and self.value.isascii() and self.value.upper() in words
 
     def is_sign(self, sign: str) -> bool:
         """Whether it is this sign."""
-        return self.kind is Kind.SIGN and self.value == sign
+        return self.kind is TokenKind.SIGN and self.value == sign
 
 
 def tokens(statement: str, modes: Modes) -> tuple[Token, ...]:
@@ -92,7 +92,7 @@ def rewritten(found: tuple[Token, ...]) -> str:
     parts: list[str] = []
     for n, token in enumerate(found):
         one_with_last = n > 0 and (
-            found[n - 1].kind is token.kind is not Kind.SIGN or _begins_comment(found[n - 1], token)
+            found[n - 1].kind is token.kind is not TokenKind.SIGN or _begins_comment(found[n - 1], token)
         )
         parts += [" " if token.spaced or one_with_last else "", _WRITTEN[token.kind](token.value)]
     return "".join(parts).lstrip()
@@ -123,15 +123,15 @@ def _tokens(statement: str, modes: Modes) -> Iterator[Token]:
         raise UnreadableError("a comment is not closed")
 
 
-def _of_kind(kind: str, text: str, modes: Modes) -> tuple[tuple[Kind, str], ...]:
+def _of_kind(kind: str, text: str, modes: Modes) -> tuple[tuple[TokenKind, str], ...]:
     """A match as tokens; `*/` outside of a comment is two signs."""
     if kind == "end":
-        return (Kind.SIGN, "*"), (Kind.SIGN, "/")
+        return (TokenKind.SIGN, "*"), (TokenKind.SIGN, "/")
     if kind == "text":
-        return ((Kind.TEXT, _plain(text, modes)),)
+        return ((TokenKind.TEXT, _plain(text, modes)),)
     if kind == "name":
-        return ((Kind.NAME, text[1:-1].replace(text[0] * 2, text[0])),)
-    return ((Kind(kind), text),)
+        return ((TokenKind.NAME, text[1:-1].replace(text[0] * 2, text[0])),)
+    return ((TokenKind(kind), text),)
 
 
 @cache
@@ -167,4 +167,9 @@ def _name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-_WRITTEN: dict[Kind, Callable[[str], str]] = {Kind.WORD: str, Kind.SIGN: str, Kind.TEXT: _text, Kind.NAME: _name}
+_WRITTEN: dict[TokenKind, Callable[[str], str]] = {
+    TokenKind.WORD: str,
+    TokenKind.SIGN: str,
+    TokenKind.TEXT: _text,
+    TokenKind.NAME: _name,
+}

@@ -31,7 +31,7 @@ from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import find_runner
 from engine.pipeline.runner_record import RunnerRecord, SinkProgress
-from engine.pipeline.saved_lists import Parked, read_alerts, read_parked, read_standbys
+from engine.pipeline.saved_lists import ParkedRead, read_alerts, read_parked, read_standbys
 from engine.pipeline.table_verdict import TableFacts, verdict_of
 from engine.pipeline.verifications import read_audit
 from engine.spec.sink_settings import Sink
@@ -43,8 +43,8 @@ from engine.status.status_records import (
     BinlogStatus,
     DiskStatus,
     FileSizes,
+    LongestReading,
     ParkedChunk,
-    Reading,
     Status,
     TableStatus,
     TableVerification,
@@ -223,10 +223,10 @@ def _tables(
     facts: Mapping[str, TableFacts],
 ) -> tuple[TableStatus, ...]:
     reading = {
-        name: Reading(one.chunks, one.since, _age_s(one.since, now), one.rows)
+        name: LongestReading(one.chunks, one.since, _age_s(one.since, now), one.rows)
         for name, one in (alive.reading.items() if alive else ())
     }
-    parked = defaultdict[str, list[Parked]](list)
+    parked = defaultdict[str, list[ParkedRead]](list)
     for chunk in read_parked(directory):
         parked[chunk.table].append(chunk)
     return tuple(
@@ -279,7 +279,7 @@ def _destination(table: TableState) -> str | None:
     return "kept" if not table.removed.drop else "dropped" if table.dropped else "dropping"
 
 
-def _parked(parked: Sequence[Parked], table: TableState) -> tuple[ParkedChunk, ...]:
+def _parked(parked: Sequence[ParkedRead], table: TableState) -> tuple[ParkedChunk, ...]:
     """The table's parked chunks that are still pending."""
     pending = {} if table.stopped else {n: limits.as_list() for n, limits in table.coverage.pending.items()}
     return records_from(ParkedChunk, [asdict(p) for p in parked if pending.get(p.chunk) == p.limits])

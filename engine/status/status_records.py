@@ -41,7 +41,7 @@ class ParkedChunk:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LongestReading:
     """The longest-running read of a table."""
 
     chunks: list[int]
@@ -85,7 +85,7 @@ class TableStatus:
     destination: str | None
     """Of a removed table: kept, dropping or dropped."""
     parked: tuple[ParkedChunk, ...]
-    reading: Reading | None
+    reading: LongestReading | None
     mirror: Merging | None
     """How changes are merged into its mirror; None without a mirror."""
     verification: TableVerification | None

@@ -19,7 +19,8 @@ def print_status(out: Console, now: Status) -> None:
     """Print a pipeline's status."""
     out.print(first_line(now), markup=False)
     if now.mirror_oldest:
-        out.print(f"mirrors lack changes of {now.mirror_age_s:.1f} s at most: {now.mirror_oldest}", markup=False)
+        behind = f"{now.mirror_age_s:.1f} s behind the change log (oldest: {now.mirror_oldest})"
+        out.print(f"mirrors are at most {behind}", markup=False)
     if now.runway_s is not None:
         out.print(f"the source keeps this position for {now.runway_s / 3600:,.1f} h", markup=False)
     if now.log.unknown_events:
@@ -105,7 +106,7 @@ def _print_alerts(out: Console, now: Status) -> None:
 
 
 def _print_lacks(out: Console, tables: Sequence[TableStatus]) -> None:
-    """Print which tables will be resnapshotted, and whose mirrors lack changes."""
+    """Print which tables will be resnapshotted, and whose mirrors are behind."""
     for t in tables:
         if t.due:
             out.print(f"{t.table} will be resnapshotted: {t.due}", style="yellow", markup=False)

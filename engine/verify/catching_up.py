@@ -15,7 +15,7 @@ from engine.pipeline.runner_file import find_runner
 from engine.pipeline.runner_record import RunnerRecord
 from engine.source.positions import Position
 from engine.spec.settings import Spec
-from engine.verify.mirror_at import Committed
+from engine.verify.mirror_at import CommittedEpochs
 from engine.verify.verdicts import Incomparable
 
 _LOOK_S = 0.5
@@ -29,7 +29,7 @@ def patience_s(spec: Spec) -> float:
 
 
 def why_behind(
-    committed: Committed,
+    committed: CommittedEpochs,
     directory: Directory,
     table: str,
     reader: MirrorReader,

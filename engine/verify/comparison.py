@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import among
 
-Kind = Literal["missing", "extra", "different", "duplicate"]
-KINDS: tuple[Kind, ...] = ("missing", "extra", "different", "duplicate")
+DifferenceKind = Literal["missing", "extra", "different", "duplicate"]
+KINDS: tuple[DifferenceKind, ...] = ("missing", "extra", "different", "duplicate")
 """A row that only the source has, that only the mirror has, with other values in the mirror, or more than once in the
 mirror."""
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Compared:
+class RowComparison:
     """How a mirror's rows differ from the source's. Rows of a table have the published columns."""
 
     missing: pa.Table
@@ -45,16 +45,16 @@ class Compared:
         return sum(map(len, (self.missing, self.extra, self.source, self.duplicate)))
 
     @property
-    def counts(self) -> dict[Kind, int]:
+    def counts(self) -> dict[DifferenceKind, int]:
         """The number of differences by kind."""
         return dict(zip(KINDS, map(len, (self.missing, self.extra, self.source, self.duplicate)), strict=True))
 
-    def first(self, most: int) -> "Compared":
+    def first(self, most: int) -> "RowComparison":
         """At most so many differences of each kind, without the memory of the others."""
         parts = (self.missing, self.extra, self.source, self.mirror, self.duplicate)
         kept = [part if len(part) <= most else part.take(pa.array(range(most))) for part in parts]
         missing, extra, source, mirror, duplicate = kept
-        return Compared(missing, extra, source, mirror, duplicate, self.equal)
+        return RowComparison(missing, extra, source, mirror, duplicate, self.equal)
 
     def keys(self, names: Sequence[str]) -> pa.Table:
         """The keys of all differences."""
@@ -62,7 +62,7 @@ class Compared:
         return pa.concat_tables([part.select(names) for part in parts]).group_by(list(names)).aggregate([])
 
 
-def compare(source: pa.Table, mirror: pa.Table, key: Sequence[str]) -> Compared:
+def compare(source: pa.Table, mirror: pa.Table, key: Sequence[str]) -> RowComparison:
     """Compare rows of the same schema. The source's keys are unique; the mirror's need not be."""
     names = list(key)
     source, mirror = _ordered(source, names), _ordered(mirror, names)
@@ -78,7 +78,7 @@ def compare(source: pa.Table, mirror: pa.Table, key: Sequence[str]) -> Compared:
         missing, extra = source.filter(pa.array(~here)), mirror.filter(pa.array(~there))
         source, mirror = source.filter(pa.array(here)), mirror.filter(pa.array(there))
     other = _unequal(source, mirror)
-    return Compared(
+    return RowComparison(
         missing, extra, source.filter(pa.array(other)), mirror.filter(pa.array(other)), duplicate, int((~other).sum())
     )
 

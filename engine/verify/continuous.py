@@ -42,7 +42,7 @@ from engine.pipeline.verifications import (
 from engine.plan.chunks import Plan, Range, plan_from_dict
 from engine.spec.settings import Spec
 from engine.spec.verify_settings import OFF, Verify
-from engine.verify.mirror_at import Committed
+from engine.verify.mirror_at import CommittedEpochs
 from engine.verify.recorded import Recorder, cover, forgotten, planned
 from engine.verify.scope import Scope
 from engine.verify.table_check import NumberedRange
@@ -99,7 +99,7 @@ class ContinuousVerifier:
         self._foreign = dict[str, ForeignChanges]()
         self._hurried = False
         self._known = known_at_start(directory)
-        self._committed = Committed(directory.ledger)
+        self._committed = CommittedEpochs(directory.ledger)
         self._enabled = spec.verify.period != OFF and spec.sink.has_mirrors
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="verifier", daemon=True)

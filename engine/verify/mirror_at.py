@@ -40,7 +40,7 @@ class MirrorAt:
         return self.mirror.version
 
 
-class Committed:
+class CommittedEpochs:
     """The committed state and the epochs that are kept. Follows the ledger: only new epochs are read."""
 
     def __init__(self, folder: Path) -> None:

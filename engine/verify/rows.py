@@ -9,23 +9,23 @@ from typing import Any
 import pyarrow as pa
 
 from engine.decode.schema import Table
-from engine.verify.comparison import Compared, unequal_columns
-from engine.verify.table_check import Found, key_texts
+from engine.verify.comparison import RowComparison, unequal_columns
+from engine.verify.table_check import TableFindings, key_texts
 from engine.verify.verdicts import MOST_LISTED, Difference
 
 
-def differences_of(found: Found, table: Table) -> list[Difference]:
+def differences_of(found: TableFindings, table: Table) -> list[Difference]:
     """The first differences, at most `MOST_LISTED`."""
     return list(islice(_all(found, table), MOST_LISTED))
 
 
-def _all(found: Found, table: Table) -> Iterator[Difference]:
+def _all(found: TableFindings, table: Table) -> Iterator[Difference]:
     for part, compared in found.differences:
         chunk = None if part is None else found.parts[part].chunk
         yield from (replace(one, chunk=chunk) for one in _differences(compared, table))
 
 
-def _differences(compared: Compared, table: Table) -> Iterator[Difference]:
+def _differences(compared: RowComparison, table: Table) -> Iterator[Difference]:
     for key, row in _rows(compared.missing, table):
         yield Difference("missing", key, source=row)
     for key, row in _rows(compared.extra, table):

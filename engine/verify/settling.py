@@ -25,7 +25,7 @@ from engine.plan.conditions import condition_of
 from engine.plan.keys import Bound
 from engine.plan.named import identities
 from engine.source.positions import Position
-from engine.verify.comparison import Compared, compare
+from engine.verify.comparison import RowComparison, compare
 from engine.verify.mirror_at import MirrorAt
 from engine.verify.source_rows import ExactPart, SourceRows
 from engine.verify.verdicts import Incomparable
@@ -35,7 +35,7 @@ from engine.verify.verdicts import Incomparable
 class Settled:
     """An exact comparison."""
 
-    compared: Compared
+    compared: RowComparison
     position: Position
     """Where both sides were compared."""
     limits: Range
@@ -117,14 +117,14 @@ def one_of(keys: pa.Table) -> pc.Expression:
     return (pc.field(name) >= ends["min"]) & (pc.field(name) <= ends["max"]) & pc.field(name).isin(values)
 
 
-def only(compared: Compared, keys: pa.Table) -> Compared:
+def only(compared: RowComparison, keys: pa.Table) -> RowComparison:
     """The differences of these keys."""
 
     def kept(rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(among(rows, keys)))
 
     chosen = pa.array(among(compared.source, keys))
-    return Compared(
+    return RowComparison(
         kept(compared.missing),
         kept(compared.extra),
         compared.source.filter(chosen),

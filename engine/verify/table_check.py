@@ -22,10 +22,10 @@ from engine.base.errors import SpecError
 from engine.decode.schema import Table
 from engine.plan.chunks import WHOLE, Range, text
 from engine.plan.conditions import condition_of, is_comparable
-from engine.plan.keys import ORDERS, Bound, doubtful
+from engine.plan.keys import ORDERS, Bound, is_ambiguous
 from engine.plan.named import check_keys
 from engine.source.positions import Position
-from engine.verify.comparison import Compared, compare
+from engine.verify.comparison import RowComparison, compare
 from engine.verify.mirror_at import MirrorAt
 from engine.verify.partitions import Partitions
 from engine.verify.settling import Settled, Settling, only
@@ -49,12 +49,12 @@ class NumberedRange:
 
 
 @dataclass
-class Found:
+class TableFindings:
     """What the comparison of a table has found."""
 
     rows: int = 0
     """Rows of the source that were compared."""
-    differences: list[tuple[int | None, Compared]] = field(default_factory=list)
+    differences: list[tuple[int | None, RowComparison]] = field(default_factory=list)
     """The rows of at least the first `MOST_LISTED` differences, with the number of the part that they are in."""
     keys: list[pa.Table] = field(default_factory=list)
     """The keys of all differences, while they are at most `MOST_NAMED`."""
@@ -73,7 +73,7 @@ class Found:
         """The number of differences."""
         return self.counts.total()
 
-    def add(self, part: int | None, compared: Compared, key: Sequence[str]) -> None:
+    def add(self, part: int | None, compared: RowComparison, key: Sequence[str]) -> None:
         """Add differences. Rows that nobody will list are dropped: all rows of a large table may differ."""
         before = self.total
         self.counts.update(compared.counts)
@@ -105,7 +105,7 @@ class TableCheck:
         self._settling = settling
         self._key = source.request.table.key
         self._table = source.request.table
-        self.found = Found()
+        self.found = TableFindings()
         self._waiting: list[tuple[int, pa.Table]] = []
         self._at: MirrorAt | None = None
         self._loaded_s = 0.0
@@ -233,7 +233,7 @@ class TableCheck:
             for part, suspects in waiting if compared.total else ():
                 self._report(part, only(compared, suspects))
 
-    def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[Compared]:
+    def _settled_keys(self, keys: Sequence[Bound]) -> Iterator[RowComparison]:
         """Yield the differences of rows named by their keys."""
         for chosen in self._batches(keys):
             self._go_on()
@@ -265,7 +265,7 @@ class TableCheck:
                 for again in self._settling.range(settled.limits):
                     self._report(part, only(again.compared, differing))
 
-    def _report(self, part: int | None, found: Compared) -> None:
+    def _report(self, part: int | None, found: RowComparison) -> None:
         if found.total:
             self.found.add(part, found, self._key)
             self._note(part, 0, found.total)
@@ -278,7 +278,7 @@ class TableCheck:
             check_keys(self._table, named)
         except SpecError:
             return None
-        return None if any(any(map(doubtful, columns, key)) for key in named) else named
+        return None if any(any(map(is_ambiguous, columns, key)) for key in named) else named
 
 
 def key_texts(table: Table, keys: pa.Table) -> list[Bound]:

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from engine.plan.keys import Bound
-from engine.verify.comparison import Kind
+from engine.verify.comparison import DifferenceKind
 
-Verdict = Literal["verified", "diverged", "unverifiable", "lagging"]
+VerdictText = Literal["verified", "diverged", "unverifiable", "lagging"]
 Level = Literal["counts", "rows"]
 LEVELS: dict[str, Level] = {"counts": "counts", "checksum": "rows", "rows": "rows"}
 """By what can be asked for, the level that runs. Checksums are no level of their own: the server needs as long to
@@ -19,9 +19,9 @@ MOST_LISTED = 1000
 class Incomparable(Exception):  # noqa: N818 - a verdict, not an error
     """A table cannot be compared now (`lagging`) or at all (`unverifiable`)."""
 
-    def __init__(self, verdict: Verdict, why: str) -> None:
+    def __init__(self, verdict: VerdictText, why: str) -> None:
         super().__init__(why)
-        self.verdict: Verdict = verdict
+        self.verdict: VerdictText = verdict
         self.why = why
 
 
@@ -29,7 +29,7 @@ class Incomparable(Exception):  # noqa: N818 - a verdict, not an error
 class Difference:
     """A row that differs."""
 
-    kind: Kind
+    kind: DifferenceKind
     key: tuple[str, ...]
     """The values of the primary key as text, in its order."""
     columns: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class TableResult:
     """The result for one table."""
 
     table: str
-    verdict: Verdict
+    verdict: VerdictText
     why: str = ""
     """Why it is unverifiable or lagging, as a clause."""
     hint: str = ""
@@ -99,7 +99,7 @@ class TableResult:
         return found
 
 
-def worst(results: Sequence[TableResult]) -> Verdict:
+def worst(results: Sequence[TableResult]) -> VerdictText:
     """The verdict of all tables together."""
-    order: tuple[Verdict, ...] = ("diverged", "lagging", "unverifiable")
+    order: tuple[VerdictText, ...] = ("diverged", "lagging", "unverifiable")
     return next((verdict for verdict in order if any(one.verdict == verdict for one in results)), "verified")

@@ -50,14 +50,14 @@ from engine.spec.settings import Spec
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
-from engine.verify.mirror_at import Committed, MirrorAt
+from engine.verify.mirror_at import CommittedEpochs, MirrorAt
 from engine.verify.recorded import Recorder, json_of
 from engine.verify.rows import differences_of
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
 from engine.verify.source_rows import SourceRows
 from engine.verify.table_check import NumberedRange, TableCheck
-from engine.verify.verdicts import Difference, Incomparable, Level, TableResult, Verdict
+from engine.verify.verdicts import Difference, Incomparable, Level, TableResult, VerdictText
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
@@ -73,13 +73,13 @@ class Verifier:
         spec: Spec,
         directory: Directory,
         ended: Callable[[], bool] = lambda: False,
-        committed: Committed | None = None,
+        committed: CommittedEpochs | None = None,
     ) -> None:
         """ended: whether to abandon the comparison."""
         self._spec = spec
         self._directory = directory
         self._ended = ended
-        self.committed = committed or Committed(directory.ledger)
+        self.committed = committed or CommittedEpochs(directory.ledger)
         self._folder = tempfile.TemporaryDirectory(prefix="tidemark-verify-")
         self._destination = destination_of(spec.sink)
         self._captured = CapturedTables(spec, self._destination.landing)
@@ -158,7 +158,7 @@ class Verifier:
 
     def _attempt(self, name: str, scope: Scope, level: Level) -> tuple[TableResult, bool]:
         """The result of one comparison, and whether another one may have a better one."""
-        verdict: Verdict = "lagging"
+        verdict: VerdictText = "lagging"
         hint = ""
         try:
             return self._compared(name, scope, level), False

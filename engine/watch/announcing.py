@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from engine.alerting.notify.channels import deliver
-from engine.alerting.notify.notice import CLEARED, RAISED, Answer, message
+from engine.alerting.notify.notice import CLEARED, RAISED, DeliveryResult, message
 from engine.base import clock
 from engine.journal.events import AlertRaised
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.spec.alert_settings import Route
 from engine.spec.settings import Spec
-from engine.watch.record import Records, alone
+from engine.watch.record import WatchRecords, alone
 
 _PATIENCE_S, _FIRST_RETRY_S, _RETRY_S = 5.0, 1.0, 30.0
 _MOST = 100
@@ -30,7 +30,7 @@ class Announcer:
     Each message is sent until its route has accepted or rejected it.
     """
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: WatchRecords) -> None:
         self._records = records
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="watchdog-post")
         self._posting: dict[Path, Future[None]] = {}
@@ -142,9 +142,9 @@ def _over(where: Directory, run: str) -> bool:
     return False
 
 
-def _delivered(name: str, route: Route, notice: Mapping[str, Any]) -> Answer:
+def _delivered(name: str, route: Route, notice: Mapping[str, Any]) -> DeliveryResult:
     """Deliver a notice. An error of one route, such as a password that cannot be encoded, is its own alone."""
     try:
         return deliver(name, route, notice)
     except Exception as error:  # noqa: BLE001 - the notices of the other routes are in the same list
-        return Answer(f"{type(error).__name__}: {error}", retry=False)
+        return DeliveryResult(f"{type(error).__name__}: {error}", retry=False)

@@ -24,7 +24,7 @@ from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import list_text, read_runners_alerts
 from engine.spec.settings import Spec
 from engine.watch.announcing import Announcer
-from engine.watch.record import Record
+from engine.watch.record import WatchRecord
 
 Report = Callable[[str, str], None]
 """Called with a pipeline's name and what the watchdog did about it."""
@@ -55,7 +55,7 @@ class OwnAlerts:
         self._announcer = announcer
         self._report = report
 
-    def raised(self, about: Subject, record: Record, kind: str, message: str, since: str) -> Record:
+    def raised(self, about: Subject, record: WatchRecord, kind: str, message: str, since: str) -> WatchRecord:
         """With an alert, which is announced now unless it stands already and needs no repetition."""
         standing = next((one for one in record.alerts if one.kind == kind), None)
         silenced = silence_of(about.where, Alert(kind)) is not None
@@ -85,7 +85,7 @@ class OwnAlerts:
         self._report(about.name, message)
         return replace(record, alerts=(*alerts, alert), unposted=unposted)
 
-    def cleared(self, about: Subject, record: Record, kinds: Collection[str], message: str) -> Record:
+    def cleared(self, about: Subject, record: WatchRecord, kinds: Collection[str], message: str) -> WatchRecord:
         """Without the alerts of these kinds. The end of one that routes know is announced."""
         over = [one for one in record.alerts if one.kind in kinds]
         unposted = record.unposted
@@ -98,7 +98,7 @@ class OwnAlerts:
             self._report(about.name, message)
         return replace(record, alerts=tuple(one for one in record.alerts if one not in over), unposted=unposted)
 
-    def released(self, about: Subject, record: Record) -> Record:
+    def released(self, about: Subject, record: WatchRecord) -> WatchRecord:
         """With messages about the run's own alerts that a silence held back, and holds back no more.
 
         The run must be gone.

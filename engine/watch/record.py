@@ -51,7 +51,7 @@ class Restart:
 
 
 @dataclass(frozen=True)
-class Record:
+class WatchRecord:
     """The content of `watchdog.json`."""
 
     run: str = ""
@@ -68,30 +68,30 @@ class Record:
     """Those of the last hour, oldest first."""
 
 
-def read_record(directory: Directory) -> Record:
+def read_record(directory: Directory) -> WatchRecord:
     """The record; an empty one if there is none, or if it is damaged. Raises NewerFormatError, OSError."""
     try:
         found = json.loads(directory.watchdog.read_text(encoding="utf-8"))
         formats.check("watch", found, directory.watchdog)
         values: dict[str, Any] = {
-            name: value for name, value in formats.without(found).items() if name in Record.__dataclass_fields__
+            name: value for name, value in formats.without(found).items() if name in WatchRecord.__dataclass_fields__
         }
         values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
         lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
-        return Record(**values | lists)
+        return WatchRecord(**values | lists)
     except (FileNotFoundError, ValueError, TypeError, AttributeError):
-        return Record()
+        return WatchRecord()
 
 
-def write_record(directory: Directory, record: Record) -> None:
+def write_record(directory: Directory, record: WatchRecord) -> None:
     """Replace the record, without the restarts that are older than an hour. Raises OSError."""
     kept = [asdict(one) for one in record.restarts if one.age_s < HOUR_S]
     text = json.dumps(formats.stamped("watch", {**asdict(record), "restarts": kept}), ensure_ascii=False, indent=1)
     write_atomically(directory.watchdog, text)
 
 
-class Records:
+class WatchRecords:
     """The records of pipelines, for one watchdog. Thread-safe.
 
     A record that the disk does not take, such as a full one, is kept in memory, so that nothing is announced or
@@ -100,10 +100,10 @@ class Records:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._unsaved: dict[Path, tuple[Record, Record, OSError]] = {}
+        self._unsaved: dict[Path, tuple[WatchRecord, WatchRecord, OSError]] = {}
         """By folder: what the disk has, what it should have, and why it has not."""
 
-    def read(self, directory: Directory) -> Record:
+    def read(self, directory: Directory) -> WatchRecord:
         """The record. What another watchdog could save meanwhile wins. Raises NewerFormatError, OSError."""
         with self._lock:
             saved, unsaved = read_record(directory), self._unsaved.get(directory.root)
@@ -114,7 +114,7 @@ class Records:
                 return saved
             return unsaved[1]
 
-    def write(self, directory: Directory, record: Record) -> None:
+    def write(self, directory: Directory, record: WatchRecord) -> None:
         """Save the record, or keep it in memory."""
         with self._lock:
             before = self._unsaved.pop(directory.root, None)

@@ -20,7 +20,7 @@ from engine.pipeline.command_queue import keep_answered
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
-from engine.watch.record import Record, read_record
+from engine.watch.record import WatchRecord, read_record
 from engine.watch.restarts import HOUR_S, asked_to_stop, death_of, not_mendable
 
 
@@ -53,7 +53,7 @@ class StopRequest:
             keep_answered(self.path, "done", self.identity)
 
 
-def waiting_stop(directory: Directory, record: Record, run: str) -> StopRequest | None:
+def waiting_stop(directory: Directory, record: WatchRecord, run: str) -> StopRequest | None:
     """The first `stop` in the inbox that is meant for a run that is gone; None if there is none."""
     meant = {run, *_series(record)}
     found = sorted(directory.inbox.glob("*.json"), key=lambda path: path.name)
@@ -81,7 +81,7 @@ def restart_pending(directory: Directory, settings: Watch, runner: RunnerRecord 
     return not (record.run == death.run and record.down)
 
 
-def _series(record: Record) -> frozenset[str]:
+def _series(record: WatchRecord) -> frozenset[str]:
     return frozenset(one.run for one in record.restarts if one.age_s < HOUR_S)
 
 

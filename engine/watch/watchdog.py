@@ -29,7 +29,7 @@ from engine.pipeline.saved_lists import read_standbys
 from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
 from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled, unsent
-from engine.watch.record import Record, Records, Restart, alone
+from engine.watch.record import Restart, WatchRecord, WatchRecords, alone
 from engine.watch.restarts import (
     HOUR_S,
     Death,
@@ -85,7 +85,7 @@ class Watchdog:
         self._seen: dict[tuple[Path, str], float] = {}
         self._launched: dict[Path, subprocess.Popen[bytes]] = {}
         self._problems: dict[Path, str] = {}
-        self._records = Records()
+        self._records = WatchRecords()
         self._announcer = Announcer(self._records)
         self._alerts = OwnAlerts(self._announcer, report)
 
@@ -129,7 +129,7 @@ class Watchdog:
             record = (
                 known
                 if known.run == death.run
-                else Record(run=death.run, restarts=known.restarts, unposted=known.unposted)
+                else WatchRecord(run=death.run, restarts=known.restarts, unposted=known.unposted)
             )
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
@@ -176,7 +176,7 @@ class Watchdog:
         if child is not None and child.poll() is not None:  # else it would stay a zombie
             del self._launched[where.root]
 
-    def _announced(self, case: _Case, record: Record) -> Record:
+    def _announced(self, case: _Case, record: WatchRecord) -> WatchRecord:
         """With the alert about a lost runner, or without it if the run has sent its end after all."""
         if not case.death.lost:
             return self._alerts.cleared(case.about, record, ("runner_lost",), _ENDED)
@@ -184,7 +184,7 @@ class Watchdog:
         message = f"The runner has sent no heartbeat since {utc_time(at)}: it was process {one.pid} on {one.host}."
         return self._alerts.raised(case.about, record, "runner_lost", message, at)
 
-    def _act(self, case: _Case, record: Record) -> Record:
+    def _act(self, case: _Case, record: WatchRecord) -> WatchRecord:
         """Restart the runner, or note when that will be, or why it stays down."""
         unwanted = case.spec.watch.restart == "never" or asked_to_stop(case.about.runner)
         if unwanted or record.down:
@@ -203,7 +203,7 @@ class Watchdog:
             return self._left_down(case, record, f"the runner ended at once with {why}", alert=attempt.code != _HELD)
         return self._once_due(case, record, max(case.since_s, clock.monotonic_s() - attempt.age_s))
 
-    def _once_due(self, case: _Case, record: Record, since_s: float) -> Record:
+    def _once_due(self, case: _Case, record: WatchRecord, since_s: float) -> WatchRecord:
         """Restart the runner if the pause since the last failure is over, and the limit allows it."""
         settings, within_hour = case.spec.watch, sum(one.age_s < HOUR_S for one in record.restarts)
         if why := limit_reached(settings, within_hour):
@@ -213,7 +213,7 @@ class Watchdog:
             return record if record.due else replace(record, due=_in(left_s))
         return self._restarted(case, record, within_hour)
 
-    def _answered(self, case: _Case, record: Record) -> None:
+    def _answered(self, case: _Case, record: WatchRecord) -> None:
         """Answer the stop that keeps the runner down; the record, which is saved, keeps who sent it."""
         if (stop := waiting_stop(case.where, record, case.death.run)) is not None:
             for event in stop.answers():
@@ -227,7 +227,7 @@ class Watchdog:
         """
         return case.death.host != socket.gethostname() or bool(read_standbys(case.where))
 
-    def _looked_after(self, case: _Case, record: Record, attempt: Restart) -> tuple[Record, Restart]:
+    def _looked_after(self, case: _Case, record: WatchRecord, attempt: Restart) -> tuple[WatchRecord, Restart]:
         """With the exit code of a launched runner that has ended before its first heartbeat."""
         child = self._launched.get(case.where.root)
         if child is None or child.pid != attempt.pid or child.poll() is None or attempt.code is not None:
@@ -237,7 +237,7 @@ class Watchdog:
         del self._launched[case.where.root]
         return replace(record, restarts=tuple(ended if one == attempt else one for one in record.restarts)), ended
 
-    def _restarted(self, case: _Case, record: Record, within_hour: int) -> Record:
+    def _restarted(self, case: _Case, record: WatchRecord, within_hour: int) -> WatchRecord:
         try:
             child = launch(case.where.spec, case.where, until=_until(case))
         except OSError as problem:  # such as a full disk without room for the log: it counts, so that the pauses grow
@@ -259,7 +259,7 @@ class Watchdog:
         )
         return replace(record, due="", restarts=(*record.restarts, made))
 
-    def _left_down(self, case: _Case, record: Record, why: str, *, alert: bool = False) -> Record:
+    def _left_down(self, case: _Case, record: WatchRecord, why: str, *, alert: bool = False) -> WatchRecord:
         journalled(case.about, RunnerStaysDown(why=redact(why)))
         self._report(case.name, f"not restarted: {why}")
         record = replace(record, due="", down=redact(why))

@@ -10,7 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.audit import audit
-from engine.audit.audit_range import known_of
+from engine.audit.audit_range import read_history
 from engine.audit.audit_sample import sampled
 from engine.capture.binlog.position_search import Binlog
 from engine.pipeline.directory import directory_of
@@ -38,7 +38,7 @@ def test_any_part_between_two_transactions_is_equal(
         endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
         binlog = Binlog(endpoint, 4_000_000, files, end, server.flavor == "mariadb")
         spec = load(pipeline.spec)
-        borders = list(known_of(directory_of(pipeline.spec, spec.name)).borders)
+        borders = list(read_history(directory_of(pipeline.spec, spec.name)).bounds)
         assert borders, "each epoch ends at one"
         assert all(binlog.is_between(known) for known in borders)
         for offset in range(max(end.offset - 3000, FIRST_OFFSET), end.offset, 61):

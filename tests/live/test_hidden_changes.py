@@ -16,9 +16,9 @@ from engine.ledger.state import State
 from engine.pipeline.helpers import Helpers
 from engine.run.commands.heartbeat import Activity
 from engine.run.monitors import hidden_monitor
-from engine.run.monitors.hidden_monitor import HiddenMonitor, Known
+from engine.run.monitors.hidden_monitor import HiddenMonitor, ReportedChanges
 from engine.run.monitors.source_drift import SourceDrift
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.source.connect import Endpoint, describe, open_connection, query
 from engine.spec.settings import Source as Settings
 from tests.live.conftest import PipelineFactory
@@ -219,12 +219,14 @@ def test_a_look_that_hangs_does_not_hold_up_the_end(
     monkeypatch.setattr(hidden_monitor, "filtered_databases", lambda connection, *_: query(connection, sleep))
     endpoint = Endpoint(server.host, server.port, USER, PASSWORD)
     with closing(open_connection(endpoint)) as connection:
-        source = Source(endpoint, describe(connection), "gtid")
+        source = SourceAccess(endpoint, describe(connection), "gtid")
     journal = Journal(tmp_path / "j.jsonl", "r")
     helpers = Helpers(journal)
     settings = Settings(host=server.host, user=USER, tables=(f"{database}.*",))
     drift = SourceDrift(Activity(), alerted=False)
-    monitor = HiddenMonitor(source, journal, helpers, lambda: State(0, "l", "i", {}, 1), Known([]), settings, drift)
+    monitor = HiddenMonitor(
+        source, journal, helpers, lambda: State(0, "l", "i", {}, 1), ReportedChanges([]), settings, drift
+    )
     while not server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = %s", (sleep,)):
         time.sleep(0.1)
     began = time.monotonic()

@@ -1,6 +1,6 @@
 """What an operator asked for is done when it can be read.
 
-Redumps and merges on command, however long merges are put off.
+Redumps and merges on command, however long merges are deferred.
 """
 
 from typing import Any

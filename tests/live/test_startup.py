@@ -13,7 +13,7 @@ from engine.capture.binlog.binlog_reader import gtids_at
 from engine.capture.binlog.position_search import NoPlaceError
 from engine.journal import Journal
 from engine.pipeline.helpers import Helpers
-from engine.run.monitors.lag import Committed, LagMonitor
+from engine.run.monitors.lag import CommittedPosition, LagMonitor
 from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.bootstrap import first_epoch
 from engine.source.connect import describe
@@ -120,12 +120,14 @@ def test_the_runway_is_measured(flavor: str, private_server: ServerFactory, tmp_
     journal = Journal(tmp_path / "run.jsonl", "run")
     for position, least, most in ((old, 900, 997), (end, 1000, 1000), (Position("x-bin.000000", 4), 0, 0)):
         away, helpers = OutageTracker(journal, print), Helpers(journal)
-        monitor = LagMonitor(written.endpoint, FIRST_ID, journal, partial(Committed, position, 0), away, helpers)
+        monitor = LagMonitor(
+            written.endpoint, FIRST_ID, journal, partial(CommittedPosition, position, 0), away, helpers
+        )
         with closing(monitor), closing(written.connection()) as connection:
             assert least <= (monitor.measure(connection).runway_s or 0) <= most
     written.server.execute("SET GLOBAL binlog_expire_logs_seconds = 0")
     away, helpers = OutageTracker(journal, print), Helpers(journal)
-    monitor = LagMonitor(written.endpoint, FIRST_ID, journal, lambda: Committed(old, 0), away, helpers)
+    monitor = LagMonitor(written.endpoint, FIRST_ID, journal, lambda: CommittedPosition(old, 0), away, helpers)
     with closing(monitor), closing(written.connection()) as connection:
         assert monitor.measure(connection).runway_s is None
     journal.close()

@@ -23,7 +23,7 @@ from threading import Timer
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from engine.spark.kinds import Kind
+    from engine.spark.kinds import SessionKind
     from engine.spec.settings import Spark
 
 ROOT = Path(__file__).parents[2]
@@ -187,7 +187,7 @@ class _Kept:
 
     own_python = True
 
-    def __init__(self, kind: "Kind") -> None:
+    def __init__(self, kind: "SessionKind") -> None:
         self._kind, self.spark, self.ui = kind, kind.spark, kind.ui
         self.ship, self.slots, self.described = kind.ship, kind.slots, kind.described
 
@@ -206,7 +206,7 @@ def _keep_session() -> None:
 
     session: Any = opening
 
-    def kept(name: str, settings: "Spark") -> "Kind":
+    def kept(name: str, settings: "Spark") -> "SessionKind":
         asked = settings.model_dump_json()
         if asked not in _kept:
             for other in _kept.values():

@@ -87,7 +87,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "explore/queries.py::await_published": (1, WAIT),
     "explore/queries.py::_failed": (1, INPUT),
     "explore/queries.py::": (1, INPUT),
-    "explore/reading.py::Reading.batches": (
+    "explore/reading.py::VersionRows.batches": (
         1,
         ("test_destination_hints.py::test_what_fails_during_a_run_is_repaired_as_the_hint_says",),
     ),
@@ -114,7 +114,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "plan/walk.py::bound_of": (1, ("test_plans.py::test_keys_that_cannot_be_placed_stop_their_table_alone",)),
     "audit/audit.py::_asked": (1, INPUT),
     "audit/audit.py::_require_between": (1, INPUT),
-    "audit/audit_range.py::known_of": (1, INPUT),
+    "audit/audit_range.py::read_history": (1, INPUT),
     "audit/audit_range.py::parsed": (1, INPUT),
     "audit/audit_source.py::LoggedRows.__iter__": (1, WAIT),
     "audit/audit_source.py::LoggedRows._failed": (1, OUTSIDE),
@@ -213,7 +213,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_redump_parts.py::test_a_killed_runner_leaves_no_command_half_done",),
     ),
     "spark/failures.py::explained": (1, OUTSIDE),
-    "verify/mirror_at.py::Committed._load": (1, INPUT),
+    "verify/mirror_at.py::CommittedEpochs._load": (1, INPUT),
     "verify/repair.py::Repair._wait": (2, INPUT),
     "verify/repair.py::Repair._check_paused": (1, INPUT),
     "spec/settings.py::load": (2, INPUT),
@@ -323,7 +323,10 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         1,
         ("test_failover.py::test_failover_of_a_running_pipeline_whose_address_a_replica_takes_over",),
     ),
-    "source/connection_limits.py::judged": (2, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
+    "source/connection_limits.py::limit_findings": (
+        2,
+        ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",),
+    ),
     "source/grants.py::": (1, ("test_preflight_fixes.py::test_every_statement_of_check_is_enough",)),
     "source/heads.py::_read_head": (1, WAIT),
     "source/durable_settings.py::": (

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from app.common.view import words
-from engine.history.event_queries import Answer
+from engine.history.event_queries import CommandAnswer
 
 SHOWN_S = 20.0
 """How long an answer stays on the page, from when it was first shown; a refusal three times as long."""
@@ -27,7 +27,7 @@ class Sent:
 
 
 def sentences(
-    sent: Sequence[Sent], answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+    sent: Sequence[Sent], answers: Sequence[CommandAnswer], shown: MutableMapping[str, datetime], now: datetime
 ) -> list[tuple[str, str]]:
     """(colour, sentence) for each command to show, oldest first.
 
@@ -38,7 +38,7 @@ def sentences(
 
 
 def _sentence(
-    sent: Sent, answers: Sequence[Answer], shown: MutableMapping[str, datetime], now: datetime
+    sent: Sent, answers: Sequence[CommandAnswer], shown: MutableMapping[str, datetime], now: datetime
 ) -> tuple[str, str] | None:
     verb = sent.verb.replace("-", " ").capitalize()
     by_event, age_s = {answer.event: answer for answer in answers}, (now - sent.at).total_seconds()

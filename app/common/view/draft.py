@@ -30,7 +30,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Found:
+class StepFinding:
     """The finding of a step."""
 
     outcome: Outcome
@@ -53,7 +53,7 @@ class Draft:
     """The name of the saved connection that was chosen last."""
     step: str = STEPS[0]
     """The step that was open last."""
-    found: dict[str, Found] = field(default_factory=dict)
+    found: dict[str, StepFinding] = field(default_factory=dict)
     """The findings, by step."""
     changed: str = ""
     """When it was changed last, in UTC; empty for a draft that was never saved."""
@@ -90,9 +90,9 @@ class Draft:
 
     def note(self, step: str, outcome: Outcome, text: str, at: str) -> "Draft":
         """The draft with the finding of a step."""
-        return replace(self, found={**self.found, step: Found(outcome, text, self.fingerprint(step), at)})
+        return replace(self, found={**self.found, step: StepFinding(outcome, text, self.fingerprint(step), at)})
 
-    def finding(self, step: str) -> Found | None:
+    def finding(self, step: str) -> StepFinding | None:
         """A step's finding; None if there is none, or the settings have changed since."""
         found = self.found.get(step)
         return found if found and found.of == self.fingerprint(step) else None
@@ -113,7 +113,7 @@ class Draft:
 
 def from_dict(record: Mapping[str, Any]) -> Draft:
     """The inverse of `Draft.as_dict`. Raises KeyError or TypeError for anything else."""
-    found = {step: Found(**fields) for step, fields in record["found"].items()}
+    found = {step: StepFinding(**fields) for step, fields in record["found"].items()}
     step = record["step"] if record["step"] in STEPS else STEPS[0]
     written = record.get("written", "")
     return Draft(record["id"], dict(record["spec"]), record["connection"], step, found, record["changed"], written)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from app.common.view import words
 from app.common.view.status_style import HEX
-from engine.history.table_queries import Plan
+from engine.history.table_queries import NewestPlan
 
 MOST = 20
 """More tables would make the figure taller than a screen."""
@@ -30,14 +30,14 @@ white-space: nowrap; text-align: right; }}
 </style>"""
 
 
-def drawn(plans: Sequence[Plan], lower: float, upper: float) -> list[Plan]:
+def drawn(plans: Sequence[NewestPlan], lower: float, upper: float) -> list[NewestPlan]:
     """The tables for the figure: first those outside the bounds, then by rows."""
     known = [plan for plan in plans if plan.distribution_factor and plan.distribution_factor > 0]
     known.sort(key=lambda plan: (lower <= (plan.distribution_factor or 0) <= upper, -(plan.approx_rows or 0)))
     return known[:MOST]
 
 
-def figure(plans: Sequence[Plan], lower: float, upper: float) -> str:
+def figure(plans: Sequence[NewestPlan], lower: float, upper: float) -> str:
     """HTML with one line per table on a logarithmic axis: a mark at its factor, and a band between the bounds.
 
     plans: with a factor above 0.
@@ -59,7 +59,7 @@ def figure(plans: Sequence[Plan], lower: float, upper: float) -> str:
     )
 
 
-def _line(plan: Plan, value: float, left: str, band: str, *, inside: bool) -> str:
+def _line(plan: NewestPlan, value: float, left: str, band: str, *, inside: bool) -> str:
     name, text = html.escape(plan.table), f"{value:.4g}"
     why = html.escape(f"{plan.table}: {text}\n{plan.strategy or words.NOTHING}: {plan.reason or words.NOTHING}")
     mark = f'<i class="mark{"" if inside else " outside"}" style="left:{left}">{text}</i>'

@@ -65,7 +65,7 @@ class Away:
 
 
 @dataclass(frozen=True)
-class Step:
+class StartStep:
     """A step of a start."""
 
     name: str
@@ -97,7 +97,7 @@ class Runner:
     exit_code: int | None
     away: Away | None = None
     """An outage of the source; None if the source is reachable."""
-    startup: tuple[Step, ...] = ()
+    startup: tuple[StartStep, ...] = ()
     """The steps of its start."""
     disk_full: str = ""
     """Why a live runner waits for room on a disk; empty if it does not."""
@@ -210,9 +210,9 @@ def stands_still(runner: Runner) -> str:
     return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
 
 
-def _startup_of(steps: Sequence[StartupStep]) -> tuple[Step, ...]:
+def _startup_of(steps: Sequence[StartupStep]) -> tuple[StartStep, ...]:
     found = [(one, _time(one.since)) for one in steps]
-    return tuple(Step(one.step, since, one.seconds) for one, since in found if since is not None)
+    return tuple(StartStep(one.step, since, one.seconds) for one, since in found if since is not None)
 
 
 def startup_line(runner: Runner, now: datetime) -> str:

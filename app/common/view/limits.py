@@ -13,7 +13,7 @@ _RATE = "at most "
 
 
 @dataclass(frozen=True)
-class Pace:
+class CurrentLimits:
     """The limits and pauses in force."""
 
     settings: Mapping[str, Any]
@@ -28,7 +28,9 @@ class Pace:
     """When the operators' settings end; None: they stay."""
 
 
-def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None = None, now: datetime | None = None) -> Pace:
+def pace_of(
+    spec: Mapping[str, Any], controls: Mapping[str, Any] | None = None, now: datetime | None = None
+) -> CurrentLimits:
     """The spec's [throttle], overridden by `controls.json` as of this time.
 
     Without a runner, nothing ends a throttle there.
@@ -38,7 +40,7 @@ def pace_of(spec: Mapping[str, Any], controls: Mapping[str, Any] | None = None, 
     ended = until is not None and now is not None and until <= now
     changed = dict(controls.get("later" if ended else "throttle") or {})
     own, paused = tuple(sorted(changed)), tuple(controls.get("tables") or ())
-    return Pace({**spec, **changed}, own, bool(controls.get("snapshot")), paused, None if ended else until)
+    return CurrentLimits({**spec, **changed}, own, bool(controls.get("snapshot")), paused, None if ended else until)
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def presets(rows_s: float | None) -> list[Preset]:
     return [*found, Preset("Full speed", "No limits of rows, bytes and readers", free)]
 
 
-def effect(pace: Pace, rows_s: float | None) -> str:
+def effect(pace: CurrentLimits, rows_s: float | None) -> str:
     """How fast rows are read, and the share of the limit; "" if none are read. rows_s: rows a second."""
     if rows_s is None:
         return ""
@@ -71,7 +73,7 @@ def effect(pace: Pace, rows_s: float | None) -> str:
     return f"{rows_s:,.0f} rows/s are read now" + (f", {rows_s / most:.0%} of the limit" if most else "")
 
 
-def checks(pace: Pace, waiting_for: str | None) -> str:
+def checks(pace: CurrentLimits, waiting_for: str | None) -> str:
     """What the runner polls on the source and on replicas, with the limits; "" if nothing.
 
     It reports a value above its limit.
@@ -84,7 +86,7 @@ def checks(pace: Pace, waiting_for: str | None) -> str:
     return f"The runner polls {', '.join(polled)}: {waiting_for if held else 'all within their limits'}."
 
 
-def notices(pace: Pace, waiting_for: str | None, *, copying: bool = False) -> list[str]:
+def notices(pace: CurrentLimits, waiting_for: str | None, *, copying: bool = False) -> list[str]:
     """One sentence per limit or pause that slows the snapshot; none if nothing does.
 
     copying: tables are being read. With a rate limit, each group of chunks waits for a moment. The notice stays all the
@@ -109,7 +111,7 @@ PERIODS = {"Until changed": None, "1 h": "1h", "2 h": "2h", "8 h": "8h", "24 h":
 """For how long limits are set."""
 
 
-def described(pace: Pace) -> str:
+def described(pace: CurrentLimits) -> str:
     """All limits in words."""
     parts = [most] if (most := rate(pace.settings)) else []
     if pace.settings.get("readers"):
@@ -132,7 +134,7 @@ def rate(settings: Mapping[str, Any]) -> str:
     return "; ".join(parts)
 
 
-def changes(pace: Pace, rows_s: int, mb_s: float, readers: int, hours: str) -> dict[str, Any]:
+def changes(pace: CurrentLimits, rows_s: int, mb_s: float, readers: int, hours: str) -> dict[str, Any]:
     """The settings that a form changes, as arguments of the command `throttle`."""
     wanted = {
         "max_rows_per_s": rows_s,
@@ -146,12 +148,12 @@ def changes(pace: Pace, rows_s: int, mb_s: float, readers: int, hours: str) -> d
     }
 
 
-def megabytes(pace: Pace) -> float:
+def megabytes(pace: CurrentLimits) -> float:
     """The byte rate for the form."""
     return round(float(pace.settings.get("max_bytes_per_s", 0)) / _MB, 3)
 
 
-def pauses(pace: Pace, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
+def pauses(pace: CurrentLimits, chosen: Sequence[str]) -> tuple[list[str], list[str]]:
     """The tables to pause and to resume, so that exactly the chosen ones are paused."""
     before, after = set(pace.tables), set(chosen)
     return sorted(after - before), sorted(before - after)

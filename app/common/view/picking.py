@@ -15,7 +15,7 @@ from engine.source.survey import Surveyed
 from engine.spec.globs import EXACT, NameRule, escaped, matches, select_tables
 from engine.spec.settings import ProjectionRules, Snapshot
 
-Name = tuple[str, str]
+PickedTable = tuple[str, str]
 Tone = Literal["red", "orange", "gray"]
 
 ICONS: dict[Tone, str] = {"red": ":material/error:", "orange": ":material/warning:", "gray": ":material/info:"}
@@ -68,7 +68,12 @@ def exactly(database: str, table: str) -> str:
 
 
 def toggled(
-    globs: Sequence[str], everything: Sequence[Name], names: Collection[Name], *, on: bool, rule: NameRule = EXACT
+    globs: Sequence[str],
+    everything: Sequence[PickedTable],
+    names: Collection[PickedTable],
+    *,
+    on: bool,
+    rule: NameRule = EXACT,
 ) -> list[str]:
     """The globs after selecting or clearing these tables; all other tables stay as they are.
 
@@ -91,7 +96,7 @@ def toggled(
 
 
 def database_toggled(
-    globs: Sequence[str], everything: Sequence[Name], database: str, *, on: bool, rule: NameRule = EXACT
+    globs: Sequence[str], everything: Sequence[PickedTable], database: str, *, on: bool, rule: NameRule = EXACT
 ) -> list[str]:
     """The globs after selecting or clearing a whole database, including tables that are created later."""
     theirs = [name for name in everything if name[0] == database]
@@ -103,7 +108,7 @@ def database_toggled(
     return _simplified(kept, everything, rule)
 
 
-def _simplified(globs: Sequence[str], everything: Sequence[Name], rule: NameRule) -> list[str]:
+def _simplified(globs: Sequence[str], everything: Sequence[PickedTable], rule: NameRule) -> list[str]:
     """Remove repeated globs (the last one decides) and leading exclusions; empty if nothing is selected."""
     if not select_tables(rule.globs(globs), everything):
         return []
@@ -111,9 +116,9 @@ def _simplified(globs: Sequence[str], everything: Sequence[Name], rule: NameRule
     return kept[next(n for n, glob in enumerate(kept) if not glob.startswith("!")) :]
 
 
-def glob_rules(globs: Sequence[str], everything: Sequence[Name], rule: NameRule = EXACT) -> list[Rule]:
+def glob_rules(globs: Sequence[str], everything: Sequence[PickedTable], rule: NameRule = EXACT) -> list[Rule]:
     """Each glob with its effect."""
-    last: dict[Name, int] = {}
+    last: dict[PickedTable, int] = {}
     counts = [0] * len(globs)
     for number, glob in enumerate(rule.globs(globs)):
         for name in everything:

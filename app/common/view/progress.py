@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 
 from app.common.view import words, zone
 from engine.history.chunk_queries import Read
-from engine.history.series import EpochTotals, Lag, Rows
-from engine.history.table_queries import Progress
+from engine.history.series import EpochTotals, Lag, RowRate
+from engine.history.table_queries import TableProgress
 from engine.pipeline.runner_record import TableReading
 from engine.plan.speed import owed_s
 from engine.spec.throttle_settings import Throttle
@@ -74,7 +74,7 @@ class Copy:
 
 
 @dataclass(frozen=True)
-class Work:
+class CopyPart:
     """A part of the copy."""
 
     chunks: int
@@ -88,7 +88,7 @@ class Work:
 
 
 def copy_of(
-    tables: Sequence[Progress],
+    tables: Sequence[TableProgress],
     reads: Sequence[Read],
     totals: EpochTotals,
     now: datetime,
@@ -119,18 +119,18 @@ def copy_of(
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s([*reads, *current], now) if going else None,
-        remaining=estimate(Work(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
+        remaining=estimate(CopyPart(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
         if going and foreseen
         else None,
     )
 
 
-def copying(tables: Sequence[Progress], *, live: bool) -> bool:
+def copying(tables: Sequence[TableProgress], *, live: bool) -> bool:
     """Whether tables are being copied. live: a runner is alive and not paused."""
     return live and not all(one.copied for one in tables)
 
 
-def current_reads(reading: Mapping[str, TableReading], tables: Sequence[Progress], now: datetime) -> list[Read]:
+def current_reads(reading: Mapping[str, TableReading], tables: Sequence[TableProgress], now: datetime) -> list[Read]:
     """What is read so far of the chunks that are being read, one entry per table that is not copied yet.
 
     reading: that of a live runner's heartbeat.
@@ -155,7 +155,7 @@ def current_reads(reading: Mapping[str, TableReading], tables: Sequence[Progress
     ]
 
 
-def share(tables: Sequence[Progress]) -> float | None:
+def share(tables: Sequence[TableProgress]) -> float | None:
     """The share of the expected chunks that are read, 0 to 1.
 
     Chunks are counted, since a source's row counts are estimates.
@@ -184,7 +184,7 @@ def rows_per_s(
     return sum(overlap_rows(read, since, now) for read in chosen) / elapsed if elapsed > 0 else None
 
 
-def overlap_rows(read: Read | Rows, since: datetime, until: datetime) -> float:
+def overlap_rows(read: Read | RowRate, since: datetime, until: datetime) -> float:
     """The part of a chunk's rows that falls into an interval."""
     took = (read.ended - read.started).total_seconds()
     if took <= 0:
@@ -193,7 +193,7 @@ def overlap_rows(read: Read | Rows, since: datetime, until: datetime) -> float:
     return read.rows * max(inside, 0.0) / took
 
 
-def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
+def left_of(tables: Sequence[TableProgress], reads: Sequence[Read]) -> CopyPart:
     """The work that is left. A table's chunks count as large as those already read, or else by the source's row count.
 
     Without either, they count as large as the average chunk of all tables.
@@ -203,14 +203,14 @@ def left_of(tables: Sequence[Progress], reads: Sequence[Read]) -> Work:
     for table in tables:
         chunks = table.expected_chunks - table.done
         if table.done:
-            work.append(Work(chunks, chunks * table.rows / table.done))
+            work.append(CopyPart(chunks, chunks * table.rows / table.done))
         else:
-            work.append(Work(chunks, chunks * usual if table.approx_rows is None else table.approx_rows))
-    return Work(sum(one.chunks for one in work), sum(one.rows for one in work))
+            work.append(CopyPart(chunks, chunks * usual if table.approx_rows is None else table.approx_rows))
+    return CopyPart(sum(one.chunks for one in work), sum(one.rows for one in work))
 
 
 def estimate(
-    done: Work, left: Work, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE
+    done: CopyPart, left: CopyPart, reads: Sequence[Read], now: datetime, throttle: Throttle = _FREE
 ) -> Remaining | None:
     """The remaining time: by the speed of all reads, and by that of the newest third.
 
@@ -231,7 +231,7 @@ def estimate(
 def _pace_s(reads: Sequence[Read], now: datetime, throttle: Throttle) -> float:
     """Seconds per unit of work, over all readers together."""
     began = min(read.started for read in reads)
-    worth = Work(len(reads), sum(read.rows for read in reads)).worth(throttle)
+    worth = CopyPart(len(reads), sum(read.rows for read in reads)).worth(throttle)
     return max((max(now, reads[-1].ended) - began).total_seconds(), 0.001) / max(worth, 1)
 
 

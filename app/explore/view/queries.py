@@ -10,7 +10,7 @@ from app.common.view import words
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownTable:
     """A published table in Explore: its names in SQL, and its columns."""
 
     full_name: str
@@ -23,7 +23,7 @@ class Known:
     columns: tuple[str, ...]
 
 
-def examples(table: Known) -> dict[str, str]:
+def examples(table: KnownTable) -> dict[str, str]:
     """Example queries on a table, by title."""
     found = {"How many rows there are": f"SELECT count(*) AS rows\nFROM {table.mirror}"} if table.key else {}
     found |= {"Some rows": f"SELECT *\nFROM {table.mirror}\nLIMIT 100"} if table.key else {}
@@ -44,7 +44,7 @@ def examples(table: Known) -> dict[str, str]:
     }
 
 
-def choices(table: Known, saved: Mapping[str, str]) -> dict[str, str]:
+def choices(table: KnownTable, saved: Mapping[str, str]) -> dict[str, str]:
     """Saved queries first, then examples."""
     return {f"★ {name}": sql for name, sql in sorted(saved.items())} | examples(table)
 
@@ -75,7 +75,7 @@ MOST_COLUMNS = 12
 """More columns in a line would push the editor off the screen."""
 
 
-def columns_note(table: Known) -> str:
+def columns_note(table: KnownTable) -> str:
     """The key, and the columns or how many there are."""
     few = len(table.columns) <= MOST_COLUMNS
     columns = ", ".join(table.columns) if few else f"{len(table.columns):,}, below"

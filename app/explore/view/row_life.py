@@ -14,7 +14,7 @@ _MOST = 60
 
 
 @dataclass(frozen=True)
-class Step:
+class RowChange:
     """One change of the row."""
 
     title: str
@@ -38,7 +38,7 @@ def steps(
     read: RowRead | None = None,
     redumps: Mapping[str, str] | None = None,
     expires: bool = False,
-) -> list[Step] | None:
+) -> list[RowChange] | None:
     """The steps, oldest first.
 
     rows: the answer of `engine.explore.queries.history_sql`, as dictionaries; columns: the source's.
@@ -52,7 +52,7 @@ def steps(
     """
     if more:
         return None
-    found: list[Step] = []
+    found: list[RowChange] = []
     before: dict[str, str] | None = None
     asked = redumps or {}
     for number, row in enumerate(rows):
@@ -69,22 +69,24 @@ def steps(
                 title, colour = (_AGAIN, "blue") if again else (f"{title} by a redump", colour)
             after = None if kind == "-D" else image
             note = asked.get(str(row.get("_tm_redump")), "")
-            found.append(Step(title, colour, row.get("_tm_ts"), _place(row), note, _difference(before, after)))
+            found.append(RowChange(title, colour, row.get("_tm_ts"), _place(row), note, _difference(before, after)))
             before = after
         elif kind == "mirror":
-            found.append(Step(_THERE, "green", None, "", "", _difference(None, image)))
+            found.append(RowChange(_THERE, "green", None, "", "", _difference(None, image)))
     if rows and rows[-1]["_tm_kind"] != "mirror":
-        found.append(Step(_GONE, "gray", None, "", "", ()))
+        found.append(RowChange(_GONE, "gray", None, "", "", ()))
     return found
 
 
-def _before(read: RowRead | None, values: tuple[tuple[str, str | None, str | None], ...], *, expires: bool) -> Step:
+def _before(
+    read: RowRead | None, values: tuple[tuple[str, str | None, str | None], ...], *, expires: bool
+) -> RowChange:
     if read is None:
-        return Step(_KEPT if expires else _COPIED, "blue", None, "", "", values)
-    return Step(_COPIED, "blue", read.ended, read.high or "", f"read in chunk {read.chunk}", values)
+        return RowChange(_KEPT if expires else _COPIED, "blue", None, "", "", values)
+    return RowChange(_COPIED, "blue", read.ended, read.high or "", f"read in chunk {read.chunk}", values)
 
 
-def summary(life: Sequence[Step]) -> str:
+def summary(life: Sequence[RowChange]) -> str:
     """When the row began, and whether and when it ended."""
     first, last, changes = life[0], life[-1], [step for step in life if step.title not in (_THERE, _GONE)]
     began = first.title if first.title != _THERE else "In the mirror"
@@ -132,7 +134,7 @@ def asked_by(one: Redumped) -> str:
     return f"redump{by}" + (f": {one.reason}" if one.reason else "")
 
 
-def markdown(step: Step) -> str:
+def markdown(step: RowChange) -> str:
     """A step as Markdown: its title, time and place, and one line per value."""
     facts = " · ".join(filter(None, (words.date_time(step.at) if step.at else "", step.place, step.note)))
     lines = [f":{step.colour}[**{step.title}**] :small[:gray[{words.escape(facts)}]]"]

@@ -8,17 +8,17 @@ from app.common.view.figure import Figure, layout
 from app.common.view.status_style import HEX
 from engine.history.chunk_queries import Window
 
-Place = tuple[str, int]
+BinlogPlace = tuple[str, int]
 """Binlog file and offset in it."""
 
 
-def place(position: str) -> Place | None:
+def place(position: str) -> BinlogPlace | None:
     """Parse `file:offset`; None for any other format."""
     file, _, offset = position.rpartition(":")
     return (file, int(offset)) if file and offset.isdigit() else None
 
 
-def axis(places: Iterable[Place]) -> dict[str, int]:
+def axis(places: Iterable[BinlogPlace]) -> dict[str, int]:
     """Where each binlog file begins on one common axis of bytes.
 
     The journal does not have the sizes of the files, so a file is drawn up to the largest offset seen in it. The order

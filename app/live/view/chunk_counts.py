@@ -5,24 +5,24 @@ from collections.abc import Iterable, Sequence
 from app.common.view import words
 from app.common.view.status_style import who_acts
 from app.live.view.lineage import listed
-from engine.history.chunk_splits import Split
-from engine.history.table_queries import Plan, Progress
+from engine.history.chunk_splits import ChunkSplit
+from engine.history.table_queries import NewestPlan, TableProgress
 from engine.pipeline.state_words import table_state
 
 
-def planned_chunks(plan: Plan) -> str:
+def planned_chunks(plan: NewestPlan) -> str:
     """`40 chunks`, `12 of about 400 chunks planned`, `12 chunks planned, more follow`."""
     if plan.complete:
         return _chunks(plan)
     return f"{_chunks(plan)} planned" + ("" if plan.expected_chunks > plan.chunks else ", more follow")
 
 
-def more_note(plan: Plan | None) -> str:
+def more_note(plan: NewestPlan | None) -> str:
     """A note for the chunk map while it does not have all chunks; else empty."""
     return "" if plan is None or plan.complete else f"More follow: {_chunks(plan)} planned so far."
 
 
-def changed_note(plan: Plan | None, splits: Sequence[Split]) -> str:
+def changed_note(plan: NewestPlan | None, splits: Sequence[ChunkSplit]) -> str:
     """Why a completely planned table has more or fewer chunks than at first; empty if it has as many.
 
     splits: the chunks that were split. Even chunks are counted when a table is planned. For others there is only an
@@ -43,13 +43,13 @@ def changed_note(plan: Plan | None, splits: Sequence[Split]) -> str:
     return f"{expected} {cause}" if split else expected
 
 
-def _chunks(plan: Plan) -> str:
+def _chunks(plan: NewestPlan) -> str:
     if plan.expected_chunks > plan.chunks:
         return f"{plan.chunks:,} of about {words.plural(plan.expected_chunks, 'chunk')}"
     return words.plural(plan.chunks, "chunk")
 
 
-def chunks_read(table: Progress) -> str:
+def chunks_read(table: TableProgress) -> str:
     """`12 of 40`, `12 of about 400`, or `—` without a plan."""
     if not table.planned:
         return words.NOTHING
@@ -57,7 +57,7 @@ def chunks_read(table: Progress) -> str:
     return f"{table.done:,} of {about}{table.expected_chunks:,}"
 
 
-def state(table: Progress, shown: str) -> str:
+def state(table: TableProgress, shown: str) -> str:
     """The state in the journal while the pipeline works, else the pipeline's.
 
     `waiting` for a table that is only planned.
@@ -69,11 +69,11 @@ def state(table: Progress, shown: str) -> str:
     return table_state(table.state, shown)
 
 
-def troubled_first(tables: Iterable[Progress]) -> list[Progress]:
+def troubled_first(tables: Iterable[TableProgress]) -> list[TableProgress]:
     """The tables that stopped, then those with chunks that are retried, then the others; each in the order given."""
     return sorted(tables, key=lambda one: (one.state != "stopped", not one.failed))
 
 
-def who(table: Progress, *, live: bool) -> str:
+def who(table: TableProgress, *, live: bool) -> str:
     """Who acts on the table's state: you if it stopped, a live runner if chunks are retried; else empty."""
     return who_acts("red" if table.state == "stopped" else "orange" if table.failed and live else "")

@@ -2,14 +2,14 @@
 
 from app.common.view import words
 from app.live.view.lineage import UNSPLIT, Lineage, split_words
-from engine.history.chunk_queries import Chunk
+from engine.history.chunk_queries import ChunkDetails
 
 Group = tuple[str, list[tuple[str, str]]]
 MEANINGS = {"Watermarks and backfill": ("window", "watermark", "backfill"), "Where": ("reader", "epoch", "run")}
 """The words of the glossary that explain a group."""
 
 
-def facts(chunk: Chunk, lineage: Lineage = UNSPLIT) -> list[Group]:
+def facts(chunk: ChunkDetails, lineage: Lineage = UNSPLIT) -> list[Group]:
     """Groups of (label, value); values are plain text, unknown ones are `—`. lineage: of the table's chunks."""
     return [
         ("Read", _read(chunk) + _splits(chunk.chunk, lineage)),
@@ -18,7 +18,7 @@ def facts(chunk: Chunk, lineage: Lineage = UNSPLIT) -> list[Group]:
     ]
 
 
-def _read(chunk: Chunk) -> list[tuple[str, str]]:
+def _read(chunk: ChunkDetails) -> list[tuple[str, str]]:
     parts = (chunk.low_s, chunk.read_s, chunk.high_s, chunk.backfill_s, chunk.write_s)
     known = [part for part in parts if part is not None]
     return [
@@ -37,7 +37,7 @@ def _splits(number: int, lineage: Lineage) -> list[tuple[str, str]]:
     return origin + ([("Split", split_words(split))] if split else [])
 
 
-def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:
+def _watermarks(chunk: ChunkDetails) -> list[tuple[str, str]]:
     changes = words.NOTHING
     if chunk.backfill_changes is not None:
         changes = f"{words.plural(chunk.backfill_changes, 'change')} in the window"
@@ -51,7 +51,7 @@ def _watermarks(chunk: Chunk) -> list[tuple[str, str]]:
     ]
 
 
-def _where(chunk: Chunk) -> list[tuple[str, str]]:
+def _where(chunk: ChunkDetails) -> list[tuple[str, str]]:
     return [
         ("Reader", chunk.reader or words.NOTHING),
         ("Attempts", words.NOTHING if chunk.attempts is None else f"{chunk.attempts:,}"),
@@ -62,7 +62,7 @@ def _where(chunk: Chunk) -> list[tuple[str, str]]:
     ]
 
 
-def _gap(chunk: Chunk) -> str:
+def _gap(chunk: ChunkDetails) -> str:
     if chunk.gap_bytes is None:
         return words.NOTHING if chunk.low is None else "over several binlog files"
     return "none: exact snapshot" if chunk.gap_bytes == 0 else words.size(chunk.gap_bytes)

@@ -10,7 +10,7 @@ from app.common.view.health import LAG_FINE_S
 from app.common.view.progress import overlap_rows
 from app.common.view.status_style import HEX
 from engine.history.chunk_queries import Read
-from engine.history.series import Epoch, Lag, Rows
+from engine.history.series import Epoch, Lag, RowRate
 
 POINTS = 240
 """About as many points as a chart can show."""
@@ -69,7 +69,7 @@ class Threshold:
 
 
 def curves_of(
-    reads: Sequence[Read | Rows],
+    reads: Sequence[Read | RowRate],
     epochs: Sequence[Epoch],
     points: Sequence[Lag],
     shown: tuple[datetime, datetime],
@@ -135,7 +135,7 @@ def _number_format(rates: Sequence[float | None]) -> str:
 
 
 def row_rates(
-    reads: Sequence[Read | Rows], since: datetime, until: datetime, width: int
+    reads: Sequence[Read | RowRate], since: datetime, until: datetime, width: int
 ) -> tuple[list[datetime], list[float | None]]:
     """Rows per second in each bucket; a chunk's rows are spread evenly over its read time."""
     step = timedelta(milliseconds=width)

@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any
 
 from app.common.view import words
-from engine.explore.destination_sizes import Condition
-from engine.history.maintenance_queries import Space, Work
+from engine.explore.destination_sizes import TableSizes
+from engine.history.maintenance_queries import Space, WrittenBytes
 
 STEPS = {
     "optimize": "rewrite mirror files",
@@ -16,7 +16,7 @@ STEPS = {
 }
 
 
-def row(one: Condition, work: Work | None, now: datetime, page: str = "") -> dict[str, Any]:
+def row(one: TableSizes, work: WrittenBytes | None, now: datetime, page: str = "") -> dict[str, Any]:
     """The cells of a table. page: the address of its page, if that is to be linked."""
     cells: dict[str, Any] = {"Table": one.table} | ({"Page": page} if page else {})
     if (sizes := one.sizes) is None:
@@ -67,7 +67,7 @@ def disk(space: Space, now: datetime) -> str:
     return " · ".join([*parts, f"measured {_ago(space.ts, now)}"])
 
 
-def sums(found: Sequence[Condition], works: Mapping[str, Work]) -> str:
+def sums(found: Sequence[TableSizes], works: Mapping[str, WrittenBytes]) -> str:
     """`4 tables · mirrors 1.2 GB · change logs 300 MB · old files 80 MB · merges wrote 6.1 × the changes in 24 h`."""
     sizes = [one.sizes for one in found if one.sizes is not None]
     parts = [

@@ -4,13 +4,13 @@ from collections.abc import Collection, Mapping, Sequence
 
 from app.common.view import words
 from app.common.view.picking import ICONS, Badge
-from engine.history.table_queries import Progress
+from engine.history.table_queries import TableProgress
 from engine.source.survey import Surveyed
 
 KEEP, DROP = "Keep mirror and change log", "Delete mirror and change log"
 
 
-def captured(found: Sequence[Progress]) -> list[str]:
+def captured(found: Sequence[TableProgress]) -> list[str]:
     """The tables that the pipeline captures, including stopped ones."""
     return [one.table for one in found if one.state not in (None, "removed")]
 

@@ -12,7 +12,7 @@ _OLD_S = 200.0
 
 
 @dataclass(frozen=True)
-class Compared:
+class LastComparison:
     """The last comparison. failing: why later ones fail; empty if they do not."""
 
     at: datetime
@@ -25,7 +25,7 @@ class Compared:
         return (now - self.at).total_seconds() > _OLD_S
 
 
-def compared(record: RunnerRecord | None) -> Compared | None:
+def compared(record: RunnerRecord | None) -> LastComparison | None:
     """The last comparison of a live runner, from `runner.json`; None without one."""
     if record is None or record.source is None:
         return None
@@ -34,10 +34,10 @@ def compared(record: RunnerRecord | None) -> Compared | None:
     except ValueError:
         return None
     failing = next((one.message for one in record.helpers if one.helper == _HELPER), "")
-    return Compared(at, record.source.facts, record.source.changes, failing)
+    return LastComparison(at, record.source.facts, record.source.changes, failing)
 
 
-def rows(found: Compared) -> list[dict[str, object]]:
+def rows(found: LastComparison) -> list[dict[str, object]]:
     """The table of changes, the newest first."""
     newest = sorted(found.changes, key=lambda one: one.seen, reverse=True)
     return [

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.common.view import words
-from engine.history.cost_queries import Asked, ReaderSeconds
+from engine.history.cost_queries import ReaderSeconds, SourceCost
 
 
-def of_snapshot(spent: ReaderSeconds, rows_s: float | None, binlog: Asked, window_s: float) -> list[tuple[str, str]]:
+def of_snapshot(
+    spent: ReaderSeconds, rows_s: float | None, binlog: SourceCost, window_s: float
+) -> list[tuple[str, str]]:
     """(label, value) of the load now. spent, binlog: those of the last `window_s`."""
     return [
         ("Rows read", words.rate(rows_s, "rows")),
@@ -35,7 +37,7 @@ def polled(loads: Mapping[str, float], throttle: Mapping[str, Any]) -> list[tupl
     return found
 
 
-def asked_rows(spans: dict[str, Asked]) -> list[dict[str, str]]:
+def asked_rows(spans: dict[str, SourceCost]) -> list[dict[str, str]]:
     """A row for each kind of read. spans: what was asked, by the name of the time."""
     rows = [
         {"Read": kind} | {name: _cell(kind, one) for name, one in spans.items()}
@@ -44,7 +46,7 @@ def asked_rows(spans: dict[str, Asked]) -> list[dict[str, str]]:
     return [row for row in rows if any(value != words.NOTHING for name, value in row.items() if name != "Read")]
 
 
-def _cell(kind: str, one: Asked) -> str:
+def _cell(kind: str, one: SourceCost) -> str:
     """Bytes, seconds and number; `—` if nothing of the kind was read."""
     if kind == "Chunks":
         parts = [

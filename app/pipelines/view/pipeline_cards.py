@@ -22,7 +22,7 @@ from app.common.view.status_style import PIPELINE, Style, who_acts
 from engine.base.wording import rows_differ
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
-from engine.history.table_queries import Progress
+from engine.history.table_queries import TableProgress
 
 CHANGES_S = 60.0
 """The window for the rate of changes."""
@@ -46,7 +46,7 @@ _FIRST = (
 
 
 @dataclass(frozen=True)
-class Fact:
+class LabelledValue:
     """A labelled value."""
 
     label: str
@@ -63,7 +63,7 @@ class Card:
     runner: Runner
     phase: str
     """The phase in plain words; empty unless the runner is running."""
-    facts: tuple[Fact, ...]
+    facts: tuple[LabelledValue, ...]
     trouble: str
     """The most urgent problem; empty if there is none."""
     source: str = ""
@@ -159,7 +159,7 @@ def card_of(
     runner: Runner,
     layers: tuple[Layer, Layer, Layer],
     lag: Lag | None,
-    tables: Sequence[Progress],
+    tables: Sequence[TableProgress],
     reads: Sequence[Read],
     epochs: Sequence[Epoch],
     now: datetime,
@@ -179,12 +179,12 @@ def card_of(
     live = runner.works
     rows_s = rows_per_s(reads, now) if copying(tables, live=live) else None
     facts = (
-        Fact("Copied", words.percent(share(tables)), stale),
-        Fact("Reading", words.rate(rows_s, "rows"), stale),
-        Fact("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
-        Fact("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
-        Fact("Retention left", _whole(left_s), _retention_colour(retention, left_s)),
-        Fact("Heartbeat", _heartbeat(runner, now), stale),
+        LabelledValue("Copied", words.percent(share(tables)), stale),
+        LabelledValue("Reading", words.rate(rows_s, "rows"), stale),
+        LabelledValue("Changes", words.rate(_changes_per_s(epochs, runner, now) if live else None, "changes"), stale),
+        LabelledValue("Lag", lag_words(runner, lag, now), _lag_colour(keeping_up, lag)),
+        LabelledValue("Retention left", _whole(left_s), _retention_colour(retention, left_s)),
+        LabelledValue("Heartbeat", _heartbeat(runner, now), stale),
     )
     stopped, alerted = stopped_tables(tables), any(one.kind == "diverged" for one in alerts)
     trouble = _trouble(runner, tables, now, keeping_up, retention) or _differing(0 if alerted else differences)
@@ -215,7 +215,7 @@ def _differing(rows: int) -> str:
     return f"{rows_differ(rows)} from the source; see the page Verify" if rows else ""
 
 
-def stopped_tables(tables: Iterable[Progress]) -> tuple[str, ...]:
+def stopped_tables(tables: Iterable[TableProgress]) -> tuple[str, ...]:
     """The names of the stopped tables."""
     return tuple(table.table for table in tables if table.state == "stopped")
 
@@ -252,7 +252,7 @@ def _retention_colour(retention: Layer, left_s: float | None) -> str:
     return "gray" if colour and left_s is not None and left_s >= RETENTION_AMBER_S else colour
 
 
-def _trouble(runner: Runner, tables: Sequence[Progress], now: datetime, *layers: Layer) -> str:
+def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *layers: Layer) -> str:
     if runner.away is not None:
         return f"{away_line(runner.away, now)}: {runner.away.error}"
     if runner.state == "failed" and runner.error:

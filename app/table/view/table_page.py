@@ -21,14 +21,14 @@ from app.common.view.health import (
 from app.common.view.hints import others_continue
 from app.live.view import chunk_counts
 from engine.history.series import Lag
-from engine.history.table_details import Changes, Flow, StateCount, TableState
-from engine.history.table_queries import Progress
+from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
+from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
 MERGE_LATE_S = 60.0
-"""The same for a merge, beyond the longest time for which merges are put off."""
+"""The same for a merge, beyond the longest time for which merges are deferred."""
 QUIET_S = 60.0
 """Without a change for this long, the page says since when."""
 _STATES = {
@@ -37,12 +37,12 @@ _STATES = {
     "stopped": ("Stopped", "red"),
     "removed": ("Removed", "gray"),
 }
-Verdict = tuple[str, str, tuple[str, ...]]
+VerdictLine = tuple[str, str, tuple[str, ...]]
 """Headline, colour and details of a layer."""
 
 
 @dataclass(frozen=True)
-class Facts:
+class PageFacts:
     """What the page knows of a table."""
 
     table: str
@@ -50,8 +50,8 @@ class Facts:
     lag: Lag | None
     recent: Sequence[Lag]
     """The readings of the last minute, oldest first."""
-    state: TableState | None
-    progress: Progress | None
+    state: NewestTableState | None
+    progress: TableProgress | None
     counts: Sequence[StateCount]
     flow: Flow
     copied: datetime | None
@@ -82,17 +82,17 @@ class Facts:
         return sum(one.chunks for one in self.counts if one.state == state)
 
 
-def numbers_until(facts: Facts, now: datetime) -> datetime:
+def numbers_until(facts: PageFacts, now: datetime) -> datetime:
     """The time up to which the numbers are right: now, or the last reading if they are not current."""
     return stale_since(facts.runner, facts.lag, now) or now
 
 
-def layers(facts: Facts, now: datetime) -> tuple[Layer, Layer, Layer]:
+def layers(facts: PageFacts, now: datetime) -> tuple[Layer, Layer, Layer]:
     """The state of the table, how fresh its destination is, and its copy."""
     return state_layer(facts, now), freshness_layer(facts, now), copy_layer(facts, now)
 
 
-def state_layer(facts: Facts, now: datetime) -> Layer:
+def state_layer(facts: PageFacts, now: datetime) -> Layer:
     """The state. That of a table without a live runner is grey, because nobody carries it out."""
     tip = "The state of the table in the journal, and since when it has been in it."
     if facts.state is None:
@@ -119,7 +119,7 @@ def state_layer(facts: Facts, now: datetime) -> Layer:
     return Layer("State", headline, colour, tuple(details), tip)
 
 
-def freshness_layer(facts: Facts, now: datetime) -> Layer:
+def freshness_layer(facts: PageFacts, now: datetime) -> Layer:
     """Whether the destination has what the source has, and if not, what holds it up."""
     tip = (
         "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and "
@@ -128,7 +128,7 @@ def freshness_layer(facts: Facts, now: datetime) -> Layer:
     return Layer("Freshness", *_freshness(facts, now), tip)
 
 
-def _freshness(facts: Facts, now: datetime) -> Verdict:
+def _freshness(facts: PageFacts, now: datetime) -> VerdictLine:
     if facts.state is not None and facts.state.state in ("stopped", "removed"):
         since = words.date_time(facts.state.since)
         if facts.state.state == "removed":
@@ -138,7 +138,7 @@ def _freshness(facts: Facts, now: datetime) -> Verdict:
     return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
 
 
-def _without_runner(facts: Facts, now: datetime) -> Verdict | None:
+def _without_runner(facts: PageFacts, now: datetime) -> VerdictLine | None:
     """Nothing is read: there is no runner, it is paused, or the source is away."""
     runner = facts.runner
     last = f"changes after {words.date_time(stale_since(runner, facts.lag, now))} are unknown"
@@ -162,7 +162,7 @@ def _lost(runner: Runner) -> str:
     return "runner is lost" if runner.state == "lost" else "run failed"
 
 
-def _unmeasured(facts: Facts, now: datetime) -> Verdict | None:
+def _unmeasured(facts: PageFacts, now: datetime) -> VerdictLine | None:
     if facts.lag is None:
         return "Not measured yet", "gray", ("the first reading follows two seconds after connecting",)
     if stale := stale_since(facts.runner, facts.lag, now):
@@ -170,7 +170,7 @@ def _unmeasured(facts: Facts, now: datetime) -> Verdict | None:
     return None
 
 
-def _unpublished(facts: Facts, now: datetime) -> Verdict | None:
+def _unpublished(facts: PageFacts, now: datetime) -> VerdictLine | None:
     since = facts.flow.unpublished_since
     if since is None or _age_s(since, now) < PUBLISH_LATE_S:
         return None
@@ -178,7 +178,7 @@ def _unpublished(facts: Facts, now: datetime) -> Verdict | None:
     return "Stuck before the change log", "red", (waits, "check the errors below, and the destination's disk")
 
 
-def _behind(facts: Facts, now: datetime) -> Verdict | None:
+def _behind(facts: PageFacts, now: datetime) -> VerdictLine | None:
     """The pipeline is behind, or nobody knows by how much, and so may be this table.
 
     Merges are a matter of each table.
@@ -188,7 +188,7 @@ def _behind(facts: Facts, now: datetime) -> Verdict | None:
     return None if layer.colour == "green" else (layer.headline, layer.colour, layer.details)
 
 
-def _copying(facts: Facts, _now: datetime) -> Verdict | None:
+def _copying(facts: PageFacts, _now: datetime) -> VerdictLine | None:
     if facts.word == "streaming":
         return None
     if facts.state is None:
@@ -202,13 +202,13 @@ def _copying(facts: Facts, _now: datetime) -> Verdict | None:
     return "Being copied", "blue", (detail, until)
 
 
-def waits_to_merge(facts: Facts, now: datetime) -> bool:
-    """Whether a live runner has put off merging changes of this table for long."""
+def waits_to_merge(facts: PageFacts, now: datetime) -> bool:
+    """Whether a live runner has deferred merges of this table for long."""
     following = facts.word == "streaming" and facts.runner.works
     return following and _unmerged_s(facts, now) >= MERGE_WAITS_S
 
 
-def _unmerged(facts: Facts, now: datetime) -> Verdict | None:
+def _unmerged(facts: PageFacts, now: datetime) -> VerdictLine | None:
     waits = _unmerged_s(facts, now)
     if MERGE_WAITS_S <= waits < facts.max_merge_delay_s + MERGE_LATE_S:
         most = f"merged after {words.duration(facts.max_merge_delay_s)} at most"
@@ -219,7 +219,7 @@ def _unmerged(facts: Facts, now: datetime) -> Verdict | None:
     return "Stuck before the mirror", "red", (detail, "check the errors below, and the destination's disk")
 
 
-def _unmerged_s(facts: Facts, now: datetime) -> float:
+def _unmerged_s(facts: PageFacts, now: datetime) -> float:
     """For how long the oldest change has waited for a merge.
 
     The runner measures it for the mirror that waits longest.
@@ -231,7 +231,7 @@ def _unmerged_s(facts: Facts, now: datetime) -> float:
     return _age_s(since, now) if measured is None else min(_age_s(since, now), measured)
 
 
-def _current(facts: Facts, now: datetime) -> Verdict:
+def _current(facts: PageFacts, now: datetime) -> VerdictLine:
     last, lag = facts.flow.committed, f"lag {lag_words(facts.runner, facts.lag, now)}"
     waits = _unmerged_s(facts, now)
     mirror = (f"mirror {words.duration(waits)} behind the change log",) if waits > 0 else ()
@@ -242,13 +242,13 @@ def _current(facts: Facts, now: datetime) -> Verdict:
     return "Up to date", "green", (f"no changes since {words.date_time(last)}", lag, *mirror)
 
 
-def copy_layer(facts: Facts, now: datetime) -> Layer:
+def copy_layer(facts: PageFacts, now: datetime) -> Layer:
     """The chunks that are read, and those that are parked."""
     tip = "Chunks read, of the expected number. A parked chunk failed too often; everything else continues."
     return Layer("Copy", *_copy(facts, now), tip)
 
 
-def _copy(facts: Facts, now: datetime) -> Verdict:
+def _copy(facts: PageFacts, now: datetime) -> VerdictLine:
     progress = facts.progress
     if progress is None or not progress.planned:
         return "No chunks", "gray", ("nothing is copied" if facts.word else "no chunk is planned",)
@@ -269,12 +269,12 @@ def _copy(facts: Facts, now: datetime) -> Verdict:
     return headline, colour, (read, rows)
 
 
-def _chunks(facts: Facts) -> str:
+def _chunks(facts: PageFacts) -> str:
     assert facts.progress is not None
     return f"{chunk_counts.chunks_read(facts.progress)} {'chunk' if facts.progress.expected_chunks == 1 else 'chunks'}"
 
 
-def stopped(facts: Facts) -> tuple[str, str, str] | None:
+def stopped(facts: PageFacts) -> tuple[str, str, str] | None:
     """Why the table stopped, in three parts; None if it did not."""
     if facts.state is None or facts.state.state != "stopped":
         return None
@@ -285,12 +285,12 @@ def stopped(facts: Facts) -> tuple[str, str, str] | None:
     return f"{facts.table} stopped: {first}", meaning.strip(), hint
 
 
-def first_parked(facts: Facts) -> int | None:
+def first_parked(facts: PageFacts) -> int | None:
     """The lowest number of a parked chunk."""
     return next((one.first for one in facts.counts if one.state == "parked"), None)
 
 
-def flow_rows(facts: Facts, now: datetime) -> list[tuple[str, str]]:
+def flow_rows(facts: PageFacts, now: datetime) -> list[tuple[str, str]]:
     """The table's way from the source to the mirror, step by step."""
     flow = facts.flow
     merged = max((at for at in (flow.merged, facts.copied) if at is not None), default=None)

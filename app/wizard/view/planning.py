@@ -9,7 +9,7 @@ from typing import Any
 from app.common.view import limits, words
 from engine.base.errors import TidemarkError
 from engine.decode.schema import Table
-from engine.history.table_queries import Plan as Shown
+from engine.history.table_queries import NewestPlan as Shown
 from engine.plan.chunks import Plan
 from engine.plan.keys import own_key, why_unordered
 from engine.plan.mirrors import LABELS, mirror_of
@@ -28,7 +28,7 @@ FACTORS = 24
 
 
 @dataclass(frozen=True)
-class Line:
+class PlannedTable:
     """A table of the plan."""
 
     table: str
@@ -65,7 +65,7 @@ def lines(
     readers: int,
     throttle: Throttle,
     sink: Sink,
-) -> list[Line]:
+) -> list[PlannedTable]:
     """One row per table: first those that cannot be planned, then by size."""
     plain = snapshot.model_copy(update={"tables": {}, "chunk_key": {}})
     found = []
@@ -74,15 +74,15 @@ def lines(
         own = snapshot.rules(table.database, table.name) != plain.rules(table.database, table.name)
         if isinstance(plan, Plan):
             took, mirror = seconds(plan, speed, readers, throttle), LABELS[mirror_of(sink, table, plan)]
-            found.append(Line(table.full_name, plan, took, plan.reason, own, mirror))
+            found.append(PlannedTable(table.full_name, plan, took, plan.reason, own, mirror))
         else:
-            found.append(Line(table.full_name, None, None, plan.message, own))
+            found.append(PlannedTable(table.full_name, None, None, plan.message, own))
     return sorted(
         found, key=lambda line: (line.plan is not None, -line.plan.approx_bytes if line.plan else 0, line.table)
     )
 
 
-def row(line: Line) -> dict[str, Any]:
+def row(line: PlannedTable) -> dict[str, Any]:
     """The cells of a row."""
     plan = line.plan
     return {
@@ -101,7 +101,7 @@ def row(line: Line) -> dict[str, Any]:
     }
 
 
-def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Throttle) -> str:
+def sums(found: Sequence[PlannedTable], speed: float | None, readers: int, throttle: Throttle) -> str:
     """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
     known = [line.plan for line in found if line.plan]
     parts = [
@@ -119,7 +119,7 @@ def sums(found: Sequence[Line], speed: float | None, readers: int, throttle: Thr
     return BETWEEN.join(parts)
 
 
-def factored(found: Sequence[Line], lower: float, upper: float, now: datetime) -> list[Shown]:
+def factored(found: Sequence[PlannedTable], lower: float, upper: float, now: datetime) -> list[Shown]:
     """The tables for the figure of distribution factors: first those outside the bounds, then by rows."""
     some = [line.plan for line in found if line.plan and line.plan.factor]
     some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))

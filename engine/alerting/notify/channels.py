@@ -2,7 +2,7 @@
 
 from engine.alerting.notify.http_post import post_json
 from engine.alerting.notify.mail import send_mail
-from engine.alerting.notify.notice import Answer, Notice
+from engine.alerting.notify.notice import DeliveryResult, Notice
 from engine.alerting.notify.pagerduty import pagerduty_events
 from engine.alerting.notify.slack import slack_message
 from engine.base.errors import SpecError
@@ -24,7 +24,7 @@ def _problem(error: SpecError) -> str:
     return text[:1].lower() + text[1:]
 
 
-def deliver(name: str, route: Route, notice: Notice) -> Answer:
+def deliver(name: str, route: Route, notice: Notice) -> DeliveryResult:
     """Deliver a notice. Takes tens of seconds if the receiver does not answer; no error is raised.
 
     The secret is read each time, so a new key in a file needs no restart.
@@ -32,14 +32,14 @@ def deliver(name: str, route: Route, notice: Notice) -> Answer:
     try:
         secret = route_secret(name, route)
     except SpecError as error:
-        return Answer(_problem(error), retry=True)
+        return DeliveryResult(_problem(error), retry=True)
     if route.type == "email":
         return send_mail(route, secret, notice)
     if route.type == "slack":
         return post_json(secret, slack_message(notice))
     if route.type == "webhook":
         return post_json(secret, notice)
-    answer = Answer()
+    answer = DeliveryResult()
     for event in pagerduty_events(notice, secret):
         answer = post_json(route.endpoint, event)
         if answer.problem:

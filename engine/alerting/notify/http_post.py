@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from engine import __version__
-from engine.alerting.notify.notice import Answer
+from engine.alerting.notify.notice import DeliveryResult
 from engine.base.redaction import redact
 
 TIMEOUT_S = 10.0
@@ -22,7 +22,7 @@ for _name in ("httpx", "httpcore"):  # they log addresses
     logging.getLogger(_name).setLevel(logging.WARNING)
 
 
-def post_json(url: str, content: Mapping[str, Any]) -> Answer:
+def post_json(url: str, content: Mapping[str, Any]) -> DeliveryResult:
     """Post once. No redirect is followed: it would turn the POST into a GET without the content."""
     body = json.dumps(content, ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json", "User-Agent": f"tidemark/{__version__}"}
@@ -33,11 +33,11 @@ def post_json(url: str, content: Mapping[str, Any]) -> Answer:
         ):
             return _answer(answer.status_code)
     except httpx.TimeoutException:
-        return Answer(f"it did not answer within {TIMEOUT_S:.0f} s", retry=True)
+        return DeliveryResult(f"it did not answer within {TIMEOUT_S:.0f} s", retry=True)
     except (httpx.HTTPError, OSError) as error:
-        return Answer(_without(url, str(error) or type(error).__name__), retry=True)
+        return DeliveryResult(_without(url, str(error) or type(error).__name__), retry=True)
     except (httpx.InvalidURL, ValueError) as error:  # the error's message may contain the address
-        return Answer(f"its address cannot be used ({type(error).__name__})")
+        return DeliveryResult(f"its address cannot be used ({type(error).__name__})")
 
 
 @cache
@@ -46,10 +46,10 @@ def _authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context()
 
 
-def _answer(status: int) -> Answer:
+def _answer(status: int) -> DeliveryResult:
     if 200 <= status < 300:
-        return Answer(status=status)
-    return Answer(f"it answered {status}", retry=status >= 500 or status in _WORTH_ANOTHER_TRY)
+        return DeliveryResult(status=status)
+    return DeliveryResult(f"it answered {status}", retry=status >= 500 or status in _WORTH_ANOTHER_TRY)
 
 
 def _without(url: str, text: str) -> str:

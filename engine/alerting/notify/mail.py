@@ -7,14 +7,14 @@ from email.message import EmailMessage
 from email.utils import format_datetime, make_msgid
 
 from engine.alerting.notify.http_post import TIMEOUT_S
-from engine.alerting.notify.notice import Answer, Notice, footer, headline
+from engine.alerting.notify.notice import DeliveryResult, Notice, footer, headline
 from engine.alerting.notify.pagerduty import dedup_key
 from engine.base import clock
 from engine.base.redaction import redact
 from engine.spec.alert_settings import Route
 
 
-def send_mail(route: Route, password: str, notice: Notice) -> Answer:
+def send_mail(route: Route, password: str, notice: Notice) -> DeliveryResult:
     """Send one mail to all recipients of a route. The server's own words are part of the answer, without secrets."""
     try:
         with _connected(route) as server:
@@ -23,17 +23,19 @@ def send_mail(route: Route, password: str, notice: Notice) -> Answer:
             refused = server.send_message(mail_of(route, notice), to_addrs=list(route.recipients))
     except smtplib.SMTPResponseException as error:
         said = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else error.smtp_error
-        return Answer(redact(f"it answered {error.smtp_code} {' '.join(said.split())}"), retry=error.smtp_code < 500)
+        return DeliveryResult(
+            redact(f"it answered {error.smtp_code} {' '.join(said.split())}"), retry=error.smtp_code < 500
+        )
     except smtplib.SMTPRecipientsRefused as error:
         codes = [code for code, _ in error.recipients.values()]
-        return Answer(f"it refused all recipients ({codes[0]})", retry=max(codes) < 500)
+        return DeliveryResult(f"it refused all recipients ({codes[0]})", retry=max(codes) < 500)
     except smtplib.SMTPNotSupportedError as error:
-        return Answer(redact(f"it cannot do what the route needs: {error}"))
+        return DeliveryResult(redact(f"it cannot do what the route needs: {error}"))
     except (OSError, smtplib.SMTPException) as error:
-        return Answer(redact(f"{type(error).__name__}: {error}"), retry=True)
+        return DeliveryResult(redact(f"{type(error).__name__}: {error}"), retry=True)
     if refused:
-        return Answer(f"it refused {len(refused)} of {len(route.recipients)} recipients")
-    return Answer()
+        return DeliveryResult(f"it refused {len(refused)} of {len(route.recipients)} recipients")
+    return DeliveryResult()
 
 
 def _connected(route: Route) -> smtplib.SMTP:

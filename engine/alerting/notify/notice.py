@@ -15,7 +15,7 @@ Notice = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Answer:
+class DeliveryResult:
     """What became of a notice."""
 
     problem: str = ""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from engine.alerting.notify.channels import deliver, secret_problem
-from engine.alerting.notify.notice import CLEARED, RAISED, TEST, Answer, Notice, message, test_of
+from engine.alerting.notify.notice import CLEARED, RAISED, TEST, DeliveryResult, Notice, message, test_of
 from engine.alerting.notify.sender import Sender
 from engine.alerting.silences import silence_of
 from engine.base import clock
@@ -25,9 +25,9 @@ class Routes:
     """The routes of a spec, each with a thread of its own: one that is down delays no other, and no caller.
 
     failed: the route's name, the problem, and the seconds until the next try, None if the notice is dropped; once until
-    it works. recovered: the route's name, the number of failures, and for how many seconds it failed. doubtful: routes
-    that count as failing until they accept a notice. A route whose secret is missing fails alone: it is tried again
-    until the secret is there.
+    it works. recovered: the route's name, the number of failures, and for how many seconds it failed. failing_routes:
+    routes that count as failing until they accept a notice. A route whose secret is missing fails alone: it is tried
+    again until the secret is there.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Routes:
         failed: Callable[[str, str, float | None], None],
         recovered: Callable[[str, int, float], None],
         *,
-        doubtful: Collection[str] = (),
+        failing_routes: Collection[str] = (),
     ) -> None:
         routes = settings.all_routes()
         self._severities = {name: route.severities for name, route in routes.items()}
@@ -46,7 +46,7 @@ class Routes:
                 partial(deliver, name, route),
                 partial(failed, name),
                 partial(recovered, name),
-                down=name in doubtful,
+                down=name in failing_routes,
             )
             for name, route in routes.items()
         }
@@ -77,7 +77,7 @@ def broken_routes(settings: Alerts) -> dict[str, str]:
     return {name: problem for name, problem in found.items() if problem}
 
 
-def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, Answer]:
+def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, Any]) -> dict[str, DeliveryResult]:
     """Deliver an alert once through each route that takes its severity, and return the answers by route.
 
     event: `RAISED` or `CLEARED`. alert: the fields of `events.AlertRaised`. An alert that a silence covers is not
@@ -91,7 +91,7 @@ def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, A
     return {name: deliver(name, one, notice) for name, one in routes if notice["severity"] in one.severities}
 
 
-def send_test(settings: Alerts, route: str, pipeline: str, actor: str) -> Answer:
+def send_test(settings: Alerts, route: str, pipeline: str, actor: str) -> DeliveryResult:
     """Deliver a notice of the event `alert.test` through one route, whatever its severities."""
     notice = test_of(settings, pipeline, clock.utc_text(), actor)
     assert notice["event"] == TEST

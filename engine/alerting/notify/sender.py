@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from engine.alerting.notify.notice import Answer, Notice
+from engine.alerting.notify.notice import DeliveryResult, Notice
 from engine.base import clock
 from engine.base.redaction import redact
 
@@ -28,7 +28,7 @@ class Sender:
     def __init__(
         self,
         name: str,
-        deliver: Callable[[Notice], Answer],
+        deliver: Callable[[Notice], DeliveryResult],
         failed: Callable[[str, float | None], None],
         recovered: Callable[[int, float], None],
         *,
@@ -92,11 +92,11 @@ class Sender:
                 self._closing.wait(retry_s)
                 retry_s = min(2 * retry_s, _LONGEST_RETRY_S)
 
-    def _try(self, notice: Notice) -> Answer:
+    def _try(self, notice: Notice) -> DeliveryResult:
         try:
             return self._deliver_once(notice)
         except Exception as error:  # noqa: BLE001 - one notice that cannot be delivered must not block the others
-            return Answer(redact(f"{type(error).__name__}: {error}"))
+            return DeliveryResult(redact(f"{type(error).__name__}: {error}"))
 
     def _works(self) -> None:
         failures, self._failures = self._failures, 0

@@ -23,7 +23,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.decode.query_event import REPLACED
 
-Name = tuple[str, str]
+FoldedName = tuple[str, str]
 """Database and name, casefolded."""
 _VERB = re.compile(
     r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
@@ -38,7 +38,7 @@ _CALLS = re.compile(r"(?i)CALL\s+(?:(?:`(?:[^`]|``)+`|[\w$]+)\s*\.\s*)?(`(?:[^`]
 class WrittenTables:
     """What a statement writes to."""
 
-    tables: tuple[Name, ...] = ()
+    tables: tuple[FoldedName, ...] = ()
     """Tables that it writes to directly."""
     routines: tuple[str, ...] = ()
     """Casefolded names of routines that it may call."""
@@ -81,7 +81,7 @@ def words_of(text: str) -> frozenset[str]:
     }
 
 
-def _tables(statement: str, database: str) -> set[Name] | None:
+def _tables(statement: str, database: str) -> set[FoldedName] | None:
     verb = (re.match(r"\w+", statement) or [""])[0].upper()
     if verb in ("CALL", "DO", "SELECT", "CREATE"):
         return set()  # they write only through routines; a table that is created is a captured one by chance only
@@ -101,8 +101,8 @@ def _tables(statement: str, database: str) -> set[Name] | None:
     return _names(targets, database)
 
 
-def _names(targets: list[Any], database: str) -> set[Name] | None:
-    names: set[Name] = set()
+def _names(targets: list[Any], database: str) -> set[FoldedName] | None:
+    names: set[FoldedName] = set()
     for table in targets:
         if not isinstance(table, exp.Table) or not isinstance(table.this, exp.Identifier) or table.catalog:
             return None
@@ -112,7 +112,7 @@ def _names(targets: list[Any], database: str) -> set[Name] | None:
     return names or None
 
 
-def _load_target(tokens: list[Token], database: str) -> set[Name] | None:
+def _load_target(tokens: list[Token], database: str) -> set[FoldedName] | None:
     """The target of LOAD DATA … INTO TABLE, which sqlglot does not parse."""
     places = [n for n, (a, b) in enumerate(pairwise(tokens)) if (a.text.upper(), b.text.upper()) == ("INTO", "TABLE")]
     if len(places) != 1:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType
 from engine.decode.types.strings import image_padded, row_texts
 
 _STRING = 254
@@ -76,7 +76,7 @@ def _inet6(value: pa.Array) -> pa.Array:
 def _images(
     width: int,
     text: Callable[[pa.Array], pa.Array],
-    records: Records,
+    records: RecordBuffer,
     at: Offsets,
     null: Nulls,
     column: Column,

@@ -21,7 +21,7 @@ Nulls = npt.NDArray[np.bool_] | None
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordBuffer:
     """A buffer, the ends of the records in it, and ways to load integers from it."""
 
     buffer: Bytes
@@ -31,12 +31,12 @@ class Records:
     """Invalid dates that became NULL, by column (`Column.null_dates`)."""
 
     @staticmethod
-    def over(buffer: Bytes, end: Offsets, nulled: Counter[str]) -> "Records":
-        return Records(buffer, words(buffer), end, nulled)
+    def over(buffer: Bytes, end: Offsets, nulled: Counter[str]) -> "RecordBuffer":
+        return RecordBuffer(buffer, words(buffer), end, nulled)
 
-    def rows(self, chosen: npt.NDArray[np.bool_]) -> "Records":
+    def rows(self, chosen: npt.NDArray[np.bool_]) -> "RecordBuffer":
         """The same buffer with some of the records."""
-        return Records(self.buffer, self.u64, self.end[chosen], self.nulled)
+        return RecordBuffer(self.buffer, self.u64, self.end[chosen], self.nulled)
 
     def inside(self, at: Offsets, column: Column) -> Offsets:
         """Return `at` if no cursor is past the end of its record. Raises DecodeError otherwise."""
@@ -100,8 +100,8 @@ def _outside(column: Column) -> DecodeError:
 _INT32_MAX = (1 << 31) - 1
 _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
-Decode = Callable[[Records, Offsets, Nulls, Column], tuple[pa.Array, Offsets]]
-DecodeImage = Callable[[Records, Offsets, Nulls, Column, "Mapped"], tuple[pa.Array, Offsets]]
+Decode = Callable[[RecordBuffer, Offsets, Nulls, Column], tuple[pa.Array, Offsets]]
+DecodeImage = Callable[[RecordBuffer, Offsets, Nulls, Column, "Mapped"], tuple[pa.Array, Offsets]]
 
 
 @dataclass(frozen=True)

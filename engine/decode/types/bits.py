@@ -5,7 +5,7 @@ import pyarrow as pa
 
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail, slices
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, fail, slices
 
 _CODE = 16
 
@@ -14,7 +14,7 @@ def _arrow(column: Column) -> pa.DataType:
     return pa.bool_() if column.precision == 1 else pa.binary()
 
 
-def _values(records: Records, start: Offsets, width: int, null: Nulls, column: Column) -> pa.Array:
+def _values(records: RecordBuffer, start: Offsets, width: int, null: Nulls, column: Column) -> pa.Array:
     if column.precision == 1:
         return pa.array(records.buffer[start] & 1 == 1, mask=null)
     return slices(
@@ -26,7 +26,7 @@ def _values(records: Records, start: Offsets, width: int, null: Nulls, column: C
     )
 
 
-def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _rows(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     start, after = records.counted(at, null, column)
     width = (column.precision + 7) // 8
     length = after - start
@@ -37,7 +37,7 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
     return _values(records, start, width, null, column), after
 
 
-def _images(records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
+def _images(records: RecordBuffer, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
     width = (column.precision + 7) // 8
     after = records.inside(advance(at, width, null), column)
     return _values(records, at, width, null, column), after

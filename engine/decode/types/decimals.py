@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from engine.base.errors import DecodeError
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail, slices
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, fail, slices
 from engine.decode.types.numbers import decimal_of_words
 
 _BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -30,7 +30,7 @@ def _arrow(column: Column) -> pa.DataType:
     return pa.decimal128(column.precision, column.scale)
 
 
-def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _rows(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     start, after = records.counted(at, null, column)
     if column.precision <= _WORD_DIGITS and len(at):
         return _short(records, start, after, null, column), after
@@ -55,7 +55,7 @@ def _not_a_decimal(column: Column) -> DecodeError:
     return fail(column, what, "Report this with the server's version.")
 
 
-def _short(records: Records, start: Offsets, after: Offsets, null: Nulls, column: Column) -> pa.Array:
+def _short(records: RecordBuffer, start: Offsets, after: Offsets, null: Nulls, column: Column) -> pa.Array:
     """Decimals of up to 18 digits, from their texts.
 
     The server prints every value with exactly `scale` digits after the point, so each digit has a fixed place, counted
@@ -102,7 +102,9 @@ def packed_bytes(precision: int, scale: int) -> int:
     return sum(size for _, size in _groups(precision, scale))
 
 
-def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _images(
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
     precision, scale = mapped.metadata
     groups = _groups(precision, scale)
     after = records.inside(advance(at, packed_bytes(precision, scale), null), column)

@@ -14,7 +14,7 @@ from engine.base.errors import DecodeError
 from engine.decode.binary_json import apply_diffs, text_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, fail
 from engine.decode.types.strings import image_binaries, prefix_fits, row_texts
 
 _JSON = 245
@@ -53,7 +53,9 @@ def changed_texts(
     return pa.array(out, pa.string())
 
 
-def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _images(
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
     return texts(value.to_pylist(), column), after
 

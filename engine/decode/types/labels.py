@@ -15,7 +15,7 @@ import pyarrow as pa
 from engine.decode.charsets import CHARSETS, to_utf8
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, fail
 from engine.decode.types.strings import PROTOCOL, charset_fits, row_texts
 
 ENUM, SET = 247, 248
@@ -33,7 +33,7 @@ _UNKNOWN = "Report this with the server's version; binlog_row_metadata = FULL ma
 
 
 def _numbers(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[npt.NDArray[np.uint64], Offsets]:
     """The number of each value, 0 for NULL, and the cursors after them."""
     width = mapped.metadata[1]
@@ -54,7 +54,7 @@ def _labels(column: Column, mapped: Mapped) -> list[str]:
         raise fail(column, "a label is not valid in its character set", "Correct the label in the source.") from None
 
 
-def _enums(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _enums(records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
     number, after = _numbers(records, at, null, column, mapped)
     labels = ["", *_labels(column, mapped)]
     if (number >= len(labels)).any():
@@ -62,7 +62,7 @@ def _enums(records: Records, at: Offsets, null: Nulls, column: Column, mapped: M
     return pa.array(labels, pa.string()).take(pa.array(number, mask=null)), after
 
 
-def _sets(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _sets(records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
     number, after = _numbers(records, at, null, column, mapped)
     labels = _labels(column, mapped)
     distinct, slots = np.unique(number, return_inverse=True)

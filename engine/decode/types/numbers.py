@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, validity
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, validity
 
 _SIGNED = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
 _UNSIGNED = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64(), 8: pa.decimal128(20, 0)}
@@ -32,7 +32,7 @@ def decimal_of_words(
     return pa.Array.from_buffers(type_, len(low), [validity(null), pa.py_buffer(halves)])
 
 
-def _integers(records: Records, at: Offsets, null: Nulls, column: Column, width: int) -> pa.Array:
+def _integers(records: RecordBuffer, at: Offsets, null: Nulls, column: Column, width: int) -> pa.Array:
     type_ = _integer_type(width, column)
     if not column.unsigned:
         return pa.array(records.signed(at, width).astype(type_.to_pandas_dtype(), copy=False), mask=null)
@@ -43,19 +43,21 @@ def _integers(records: Records, at: Offsets, null: Nulls, column: Column, width:
 
 
 def _row_integers(
-    width: int, sent: int, records: Records, at: Offsets, null: Nulls, column: Column
+    width: int, sent: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column
 ) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, sent, null), column)
     return _integers(records, at, null, column, width), after
 
 
 def _image_integers(
-    width: int, records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped
+    width: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column, _: Mapped
 ) -> tuple[pa.Array, Offsets]:
     return _row_integers(width, width, records, at, null, column)
 
 
-def _row_floats(width: int, records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _row_floats(
+    width: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column
+) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, width, null), column)
     raw = records.unsigned(at, width)
     value = raw.view(np.float64) if width == 8 else raw.astype(np.uint32).view(np.float32)
@@ -63,7 +65,7 @@ def _row_floats(width: int, records: Records, at: Offsets, null: Nulls, column: 
 
 
 def _image_floats(
-    width: int, records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped
+    width: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column, _: Mapped
 ) -> tuple[pa.Array, Offsets]:
     return _row_floats(width, records, at, null, column)
 

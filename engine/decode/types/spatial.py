@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, fail
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, fail
 from engine.decode.types.strings import image_binaries, prefix_fits, row_binaries
 
 _GEOMETRY, _VECTOR = 255, 242
@@ -30,13 +30,13 @@ def _floats(value: pa.Array, column: Column) -> pa.Array:
     return pa.ListArray.from_arrays(pa.array(offsets // _FLOAT_BYTES), numbers, mask=nulls)
 
 
-def _row_vectors(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _row_vectors(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     value, after = row_binaries(records, at, null, column)
     return _floats(value, column), after
 
 
 def _image_vectors(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
     return _floats(value, column), after

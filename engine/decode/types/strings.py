@@ -18,7 +18,7 @@ from engine.decode.charsets import CHARSETS, to_utf8
 from engine.decode.collations import charset_of
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import DecodeImage, Mapped, Nulls, Records, ValueType, fail, slices
+from engine.decode.types.base import DecodeImage, Mapped, Nulls, RecordBuffer, ValueType, fail, slices
 
 _VARCHAR, _VAR_STRING, _BLOB, _STRING = 15, 253, 252, 254
 _BLOB_COMPRESSED, _VARCHAR_COMPRESSED = 140, 141
@@ -36,7 +36,9 @@ def _checked_text(text: pa.Array, column: Column) -> pa.Array:
     return text
 
 
-def _rows(type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _rows(
+    type_: pa.DataType, records: RecordBuffer, at: Offsets, null: Nulls, column: Column
+) -> tuple[pa.Array, Offsets]:
     start, after = records.counted(at, null, column)
     value = slices(records.buffer, start, after, null, type_)
     return (_checked_text(value, column) if pa.types.is_string(type_) else value), after
@@ -62,7 +64,7 @@ def length_bytes(mapped: Mapped) -> int:
 
 
 def image_binaries(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     """The stored bytes of texts and binaries with a length prefix."""
     prefix = length_bytes(mapped)
@@ -77,7 +79,7 @@ def image_binaries(
 
 
 def _image_texts(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     value, after = image_binaries(records, at, null, column, mapped)
     try:
@@ -109,7 +111,7 @@ def _lost_codes(value: pa.Array, text: pa.Array, charset: str) -> bool:
 
 
 def image_padded(
-    width: int, records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    width: int, records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     """Binaries of `width` bytes that arrive without their trailing zero bytes. Raises DecodeError for a longer one."""
     value, after = image_binaries(records, at, null, column, mapped)
@@ -123,7 +125,7 @@ def image_padded(
 
 
 def _image_fixed(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     return image_padded(column.length, records, at, null, column, mapped)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, fail
 
 _DATETIME_ZERO = 0x8000000000
 _DAY_S, _SECOND_US, _DAY_US = 86_400, 1_000_000, 86_400_000_000
@@ -40,7 +40,7 @@ _BEFORE, _LENGTH = _calendar()
 
 
 def _without_wrong(
-    wrong: npt.NDArray[np.bool_], text_of: Callable[[int], str], null: Nulls, records: Records, column: Column
+    wrong: npt.NDArray[np.bool_], text_of: Callable[[int], str], null: Nulls, records: RecordBuffer, column: Column
 ) -> Nulls:
     """Add the `wrong` values to the NULLs if the column permits it.
 
@@ -62,7 +62,7 @@ def _without_wrong(
 
 
 def _days(
-    year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, records: Records, column: Column
+    year_month: npt.NDArray[np.int64], day: npt.NDArray[np.int64], null: Nulls, records: RecordBuffer, column: Column
 ) -> tuple[npt.NDArray[np.int64], Nulls]:
     """Days since 1970, and a mask of NULLs. Raises DecodeError for an invalid date."""
     index = np.minimum(year_month, len(_LENGTH) - 1)
@@ -74,7 +74,7 @@ def _days(
 
 
 def _parts(
-    records: Records, at: Offsets, null: Nulls, column: Column
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column
 ) -> tuple[npt.NDArray[np.uint64], Offsets, Offsets]:
     """The seven bytes of date and time of each value, the length bytes, and the cursors after them.
 
@@ -109,7 +109,7 @@ def _time(
     return seconds * _SECOND_US + us
 
 
-def _row_dates(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _row_dates(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     parts, _, after = _parts(records, at, null, column)
     year_month, day, _ = _split(parts)
     days, null = _days(year_month, day, null, records, column)
@@ -117,7 +117,7 @@ def _row_dates(records: Records, at: Offsets, null: Nulls, column: Column) -> tu
 
 
 def _row_datetimes(
-    type_: pa.DataType, records: Records, at: Offsets, null: Nulls, column: Column
+    type_: pa.DataType, records: RecordBuffer, at: Offsets, null: Nulls, column: Column
 ) -> tuple[pa.Array, Offsets]:
     parts, length, after = _parts(records, at, null, column)
     year_month, day, seconds = _split(parts)
@@ -127,14 +127,16 @@ def _row_datetimes(
     return pa.array(value, mask=null).view(type_), after
 
 
-def _image_dates(records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
+def _image_dates(
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, _: Mapped
+) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 3, null), column)
     v = records.unsigned(at, 3).view(np.int64)
     days, null = _days(v >> 5, v & 31, null, records, column)
     return pa.array(days.astype("M8[D]"), mask=null), after
 
 
-def fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
+def fraction(records: RecordBuffer, at: Offsets, digits: int) -> npt.NDArray[np.int64]:
     """Microseconds from the (digits + 1) // 2 bytes at the cursors."""
     size = (digits + 1) // 2
     if not size:
@@ -143,7 +145,7 @@ def fraction(records: Records, at: Offsets, digits: int) -> npt.NDArray[np.int64
 
 
 def _image_datetimes(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 5 + (mapped.metadata[0] + 1) // 2, null), column)
     packed = records.big_endian(at, 5).view(np.int64) - _DATETIME_ZERO
@@ -156,7 +158,7 @@ def _image_datetimes(
 
 
 def _image_timestamps(
-    records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
 ) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 4 + (mapped.metadata[0] + 1) // 2, null), column)
     seconds = records.big_endian(at, 4).view(np.int64)

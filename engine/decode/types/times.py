@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from engine.decode.framing import Bytes, Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance, fail, slices
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance, fail, slices
 from engine.decode.types.temporal import fraction_fits
 
 _SECOND_US, _LONGEST_HOURS = 1_000_000, 838
@@ -51,7 +51,7 @@ def _texts(minus: npt.NDArray[np.bool_], seconds: Numbers, us: Numbers, null: Nu
     return slices(letters, first - minus, row + width, null, pa.string())
 
 
-def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _rows(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     length = records.buffer[at].astype(np.int64)
     if null is not None:
         length = np.where(null, 0, length)
@@ -67,7 +67,9 @@ def _rows(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[p
     return _texts(minus, np.where(there, seconds, 0), us, null, column), after
 
 
-def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _images(
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped
+) -> tuple[pa.Array, Offsets]:
     size = (mapped.metadata[0] + 1) // 2
     after = records.inside(advance(at, 3 + size, null), column)
     packed = records.big_endian(at, 3 + size).view(np.int64) - (0x800000 << 8 * size)
@@ -79,12 +81,14 @@ def _images(records: Records, at: Offsets, null: Nulls, column: Column, mapped: 
     return _texts(packed < 0, seconds, fraction * 100 ** (3 - size), null, column), after
 
 
-def _row_years(records: Records, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
+def _row_years(records: RecordBuffer, at: Offsets, null: Nulls, column: Column) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 2, null), column)
     return pa.array(records.unsigned(at, 2).astype(np.int32), mask=null), after
 
 
-def _image_years(records: Records, at: Offsets, null: Nulls, column: Column, _: Mapped) -> tuple[pa.Array, Offsets]:
+def _image_years(
+    records: RecordBuffer, at: Offsets, null: Nulls, column: Column, _: Mapped
+) -> tuple[pa.Array, Offsets]:
     after = records.inside(advance(at, 1, null), column)
     year = records.unsigned(at, 1).astype(np.int32)
     return pa.array(np.where(year == 0, 0, year + 1900), mask=null), after

@@ -11,11 +11,11 @@ from engine.base.errors import DecodeError
 from engine.decode.extents import COUNTED, FIXED, fixed_width
 from engine.decode.framing import Offsets
 from engine.decode.schema import Column
-from engine.decode.types.base import Mapped, Nulls, Records, ValueType, advance
+from engine.decode.types.base import Mapped, Nulls, RecordBuffer, ValueType, advance
 from engine.decode.types.strings import length_bytes
 
 
-def _image(records: Records, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
+def _image(records: RecordBuffer, at: Offsets, null: Nulls, column: Column, mapped: Mapped) -> tuple[pa.Array, Offsets]:
     width: int | Offsets | None = fixed_width(mapped.code, mapped.metadata)
     if width is None:
         prefix = length_bytes(mapped)
@@ -23,7 +23,7 @@ def _image(records: Records, at: Offsets, null: Nulls, column: Column, mapped: M
     return pa.nulls(len(at)), advance(at, width, null)
 
 
-def _row(_records: Records, _at: Offsets, _null: Nulls, column: Column) -> NoReturn:
+def _row(_records: RecordBuffer, _at: Offsets, _null: Nulls, column: Column) -> NoReturn:
     raise DecodeError(f"Column {column.name!r} was read, which no SELECT should name.", hint="Report this.")
 
 

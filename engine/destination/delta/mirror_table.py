@@ -37,7 +37,7 @@ from engine.destination.destination_protocol import CHUNKS, MERGE, Content, Mirr
 
 
 @dataclass(frozen=True)
-class MirrorCommit:
+class CommitSize:
     """The result of a commit to a mirror."""
 
     rows: int
@@ -85,7 +85,7 @@ class MirrorTable:
         """The files of a version, to be rewritten without a change of rows."""
         return MirrorFiles(self.folder, schema_of(delta), table, self.lake.log.files(delta), is_on_read(delta))
 
-    def apply(self, table: Table, content: Content) -> MirrorCommit | None:
+    def apply(self, table: Table, content: Content) -> CommitSize | None:
         """Apply chunks and changes in one commit; None if the mirror has them."""
         prepared, rows = list[MirrorFiles](), 0
 
@@ -133,7 +133,7 @@ class MirrorTable:
                 return None
         prepared[-1].drop_unused()
         self._changes.discard_copies(file for step in content.steps for file in step.changes)
-        return MirrorCommit(rows, prepared[-1].written_bytes)
+        return CommitSize(rows, prepared[-1].written_bytes)
 
     def _apply_steps(self, files: MirrorFiles, steps: Sequence[MirrorStep], *, copies: bool, merges: bool) -> int:
         """Apply the steps to a mirror's files. Returns the number of rows added and keys merged."""

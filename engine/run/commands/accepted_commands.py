@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from engine.base.errors import SpecError, TidemarkError
 from engine.base.wording import sentences
 from engine.ledger.state import State
-from engine.run.commands.command_answers import CommandAnswers, OpenCommand
+from engine.run.commands.command_answers import CommandAnswers, UnansweredCommand
 from engine.run.commands.inbox import Command
 from engine.run.commands.table_command import Parser, TableCommand
 
@@ -37,7 +37,7 @@ class AcceptedCommands:
         self._in_turn = in_turn
         self._committed: Callable[[], State] | None = None
         self._commands: list[TableCommand] = []
-        self._open: dict[str, OpenCommand] = {}
+        self._open: dict[str, UnansweredCommand] = {}
 
     def begin(self, committed: Callable[[], State]) -> None:
         """Accept commands from now on. committed: the committed state."""
@@ -81,7 +81,7 @@ class AcceptedCommands:
         return bool(self._commands)
 
     @property
-    def open(self) -> list[OpenCommand]:
+    def open(self) -> list[UnansweredCommand]:
         """All of them, for the heartbeat."""
         return list(self._open.values())
 
@@ -102,6 +102,6 @@ class AcceptedCommands:
             refused = Command(command.path, command.identity, command.verb)
             self._answers.refuse(refused, sentences(error.message, error.hint))
 
-    def _close(self, command: TableCommand) -> OpenCommand:
+    def _close(self, command: TableCommand) -> UnansweredCommand:
         self._commands.remove(command)
         return self._open.pop(command.identity)

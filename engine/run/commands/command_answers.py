@@ -11,7 +11,7 @@ from engine.pipeline.command_queue import GONE, claim_for_run
 from engine.run.commands.inbox import Command, Inbox
 
 
-class OpenCommand(NamedTuple):
+class UnansweredCommand(NamedTuple):
     """An accepted command without an answer."""
 
     identity: str
@@ -27,10 +27,10 @@ class CommandAnswers:
         self._inbox = inbox
         self._journal = journal
 
-    def accept(self, command: Command, what: str | None = None) -> OpenCommand:
+    def accept(self, command: Command, what: str | None = None) -> UnansweredCommand:
         """Journal that a command is accepted. what: what it is about, in words."""
         self._journal.write(command.accepted(what))
-        return OpenCommand(command.identity, str(command.verb), clock.monotonic_s())
+        return UnansweredCommand(command.identity, str(command.verb), clock.monotonic_s())
 
     def accept_done(self, command: Command) -> None:
         """Journal a command that was carried out at once."""
@@ -38,13 +38,13 @@ class CommandAnswers:
         self._journal.write(CommandDone(id=command.identity, verb=str(command.verb), duration_s=0.0))
         self._inbox.put_away(command.path, "done", command.identity)
 
-    def done(self, command: OpenCommand, path: Path, result: dict[str, Any]) -> None:
+    def done(self, command: UnansweredCommand, path: Path, result: dict[str, Any]) -> None:
         """Answer an open command as done."""
         took_s = _seconds_since(command)
         self._journal.write(CommandDone(id=command.identity, verb=command.verb, duration_s=took_s, result=result))
         self._inbox.put_away(path, "done", command.identity)
 
-    def done_with_state(self, command: OpenCommand, path: Path) -> None:
+    def done_with_state(self, command: UnansweredCommand, path: Path) -> None:
         """Answer a command that has changed the state of the run. If its file stays, the next run refuses it."""
         self._journal.write(CommandDone(id=command.identity, verb=command.verb, duration_s=_seconds_since(command)))
         with suppress(OSError):
@@ -63,5 +63,5 @@ class CommandAnswers:
         return not why
 
 
-def _seconds_since(command: OpenCommand) -> float:
+def _seconds_since(command: UnansweredCommand) -> float:
     return round(clock.monotonic_s() - command.since_s, 3)

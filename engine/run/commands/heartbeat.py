@@ -19,7 +19,7 @@ from engine.pipeline import formats
 from engine.pipeline.directory import Directory
 
 
-class Reading(TypedDict):
+class LongestRead(TypedDict):
     """The longest-running read of a table."""
 
     chunks: list[int]
@@ -29,7 +29,7 @@ class Reading(TypedDict):
     instead."""
 
 
-class StartupStep(TypedDict):
+class CurrentStep(TypedDict):
     """A step of a start."""
 
     step: str
@@ -44,13 +44,13 @@ class Activity:
 
     phase: str = "starting"
     """"starting", "snapshot" or "streaming"."""
-    startup: list[StartupStep] = field(default_factory=list)
+    startup: list[CurrentStep] = field(default_factory=list)
     """The steps of the start, in the order in which they began; its only writer is `run.lifecycle.startup_steps`."""
     waiting_for: str = ""
     """Why no chunk is being read; empty if nothing prevents it."""
     away: dict[str, Any] | None = None
     """The fields of `outage.Outage` while the source is away."""
-    reading: Mapping[str, Reading] = field(default_factory=dict)
+    reading: Mapping[str, LongestRead] = field(default_factory=dict)
     """The longest-running reads, by table."""
     source: Mapping[str, Any] | None = None
     """When the source was last compared with the run's beginning, and what has changed

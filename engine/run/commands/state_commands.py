@@ -7,7 +7,7 @@ from pathlib import Path
 from engine.base.wording import sentences
 from engine.pipeline.disk import Disk
 from engine.pipeline.state_machines import IllegalEventError, after
-from engine.run.commands.command_answers import CommandAnswers, OpenCommand
+from engine.run.commands.command_answers import CommandAnswers, UnansweredCommand
 from engine.run.commands.heartbeat import Activity
 from engine.run.commands.inbox import Command, Inbox
 from engine.run.commands.runner_state import RunnerState
@@ -42,10 +42,10 @@ class StateCommands:
         self._activity = activity
         self._disk = disk
         self._away = away
-        self._open: dict[str, tuple[OpenCommand, Path]] = {}
+        self._open: dict[str, tuple[UnansweredCommand, Path]] = {}
 
     @property
-    def open(self) -> list[OpenCommand]:
+    def open(self) -> list[UnansweredCommand]:
         """The commands without an answer, for the heartbeat."""
         return [command for command, _ in list(self._open.values())]
 

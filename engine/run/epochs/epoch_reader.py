@@ -18,7 +18,7 @@ from engine.ledger.state import State
 from engine.plan.coverage import Coverage
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.mutable_keys import FastForwarded, fast_forward_to
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
 from engine.source.ancestry import check_born
 from engine.source.connect import Endpoint
@@ -41,7 +41,7 @@ class EpochReader:
     mariadb: bool
     session: Session
     captured: CapturedTables
-    snapshot: Snapshot
+    snapshot: SnapshotScheduler
     redumps: RedumpExecutor
     places: XaPlaces = field(default_factory=XaPlaces)
     """Of the XA transactions that were prepared last before the committed position, or an earlier one."""

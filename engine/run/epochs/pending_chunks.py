@@ -10,7 +10,7 @@ from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.retries import Batch
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
 
@@ -25,7 +25,7 @@ class PendingChunks:
     def __init__(
         self,
         captured: CapturedTables,
-        snapshot: Snapshot,
+        snapshot: SnapshotScheduler,
         redumps: RedumpExecutor,
         reader: EpochReader,
         delivery: Delivery,

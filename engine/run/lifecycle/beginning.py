@@ -28,7 +28,7 @@ from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.lifecycle.possession import Possession
 from engine.run.snapshot.table_copy import planned
 from engine.run.source_loss import failover
-from engine.run.tables.bootstrap import Source, check_source, check_tables, first_epoch
+from engine.run.tables.bootstrap import SourceAccess, check_source, check_tables, first_epoch
 from engine.run.tables.cures import cured, left_out
 from engine.run.tables.membership_commands import removed_tables
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
@@ -59,7 +59,7 @@ class Beginning:
         self._possession = possession
         self._destination = destination
 
-    def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> Source:
+    def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> SourceAccess:
         """Prepare the source for the coordinator; commits epoch 0 if the pipeline has no ledger.
 
         Raises TidemarkError if the run cannot begin, SourceLostError among them.
@@ -69,7 +69,7 @@ class Beginning:
             kind = watermark_class(connection, preflight.server)
             turns = Turns(preflight.few_connections)
             endpoint = replace(endpoint, few_connections=turns.few)
-            source = Source(endpoint, preflight.server, kind, turns)
+            source = SourceAccess(endpoint, preflight.server, kind, turns)
             if ledger.state is not None:
                 self._continue(ledger, connection, source, preflight)
                 return source
@@ -83,7 +83,7 @@ class Beginning:
             self._journal.write(planned(plan))
         return source
 
-    def _continue(self, ledger: Ledger, connection: Connection, source: Source, preflight: Preflight) -> None:
+    def _continue(self, ledger: Ledger, connection: Connection, source: SourceAccess, preflight: Preflight) -> None:
         endpoint, server = source.endpoint, source.server
         check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._intake.waiting()))
         waiting = self._intake.waiting()  # before any of them is answered

@@ -27,7 +27,7 @@ from engine.run.lifecycle.epoch_retries import FAILURES, EpochRetries
 from engine.run.lifecycle.pending_work import PendingWork
 from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
-from engine.run.monitors.progress import Progress
+from engine.run.monitors.progress import ProgressEvents
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
@@ -59,7 +59,7 @@ class Coordinator:
     publisher: Publisher
     work: PendingWork
     pace: EpochPace
-    progress: Progress
+    progress: ProgressEvents
 
     def run(self, until: str | None) -> bool:
         """Run epochs until `until` ("snapshot", "caught-up"), or for ever.

@@ -33,15 +33,15 @@ from engine.run.lifecycle.table_changes import TableChanges
 from engine.run.monitors.hidden_monitor import HiddenMonitor
 from engine.run.monitors.lag import LagMonitor
 from engine.run.monitors.mirror_monitor import MirrorMonitor
-from engine.run.monitors.progress import Progress
+from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.read_folder import ReadFolder
-from engine.run.snapshot.scheduler import Snapshot, snapshot_of
+from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
 from engine.run.snapshot.throttle import Health
 from engine.run.tables.alterations import Alterations
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership import MembershipChanges
 from engine.source.positions import position_from_dict
 from engine.source.watermarks import Candidate
@@ -61,7 +61,7 @@ class EpochAssembly:
         """The committed state."""
         return committed(self.ledger)
 
-    def coordinator(self, source: Source, session: Session) -> Coordinator:
+    def coordinator(self, source: SourceAccess, session: Session) -> Coordinator:
         """A coordinator. Raises TransientError if the source does not answer, SourceLostError."""
         run, control = self.run, self.run.control
         first = run.spec.first_server_id()
@@ -78,7 +78,7 @@ class EpochAssembly:
         delivery = Delivery(run.spec, self.ledger, self.publisher, control.tables, run.journal)
         chunks = PendingChunks(captured, snapshot, redumps, reader, delivery, connection.require_enough)
         membership = MembershipChanges(run.spec, self.publisher, control.tables, snapshot.reading)
-        progress = Progress(control.activity, run.journal)
+        progress = ProgressEvents(control.activity, run.journal)
         pace = EpochPace(run.spec.poll_interval_s, run.spec.sink.merge_interval_s)
         tables = TableChanges(
             self.state,
@@ -136,7 +136,7 @@ class EpochAssembly:
             progress,
         )
 
-    def _redumps(self, source: Source, captured: CapturedTables, snapshot: Snapshot) -> RedumpExecutor:
+    def _redumps(self, source: SourceAccess, captured: CapturedTables, snapshot: SnapshotScheduler) -> RedumpExecutor:
         def check(name: str, redump: Redump) -> None:
             check_ranges(source.endpoint, redump, captured.tables[name], captured.plans[name])
 
@@ -153,7 +153,9 @@ class EpochAssembly:
             partial(merge_soon, self.publisher, self.ledger),
         )
 
-    def _reads(self, source: Source, session: Session, connection: SourceConnection, snapshot: Snapshot) -> SourceReads:
+    def _reads(
+        self, source: SourceAccess, session: Session, connection: SourceConnection, snapshot: SnapshotScheduler
+    ) -> SourceReads:
         spec, control = self.run.spec, self.run.control
         folder = ReadFolder(spec.sink.path, self.state().ledger)
         nowhere = Candidate(position_from_dict(self.state().position), 0.0)
@@ -164,7 +166,7 @@ class EpochAssembly:
         return SourceReads(connection, snapshot, prototype, pace, health, folder, session.interrupt)
 
     @contextmanager
-    def monitors(self, source: Source, coordinator: Coordinator) -> Iterator[None]:
+    def monitors(self, source: SourceAccess, coordinator: Coordinator) -> Iterator[None]:
         """The threads that look after the epochs, meanwhile."""
         run, control = self.run, self.run.control
         directory, journal, helpers = run.directory, run.journal, control.helpers
@@ -184,7 +186,7 @@ class EpochAssembly:
         ):
             yield
 
-    def _lag_monitor(self, source: Source, coordinator: Coordinator) -> LagMonitor:
+    def _lag_monitor(self, source: SourceAccess, coordinator: Coordinator) -> LagMonitor:
         run, control = self.run, self.run.control
         return LagMonitor(
             source.endpoint,

@@ -31,15 +31,15 @@ from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.epochs.pending_chunks import PendingChunks
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.lifecycle.table_changes import TableChanges
-from engine.run.monitors.lag import Committed
-from engine.run.monitors.progress import Progress
+from engine.run.monitors.lag import CommittedPosition
+from engine.run.monitors.progress import ProgressEvents
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
 from engine.run.tables.alterations import Alterations
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership import MembershipChanges
-from engine.run.tables.schema_change import Verdict
+from engine.run.tables.schema_change import SchemaVerdict
 from engine.source.positions import Position, binlog_files, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s
 from engine.spark.session import Session
@@ -67,12 +67,12 @@ class EpochCommit:
 
     state: Callable[[], State]
     """The committed state."""
-    source: Source
+    source: SourceAccess
     connection: SourceConnection
     session: Session
     journal: Journal
     captured: CapturedTables
-    snapshot: Snapshot
+    snapshot: SnapshotScheduler
     redumps: RedumpExecutor
     chunks: PendingChunks
     reader: EpochReader
@@ -81,7 +81,7 @@ class EpochCommit:
     alterations: Alterations
     membership: MembershipChanges
     tables: TableChanges
-    progress: Progress
+    progress: ProgressEvents
     pace: EpochPace
     gtids: KnownGtids
     """The GTIDs up to the committed position."""
@@ -95,9 +95,9 @@ class EpochCommit:
         """The committed position."""
         return position_from_dict(self.state().position)
 
-    def committed(self) -> Committed:
+    def committed(self) -> CommittedPosition:
         """The committed position and the time of its last event, for the lag monitor."""
-        return Committed(self.position, self.last_ts)
+        return CommittedPosition(self.position, self.last_ts)
 
     def begin(self, now_s: float) -> None:
         """Take the committed position as candidate. now_s: the source's clock, after the binlog was at least there."""
@@ -149,7 +149,9 @@ class EpochCommit:
         self.delivery.require_files(self.captured.changes, reports, redumped)
         return _Content(known, end, frozen, reports, again, redumped, alteration)
 
-    def _record(self, content: _Content, verdicts: Mapping[str, Verdict]) -> tuple[EpochRecord, Mapping[str, Verdict]]:
+    def _record(
+        self, content: _Content, verdicts: Mapping[str, SchemaVerdict]
+    ) -> tuple[EpochRecord, Mapping[str, SchemaVerdict]]:
         """The epoch's record, and the verdicts on tables that do not stop in it."""
         new_chunks = {}
         for name, chunks in self.snapshot.new_chunks().items():
@@ -173,7 +175,7 @@ class EpochCommit:
         record = replace(following(self.state(), self.journal.run, tables), to_position=to, next_seq=next_seq)
         return completed(self.state(), with_facts(record, reports, self.state().largest)), verdicts
 
-    def _note_commit(self, record: EpochRecord, content: _Content, verdicts: Mapping[str, Verdict]) -> None:
+    def _note_commit(self, record: EpochRecord, content: _Content, verdicts: Mapping[str, SchemaVerdict]) -> None:
         """Let those who hold its chunks know that the ledger has the epoch."""
         self.redumps.note_changes(record)
         self.chunks.published(content.frozen)
@@ -182,7 +184,7 @@ class EpochCommit:
         self.chunks.stops_committed()
         self.redumps.committed(content.redumped_chunks, content.redumped)
 
-    def _change_tables(self, content: _Content, verdicts: Mapping[str, Verdict], asked: Collection[str]) -> None:
+    def _change_tables(self, content: _Content, verdicts: Mapping[str, SchemaVerdict], asked: Collection[str]) -> None:
         if any(report.may_define_tables for report in content.reports):
             self.membership.note_definition()
         if content.alteration is not None:

@@ -7,7 +7,7 @@ from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.epochs.pending_chunks import PendingChunks
 from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.tables.membership import MembershipChanges
 
 
@@ -19,7 +19,7 @@ class PendingWork:
         state: Callable[[], State],
         commands: AcceptedCommands,
         membership: MembershipChanges,
-        snapshot: Snapshot,
+        snapshot: SnapshotScheduler,
         redumps: RedumpExecutor,
         chunks: PendingChunks,
         parking: Parking,

@@ -26,7 +26,7 @@ from engine.run.lifecycle.spark_sessions import SparkSessions
 from engine.run.source_loss import binlog_gap, failover
 from engine.run.source_loss.binlog_gap import BinlogCheck, Through
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.source.connect import open_connection
 from engine.source.endpoint import endpoint_of
 from engine.spark.session import Session
@@ -43,7 +43,7 @@ class RecoveryLoop:
     until the disk has room for the ledger.
     """
 
-    epochs: Callable[[Source, Session], bool]
+    epochs: Callable[[SourceAccess, Session], bool]
     beginning: Beginning
     source_check: SourceCheck
     sessions: SparkSessions
@@ -55,7 +55,7 @@ class RecoveryLoop:
     journal: Journal
     through: Through
 
-    def run(self, source: Source, session: Session) -> bool:
+    def run(self, source: SourceAccess, session: Session) -> bool:
         """Run epochs, across failovers. Returns True once the goal is reached, False after a stop."""
         failovers = 0
         while True:
@@ -93,7 +93,7 @@ class RecoveryLoop:
             source = reconnected
             self.binlog.gap_handled()
 
-    def _epochs_with_connections(self, source: Source, session: Session) -> bool:
+    def _epochs_with_connections(self, source: SourceAccess, session: Session) -> bool:
         """`_epochs`; with few connections from the first one on that the account does not allow."""
         self._limit_tasks(source, session)
         try:
@@ -104,14 +104,14 @@ class RecoveryLoop:
             self.journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
         return self._epochs_with_connections(source.with_few_connections(), session)
 
-    def _limit_tasks(self, source: Source, session: Session) -> None:
+    def _limit_tasks(self, source: SourceAccess, session: Session) -> None:
         """Let as many tasks run at once as there are connections for, and say so."""
         tasks = source.turns.tasks
         session.limit_tasks(tasks)
         if tasks is not None:
             self.journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
-    def _resnapshot_everything(self, source: Source, lost: SourceLostError) -> None:
+    def _resnapshot_everything(self, source: SourceAccess, lost: SourceLostError) -> None:
         """As `Beginning.resnapshot_everything`.
 
         Raises `lost` if the source cannot be reached, as while it is restarted.
@@ -135,7 +135,7 @@ class RecoveryLoop:
     def _note_gap(self) -> None:
         binlog_gap.note(self.ledger, self.journal.run, self.through, self.publisher.destination.guard)
 
-    def _reconnected(self) -> Source | None:
+    def _reconnected(self) -> SourceAccess | None:
         """The source at the server that answers now; None after a stop.
 
         Raises SourceLostError when the pipeline cannot continue there, and the last error when the source stays away
@@ -151,7 +151,7 @@ class RecoveryLoop:
                 return source
         return None
 
-    def _reopen_source(self) -> Source:
+    def _reopen_source(self) -> SourceAccess:
         endpoint = endpoint_of(self.source_check.spec.source)
         preflight = self.source_check.preflight(endpoint, self.ledger.state)
         binlog_gap.require(preflight, self.ledger, self.journal.run, self.through)

@@ -21,12 +21,12 @@ from engine.run.lifecycle.spark_sessions import SparkSessions
 from engine.run.lifecycle.startup_steps import Startup
 from engine.run.monitors import blocked_monitor, source_drift
 from engine.run.monitors.blocked_monitor import Blocked, BlockedMonitor
-from engine.run.monitors.hidden_monitor import Known
+from engine.run.monitors.hidden_monitor import ReportedChanges
 from engine.run.monitors.source_drift import SourceDrift
 from engine.run.monitors.space import SpaceMonitor
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.throttle import Pace
+from engine.run.snapshot.throttle import ReadPace
 from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.run.tables.table_commands import IN_TURN, parsers
 from engine.spark.session import open_session
@@ -53,7 +53,7 @@ class RunParts:
     startup: Startup
     disk_retries: DiskRetries
     binlog: BinlogCheck
-    hidden: Known
+    hidden: ReportedChanges
     drift: SourceDrift
     blocked: BlockedMonitor
 
@@ -71,7 +71,7 @@ def run_parts(
 
     rule: how the source compares names; None if it does not answer. starting, as_json: as in `run_pipeline`.
     """
-    pace, parking = Pace(spec.throttle), Parking(directory, journal)
+    pace, parking = ReadPace(spec.throttle), Parking(directory, journal)
     control = control_of(directory, journal, _control_options(spec, directory, journal, pace, parking))
     note_continuations(control.activity, journal)
     notifier = Notifier(spec, directory, journal, stderr=as_json)
@@ -94,14 +94,14 @@ def run_parts(
         Startup(control.activity, starting),
         DiskRetries(control.disk, control.state),
         BinlogCheck(),
-        Known(alerts),
+        ReportedChanges(alerts),
         SourceDrift(control.activity, alerted=(source_drift.KIND, None) in alerts),
         BlockedMonitor(journal, control.activity, control.helpers, blocked),
     )
 
 
 def _control_options(
-    spec: Spec, directory: Directory, journal: Journal, pace: Pace, parking: Parking
+    spec: Spec, directory: Directory, journal: Journal, pace: ReadPace, parking: Parking
 ) -> ControlOptions:
     return ControlOptions(
         spec.name,

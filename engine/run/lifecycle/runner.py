@@ -36,7 +36,7 @@ from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
 from engine.run.monitors.blocked_monitor import StartupLook
 from engine.run.source_loss import binlog_gap
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand
 from engine.source.connect import Server
@@ -231,7 +231,7 @@ class _Run:
             partial(parts.disk_retries.run, "ledger"),
         )
 
-    def _epochs(self, assembly: EpochAssembly, source: Source, session: Session) -> bool:
+    def _epochs(self, assembly: EpochAssembly, source: SourceAccess, session: Session) -> bool:
         """Run epochs with one server and one session, and the threads that look after them."""
         coordinator = assembly.coordinator(source, session)
         with assembly.monitors(source, coordinator):
@@ -265,7 +265,7 @@ class _Run:
 class _Start:
     """What a start has opened."""
 
-    source: Source
+    source: SourceAccess
     server: Server
     publisher: Publisher
     session: "Future[Session]"

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from engine.base.errors import ConnectionLimitError, TidemarkError, TransientError
 from engine.ledger.state import State
 from engine.run.snapshot.retries import Batch
-from engine.run.tables.bootstrap import Source, check_source
+from engine.run.tables.bootstrap import SourceAccess, check_source
 from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, current
 
@@ -17,7 +17,7 @@ from engine.source.positions import Position, current
 class SourceConnection:
     """Open from the start. now: the connection; open during a turn. Used by one thread, but for `abort_waits`."""
 
-    def __init__(self, source: Source, first_server_id: int) -> None:
+    def __init__(self, source: SourceAccess, first_server_id: int) -> None:
         self._source = source
         self._first_server_id = first_server_id
         self._endpoint = source.endpoint

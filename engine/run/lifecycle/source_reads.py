@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from engine.capture.tasks import ChunkGroup
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.snapshot.read_folder import ReadFolder
-from engine.run.snapshot.scheduler import Snapshot
-from engine.run.snapshot.throttle import Health, Pace, hold
+from engine.run.snapshot.scheduler import SnapshotScheduler
+from engine.run.snapshot.throttle import Health, ReadPace, hold
 from engine.source.watermarks import Candidate
 
 
@@ -16,10 +16,10 @@ class SourceReads:
     """Used by one thread, but for `abort_waits`."""
 
     connection: SourceConnection
-    snapshot: Snapshot
+    snapshot: SnapshotScheduler
     prototype: ChunkGroup
     """A group without requests; its candidate is replaced."""
-    pace: Pace
+    pace: ReadPace
     health: Health
     read_folder: ReadFolder
     interrupt: Callable[[], None]

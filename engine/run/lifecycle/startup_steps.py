@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from engine.base import clock
 from engine.base.wording import duration
-from engine.run.commands.heartbeat import Activity, StartupStep
+from engine.run.commands.heartbeat import Activity, CurrentStep
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class Startup:
     def run(self, name: str, step: Callable[[], T]) -> T:
         """The result of a step. It stays unfinished if it fails: the run then ends with its error."""
         began_s = clock.monotonic_s()
-        entry: StartupStep = {"step": name, "since": clock.utc_text(), "seconds": None}
+        entry: CurrentStep = {"step": name, "since": clock.utc_text(), "seconds": None}
         self._activity.startup.append(entry)  # atomic, unlike building a new sequence
         self._say(f"starting: {name} …")
         found = step()

@@ -14,13 +14,13 @@ from engine.plan.coverage import Coverage
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch import completed
 from engine.run.epochs.pending_chunks import PendingChunks
-from engine.run.monitors.progress import Progress
+from engine.run.monitors.progress import ProgressEvents
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import TableCopy, planned
 from engine.run.tables.alterations import changed
 from engine.run.tables.membership import MembershipChanges
-from engine.run.tables.schema_change import Verdict
+from engine.run.tables.schema_change import SchemaVerdict
 from engine.source.connect import Connection
 
 
@@ -36,7 +36,7 @@ class TableChanges:
         state: Callable[[], State],
         journal: Journal,
         captured: CapturedTables,
-        snapshot: Snapshot,
+        snapshot: SnapshotScheduler,
         make_copy: Callable[[str, Coverage], TableCopy],
         chunks: PendingChunks,
         delivery: Delivery,
@@ -44,7 +44,7 @@ class TableChanges:
         membership: MembershipChanges,
         parking: Parking,
         forget_pause: Callable[[str], None],
-        progress: Progress,
+        progress: ProgressEvents,
     ) -> None:
         self._state = state
         self._journal = journal
@@ -100,7 +100,7 @@ class TableChanges:
         for name, error in self._membership.merged(connection, self._state(), self._captured.tables).items():
             self._chunks.stop(name, error)
 
-    def apply_verdicts(self, verdicts: Mapping[str, Verdict], alteration: Alteration | None) -> None:
+    def apply_verdicts(self, verdicts: Mapping[str, SchemaVerdict], alteration: Alteration | None) -> None:
         """Apply verdicts, which are committed now, to the captured tables. alteration: what they are about."""
         for name, found in verdicts.items():
             self._journal.write(changed(name, found, alteration))

@@ -17,7 +17,7 @@ from engine.journal import Journal
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.helpers import Helpers
 from engine.run.commands.heartbeat import Activity
-from engine.source.blocked_reads import BlockedRead, Session, blocked_reads
+from engine.source.blocked_reads import BlockedRead, BlockingSession, blocked_reads
 from engine.source.connect import Connection, Endpoint, break_off, open_connection
 
 KIND = "read_blocked"
@@ -78,7 +78,7 @@ def _event(one: BlockedRead, since: datetime, now: datetime) -> ReadsBlocked:
     )
 
 
-def _session(session: Session, now: datetime) -> dict[str, Any]:
+def _session(session: BlockingSession, now: datetime) -> dict[str, Any]:
     return {
         "connection": session.connection,
         "user": session.user,

@@ -26,7 +26,7 @@ from engine.journal.verification_events import HiddenChanges
 from engine.ledger.state import State
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.source_drift import SourceDrift
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership_commands import members_of
 from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection
@@ -46,29 +46,31 @@ _SHARE = 0.05
 """The largest share of the time in which it looks."""
 _KINDS = ("cascade", "binlog_filter", "new_tables", "source_settings")
 
-Name = tuple[str, str | None]
+HiddenName = tuple[str, str | None]
 """The kind, and the table whose rows a cascade changes: also the name of the alert."""
-_SETTINGS: Name = ("source_settings", None)
-Found = Mapping[Name, tuple[str, ...]]
+_SETTINGS: HiddenName = ("source_settings", None)
+HiddenChangesByName = Mapping[HiddenName, tuple[str, ...]]
 """Foreign keys, databases that the server leaves out, tables, or settings."""
 
 
-class Known:
+class ReportedChanges:
     """The cascades of the run's start, and what was reported since. Pure.
 
     alerted: the names of alerts that an earlier run left active.
     """
 
-    def __init__(self, alerted: Iterable[Name]) -> None:
-        self._reported: dict[Name, tuple[str, ...] | None] = {name: None for name in alerted if name[0] in _KINDS}
-        self._at_start: dict[Name, frozenset[str]] = {}
+    def __init__(self, alerted: Iterable[HiddenName]) -> None:
+        self._reported: dict[HiddenName, tuple[str, ...] | None] = {name: None for name in alerted if name[0] in _KINDS}
+        self._at_start: dict[HiddenName, frozenset[str]] = {}
 
     def begin(self, cascades: Mapping[str, tuple[str, ...]]) -> None:
         """Take the foreign keys of the preflight, by table."""
-        known: dict[Name, frozenset[str]] = {("cascade", table): frozenset(names) for table, names in cascades.items()}
+        known: dict[HiddenName, frozenset[str]] = {
+            ("cascade", table): frozenset(names) for table, names in cascades.items()
+        }
         self._at_start = {name: names for name, names in known.items() if name not in self._reported}
 
-    def news(self, found: Found, hint: str = "") -> list[HiddenChanges]:
+    def news(self, found: HiddenChangesByName, hint: str = "") -> list[HiddenChanges]:
         """The events of a look.
 
         The foreign keys of a table that is not captured any more are gone. hint: for the settings.
@@ -91,11 +93,11 @@ class HiddenMonitor:
 
     def __init__(
         self,
-        source: Source,
+        source: SourceAccess,
         journal: Journal,
         helpers: Helpers,
         state: Callable[[], State],
-        known: Known,
+        known: ReportedChanges,
         settings: Settings,
         drift: SourceDrift,
     ) -> None:
@@ -159,7 +161,7 @@ class HiddenMonitor:
         for event in (*self._known.news(found, hint), *self._drift.news(self._facts, required)):
             self._journal.write(event)
 
-    def _found(self, tables: Sequence[tuple[str, str]]) -> dict[Name, tuple[str, ...]]:
+    def _found(self, tables: Sequence[tuple[str, str]]) -> dict[HiddenName, tuple[str, ...]]:
         connection = self._connection = open_connection(self._source.endpoint)
         try:
             filtered = filtered_databases(connection, self._source.server, [database for database, _ in tables])
@@ -171,7 +173,7 @@ class HiddenMonitor:
             connection.close()
         self._unmet = now.unmet
         self._facts = now.facts
-        found: dict[Name, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
+        found: dict[HiddenName, tuple[str, ...]] = {("cascade", table): names for table, names in cascades.items()}
         if filtered:
             found["binlog_filter", None] = tuple(filtered)
         if new:

@@ -23,7 +23,7 @@ from engine.base.errors import BinlogOffError, SourceAwayError, SourceChangedErr
 from engine.journal import Journal
 from engine.journal.events import LagMeasured
 from engine.pipeline.helpers import Helpers
-from engine.run.monitors.retention import Growth, following, runway_s
+from engine.run.monitors.retention import Growth, following, retention_left_s
 from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.run.source_loss.outage import MEASURE_PATIENCE_S, MONITOR, PATIENCE_S, OutageTracker
 from engine.source.connect import Connection, Endpoint, describe, open_connection, query
@@ -45,14 +45,14 @@ _SILENCE_S = 15.0
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedPosition:
     """The committed position, and the commit time of the last transaction before it (server's clock; 0: none seen)."""
 
     position: Position
     last_ts: int
 
 
-class Ends:
+class MeasuredEnds:
     """The ends of one server's binlog that were measured and are not committed yet, and the newest one that is."""
 
     def __init__(self) -> None:
@@ -76,14 +76,14 @@ class Ends:
 
 
 def lag(
-    committed: Committed,
+    committed: CommittedPosition,
     end: Position,
     files: dict[str, int],
     now_s: float,
-    runway: float | None,
+    retention_left_s: float | None,
     reached_s: float = 0.0,
 ) -> LagMeasured:
-    """The lag at `end`, the source's current position; pure. reached_s: `Ends.reached_s` of the committed position."""
+    """The lag at `end`, the source's current position. Pure. reached_s: `MeasuredEnds.reached_s` of the position."""
     behind = bytes_between(files, committed.position, end)
     since_s = max(committed.last_ts, reached_s)
     age_s = max(now_s - since_s, 0.0) if since_s else None
@@ -93,7 +93,7 @@ def lag(
         source_position=str(end),
         lag_s=None if lag_s is None else round(lag_s, 3),
         lag_bytes=behind,
-        runway_s=None if runway is None else round(runway),
+        runway_s=None if retention_left_s is None else round(retention_left_s),
     )
 
 
@@ -117,7 +117,7 @@ class LagMonitor:
         endpoint: Endpoint,
         first_server_id: int,
         journal: Journal,
-        committed: Callable[[], Committed],
+        committed: Callable[[], CommittedPosition],
         away: OutageTracker,
         helpers: Helpers,
         oldest_mirror: Callable[[], tuple[float, str | None]] = lambda: (0.0, None),
@@ -138,7 +138,7 @@ class LagMonitor:
         self._growth = Growth()
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
-        self._ends = Ends()
+        self._ends = MeasuredEnds()
         self._due_s = self._soon_until_s = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
@@ -229,7 +229,7 @@ class LagMonitor:
         )
         rate = self._growth.observe(now_s, end, files)
         closed_s = self._closed_s(committed.position, files)
-        runway = runway_s(committed.position, files, now_s, retention(connection), closed_s, rate)
+        runway = retention_left_s(committed.position, files, now_s, retention(connection), closed_s, rate)
         self._ends.measured(end, asked_s)
         measured = lag(committed, end, files, now_s, runway, self._ends.reached_s(committed.position))
         if measured.lag_s is not None:

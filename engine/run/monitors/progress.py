@@ -6,7 +6,7 @@ from engine.ledger.state import State
 from engine.run.commands.heartbeat import Activity
 
 
-class Progress:
+class ProgressEvents:
     """Journals changes since the last call."""
 
     def __init__(self, activity: Activity, journal: Journal) -> None:

@@ -41,7 +41,7 @@ def following(position: Position, files: dict[str, int]) -> str | None:
     return next((name for name in files if file_number(name) > file_number(position.file)), None)
 
 
-def runway_s(
+def retention_left_s(
     position: Position,
     files: dict[str, int],
     now_s: float,

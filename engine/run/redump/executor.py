@@ -22,7 +22,7 @@ from engine.plan.coverage import Chunk, Coverage, Unsplit, unsplit_table
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
 
@@ -69,7 +69,7 @@ class RedumpExecutor:
 
     def __init__(
         self,
-        snapshot: Snapshot,
+        snapshot: SnapshotScheduler,
         commands: AcceptedCommands,
         journal: Journal,
         make_copy: Callable[[str, Coverage, str, tuple[tuple[str, ...], ...]], TableCopy],

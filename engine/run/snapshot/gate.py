@@ -5,14 +5,14 @@ from dataclasses import dataclass
 
 from engine.pipeline.disk import Disk
 from engine.run.snapshot.parking import Parking
-from engine.run.snapshot.throttle import Pace
+from engine.run.snapshot.throttle import ReadPace
 
 
 @dataclass(frozen=True)
 class Gate:
     """Everything that can block one run's chunk reads."""
 
-    pace: Pace
+    pace: ReadPace
     parking: Parking
     disk: Disk
     is_paused: Callable[[str], bool]

@@ -16,7 +16,7 @@ from engine.journal import Journal
 from engine.journal.events import ChunkParked, ChunkUnparked
 from engine.ledger.state import TableState
 from engine.pipeline.directory import Directory
-from engine.pipeline.saved_lists import Parked, list_text, read_parked
+from engine.pipeline.saved_lists import ParkedRead, list_text, read_parked
 from engine.plan.chunks import Range, text
 
 _NAMED = 5
@@ -28,12 +28,12 @@ class Parking:
     def __init__(self, directory: Directory, journal: Journal) -> None:
         self._directory = directory
         self._journal = journal
-        self._chunks: dict[tuple[str, int], Parked] = {}
+        self._chunks: dict[tuple[str, int], ParkedRead] = {}
         self._retry_requests: list[frozenset[str] | None] = []
         with suppress(ValueError, OSError, TypeError, KeyError):  # without the file, they are read like any other chunk
             self._chunks = {(parked.table, parked.chunk): parked for parked in read_parked(directory)}
 
-    def pending(self, tables: Mapping[str, TableState]) -> list[Parked]:
+    def pending(self, tables: Mapping[str, TableState]) -> list[ParkedRead]:
         """Parked chunks that are still pending, of tables that are captured and not stopped."""
         pending = {name: table.coverage.pending for name, table in tables.items() if not table.stopped}
         parked = self._chunks.values()
@@ -45,11 +45,11 @@ class Parking:
             if name not in tables:
                 self.unpark(name, number, "the table is no longer captured")
 
-    def of(self, table: str) -> dict[int, Parked]:
+    def of(self, table: str) -> dict[int, ParkedRead]:
         """A table's parked chunks, by number."""
         return {number: parked for (name, number), parked in self._chunks.items() if name == table}
 
-    def reconcile(self, table: str, pending: Mapping[int, Range]) -> dict[int, Parked]:
+    def reconcile(self, table: str, pending: Mapping[int, Range]) -> dict[int, ParkedRead]:
         """A table's parked chunks; unparks those that are no longer pending with the same range."""
         for number, parked in self.of(table).items():
             if number not in pending or pending[number].as_list() != parked.limits:
@@ -60,7 +60,7 @@ class Parking:
         """Record a parked chunk and journal it."""
         known = self._chunks.get((table, chunk))
         since = known.since if known else clock.utc_text()
-        parked = Parked(
+        parked = ParkedRead(
             table=table,
             chunk=chunk,
             limits=limits.as_list(),

@@ -47,7 +47,7 @@ _LONGEST_RETRY_S = 30.0
 
 @dataclass
 class Batch:
-    """The result of `Snapshot.collect`: finished chunks, stopped tables, and tables whose redump failed."""
+    """The result of `SnapshotScheduler.collect`: finished chunks, stopped tables, and tables whose redump failed."""
 
     finished: list[Finished] = field(default_factory=list)
     stopped: dict[str, TidemarkError] = field(default_factory=dict)

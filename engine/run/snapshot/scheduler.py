@@ -28,12 +28,12 @@ from engine.journal import Journal
 from engine.journal.events import ChunkAssigned, ChunkFinished, ChunkPlanned
 from engine.plan.chunks import text
 from engine.plan.coverage import Chunk, Coverage, Split
-from engine.run.commands.heartbeat import Activity, Reading
+from engine.run.commands.heartbeat import Activity, LongestRead
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.retries import ATTEMPTS, Batch, ChunkRetries
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import ROWS_PER_S, Finished, TableCopy
-from engine.run.snapshot.throttle import Lease
+from engine.run.snapshot.throttle import RateShare
 from engine.source.connect import Endpoint
 from engine.source.positions import bytes_between
 from engine.source.turns import TASK, Turns
@@ -59,12 +59,12 @@ class _Group:
     copies: dict[str, TableCopy]
     since: str
     """When the job began: UTC text."""
-    lease: Lease
+    lease: RateShare
     counts: Path | None
     """The file with the rows that its reader has read so far of a chunk."""
 
 
-class Snapshot:
+class SnapshotScheduler:
     """Splits tables, assigns chunks and collects results.
 
     Used by one thread; only the jobs and the splitter run in others.
@@ -208,12 +208,12 @@ class Snapshot:
                 return
             self._start(ready, prototype, self._lease(wanted))
 
-    def _lease(self, wanted: list[TableCopy]) -> Lease:
+    def _lease(self, wanted: list[TableCopy]) -> RateShare:
         """A share of the rates for the next group: all that is free, if no chunk waits for another reader."""
         waiting = sum(_MOST_READERS if copy.coverage.unsplit else len(copy.waiting) for copy in wanted)
-        return self._gate.pace.lease(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
+        return self._gate.pace.take_share(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
 
-    def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: Lease) -> None:
+    def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: RateShare) -> None:
         """Start a group: chunks of the next table in turn.
 
         If it is small, together with chunks of other small tables.
@@ -249,7 +249,7 @@ class Snapshot:
 
         Adds the rows that all its readers have read so far.
         """
-        oldest, self._shown_s = dict[str, Reading](), clock.monotonic_s()
+        oldest, self._shown_s = dict[str, LongestRead](), clock.monotonic_s()
         for group in self._jobs.values():  # in the order in which they began
             counted = rows_read(group.counts) if group.counts else None
             for name, numbers in group.chunks.items():
@@ -258,7 +258,7 @@ class Snapshot:
                     one["rows"] += counted.rows if counted and counted.table == name else 0
         self._activity.reading = oldest
 
-    def _request(self, copy: TableCopy, chunk: Chunk, lease: Lease) -> ChunkRequest:
+    def _request(self, copy: TableCopy, chunk: Chunk, lease: RateShare) -> ChunkRequest:
         return ChunkRequest(
             copy.table,
             chunk.number,
@@ -409,14 +409,14 @@ def _finished(report: ChunkReport, group: int) -> ChunkFinished:
 
 def snapshot_of(
     spec: Spec, endpoint: Endpoint, turns: Turns, session: Session, gate: Gate, activity: Activity, journal: Journal
-) -> Snapshot:
+) -> SnapshotScheduler:
     """The scheduler of one session, as the spec wants it."""
 
     def run(group: ChunkGroup, text: str) -> list[ReaderReport]:
         with turns.take(TASK):
             return session.run([group], text)
 
-    return Snapshot(
+    return SnapshotScheduler(
         lambda: min(spec.snapshot.readers or session.slots, turns.tasks or _MOST_READERS),
         gate,
         activity,

@@ -1,8 +1,8 @@
 """The throttle: limits chunk reads by rate, by the hour, and by the source's load and replica lag.
 
 It throttles chunk reads only, never the binlog. `run.snapshot.scheduler` asks `hold` before each group. A group gets a
-share of the rates (`Lease`), which its reader keeps (`capture.pacing`); the shares of all groups together never exceed
-the rates. Rows that were read faster than that are paid for before another group starts. Like gh-ost, a separate
+share of the rates (`RateShare`), which its reader keeps (`capture.pacing`); the shares of all groups together never
+exceed the rates. After faster reads, the next group waits until the rate limit has caught up. Like gh-ost, a separate
 connection polls the source's health. Above `max_load`, or while a named replica lags, no group starts; above
 `critical_load` the pipeline pauses. A load is an instantaneous value that jumps, so reading continues only after two
 seconds of polls within the limits.
@@ -35,7 +35,7 @@ _LAG_COLUMNS = ("Seconds_Behind_Source", "Seconds_Behind_Master")
 
 
 @dataclass(frozen=True)
-class Lease:
+class RateShare:
     """A group's share of the rates."""
 
     rows_per_s: float
@@ -51,7 +51,7 @@ class Lease:
         return min((rate for rate in rates if rate), default=0.0)
 
 
-class Pace:
+class ReadPace:
     """Decides when the next group of chunks may start, and how fast it may read. Pure; takes the time as an argument.
 
     settings: those in force.
@@ -59,8 +59,8 @@ class Pace:
 
     def __init__(self, settings: Throttle) -> None:
         self.settings = settings
-        self._leases: list[Lease] = []
-        self._debt_s = 0.0
+        self._shares: list[RateShare] = []
+        self._overrun_s = 0.0
         self._at_s = 0.0
 
     def change(self, settings: Throttle) -> None:
@@ -72,41 +72,41 @@ class Pace:
         """Whether there is a rate."""
         return bool(self.settings.max_rows_per_s or self.settings.max_bytes_per_s)
 
-    def lease(self, parts: int, now_s: float) -> Lease:
+    def take_share(self, parts: int, now_s: float) -> RateShare:
         """Take a share of the free rates for a group. parts: how many groups may share them."""
-        self._pay(now_s)
-        settings, share = self.settings, max(1.0 - self._leased(), 1.0 - _FULL) / parts
-        lease = Lease(settings.max_rows_per_s * share, settings.max_bytes_per_s * share, now_s)
-        self._leases.append(lease)
+        self._reduce_overrun(now_s)
+        settings, share = self.settings, max(1.0 - self._taken_share(), 1.0 - _FULL) / parts
+        lease = RateShare(settings.max_rows_per_s * share, settings.max_bytes_per_s * share, now_s)
+        self._shares.append(lease)
         return lease
 
-    def release(self, lease: Lease, rows: int, size: int, now_s: float) -> None:
-        """Record what a group has read in the end. What exceeds its share becomes a debt."""
-        self._pay(now_s)
-        self._leases.remove(lease)
+    def release(self, lease: RateShare, rows: int, size: int, now_s: float) -> None:
+        """Record what a group has read in the end. The next group waits for what exceeds its share."""
+        self._reduce_overrun(now_s)
+        self._shares.remove(lease)
         took_s = now_s - lease.since_s
         over = (max(rows - lease.rows_per_s * took_s, 0.0), max(size - lease.bytes_per_s * took_s, 0.0))
-        self._debt_s += owed_s(self.settings, *over)
+        self._overrun_s += owed_s(self.settings, *over)
 
-    def _leased(self) -> float:
-        """The leased share of the rates; more than 1 after a rate was lowered."""
+    def _taken_share(self) -> float:
+        """The share of the rates that groups have taken; more than 1 after a rate was lowered."""
         rows, size = self.settings.max_rows_per_s, self.settings.max_bytes_per_s
-        shares = [sum(lease.rows_per_s for lease in self._leases) / rows] if rows else []
-        shares += [sum(lease.bytes_per_s for lease in self._leases) / size] if size else []
+        shares = [sum(lease.rows_per_s for lease in self._shares) / rows] if rows else []
+        shares += [sum(lease.bytes_per_s for lease in self._shares) / size] if size else []
         return max(shares, default=0.0)
 
-    def _pay(self, now_s: float) -> None:
-        """Pay the debt with what was not leased since the last call."""
-        free = max(1.0 - self._leased(), 0.0)
-        self._debt_s = max(self._debt_s - free * (now_s - self._at_s), 0.0)
+    def _reduce_overrun(self, now_s: float) -> None:
+        """Reduce the overrun by the share that no group has taken since the last call."""
+        free = max(1.0 - self._taken_share(), 0.0)
+        self._overrun_s = max(self._overrun_s - free * (now_s - self._at_s), 0.0)
         self._at_s = now_s
 
     def wait(self, now_s: float, time: datetime) -> str:
         """Why no group may start now; "" if one may."""
         if not within_hours(self.settings.hours, time):
             return f"the hours of reading are {', '.join(self.settings.hours)} UTC"
-        self._pay(now_s)
-        if self.limited and (self._debt_s or self._leased() > _FULL):
+        self._reduce_overrun(now_s)
+        if self.limited and (self._overrun_s or self._taken_share() > _FULL):
             rates = [f"{self.settings.max_rows_per_s:,} rows/s"] if self.settings.max_rows_per_s else []
             rates += [f"{self.settings.max_bytes_per_s:,} bytes/s"] if self.settings.max_bytes_per_s else []
             return f"at most {' and '.join(rates)}"
@@ -159,7 +159,7 @@ class Health:
     def __init__(
         self,
         endpoint: Endpoint,
-        pace: Pace,
+        pace: ReadPace,
         critical: Callable[[str], None],
         helpers: Helpers,
         activity: Activity | None = None,
@@ -284,6 +284,6 @@ class Health:
             connection.close()
 
 
-def hold(pace: Pace, health: Health) -> str:
+def hold(pace: ReadPace, health: Health) -> str:
     """Why no group of chunks may start now; "" if one may."""
     return health.reason or pace.wait(clock.monotonic_s(), clock.utc_now())

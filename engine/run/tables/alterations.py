@@ -13,9 +13,9 @@ from engine.decode.schema import same_columns
 from engine.destination.publisher import Publisher
 from engine.journal.events import TableChanged
 from engine.ledger.state import State, TableState
-from engine.run.tables.bootstrap import Source
+from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.resnapshot_limit import limited
-from engine.run.tables.schema_change import REQUESTED, Altered, Verdict, verdict
+from engine.run.tables.schema_change import REQUESTED, Altered, SchemaVerdict, verdict
 from engine.run.tables.statement_reach import tables_reached
 from engine.source.catalog import list_tables, made_since, read_tables
 from engine.source.connect import Connection
@@ -32,7 +32,7 @@ class Alterations:
     """Uses the catalogue, the binlog and the destination. Used by one thread."""
 
     spec: Spec
-    source: Source
+    source: SourceAccess
     captured: CapturedTables
     publisher: Publisher
 
@@ -43,7 +43,7 @@ class Alterations:
         alteration: Alteration | None,
         asked: Collection[str],
         end: Position,
-    ) -> dict[str, Verdict]:
+    ) -> dict[str, SchemaVerdict]:
         """Verdicts by table. alteration: the one that ends the epoch. end: the epoch's end.
 
         asked: tables to resnapshot because an operator asked for it.
@@ -76,7 +76,7 @@ class Alterations:
 
     def _verdict(
         self, connection: Connection, known: TableState, altered: Altered, statement: str | None, *, asked: bool
-    ) -> Verdict:
+    ) -> SchemaVerdict:
         """The verdict on one table. asked: whether an operator asked for a resnapshot."""
         found = verdict(connection, self.spec, altered, statement)
         if asked or (known.due and known.due.by is not None):
@@ -125,7 +125,7 @@ class Alterations:
             start = binlog_range.end
 
 
-def changed(name: str, found: Verdict, alteration: Alteration | None) -> TableChanged:
+def changed(name: str, found: SchemaVerdict, alteration: Alteration | None) -> TableChanged:
     """A verdict, for the journal. alteration: the one that ended its epoch."""
     named = alteration is not None and name in alteration.tables
     return TableChanged(

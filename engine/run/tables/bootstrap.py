@@ -35,7 +35,7 @@ from engine.spec.startup import startup_position, startup_time
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceAccess:
     """The source and what the coordinator needs to know about it."""
 
     endpoint: Endpoint
@@ -44,7 +44,7 @@ class Source:
     turns: Turns = field(default_factory=Turns)
     """For connections."""
 
-    def with_few_connections(self) -> "Source":
+    def with_few_connections(self) -> "SourceAccess":
         """The same, for a run that has been refused a connection: how many it may have is not known."""
         return replace(self, endpoint=replace(self.endpoint, few_connections=True), turns=Turns(LEAST))
 
@@ -67,8 +67,8 @@ def first_epoch(
 ) -> Begun:
     """The record of epoch 0 for a pipeline without a ledger. Tables that cannot be captured stop in it.
 
-    If the pipeline copies nothing (`Source.copies`), each table is one finished chunk. Raises SpecError if the binlog
-    does not contain the start position.
+    If the pipeline copies nothing (`SourceAccess.copies`), each table is one finished chunk. Raises SpecError if the
+    binlog does not contain the start position.
     """
     position = anchored(_start(spec, connection, endpoint, server), spec, connection, endpoint, server)
     captured = captured_tables(connection, spec.source.tables, null_dates=spec.source.invalid_dates == "null")
@@ -178,7 +178,7 @@ def streaming_only(plan: Plan) -> Plan:
 
 
 def finished(spec: Spec, position: Position) -> TableChange:
-    """The rest of the record of a table that joins: without a copy (`Source.copies`), it is one finished chunk."""
+    """The rest of a joining table's record: without a copy (`SourceAccess.copies`), it is one finished chunk."""
     if spec.source.copies:
         return TableChange()
     whole = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))

@@ -47,7 +47,7 @@ from engine.spec.settings import Spec
 
 _CATALOGUE_LAG_S = 2.0
 """The binlog has a statement a moment before the catalogue has its table."""
-Name = tuple[str, str]
+TableName = tuple[str, str]
 
 
 class MembershipChanges:
@@ -143,7 +143,7 @@ class MembershipChanges:
         }
 
     def _join(
-        self, connection: Connection, state: State, names: Sequence[Name], by: str | None
+        self, connection: Connection, state: State, names: Sequence[TableName], by: str | None
     ) -> tuple[dict[str, TableChange], dict[Table, TidemarkError]]:
         """Records of the tables that join, and the errors of those that cannot.
 
@@ -239,7 +239,7 @@ def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: TableChange(removed=removal) for name in change.tables}
 
 
-def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
+def _named(wanted: Sequence[str], existing: Sequence[TableName]) -> list[TableName]:
     """The tables with these full names. Raises SpecError for a name that matches none, or two."""
     names = [f"{database}.{table}" for database, table in existing]
     for name in wanted:
@@ -255,7 +255,7 @@ def _named(wanted: Sequence[str], existing: Sequence[Name]) -> list[Name]:
     return [existing[names.index(name)] for name in wanted]
 
 
-def _merged(name: Name, why: str) -> TableStoppedError:
+def _merged(name: TableName, why: str) -> TableStoppedError:
     full = f"{name[0]}.{name[1]}"
     return TableStoppedError(
         f"{full} is not captured any more: it is {why}.",

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from engine.base.errors import TableStoppedError
 from engine.ledger.state import TableState, latest_resnapshots
-from engine.run.tables.schema_change import Altered, Verdict
+from engine.run.tables.schema_change import Altered, SchemaVerdict
 
 
-def limited(found: Verdict, altered: Altered, known: TableState, limit: int, now: str) -> Verdict:
+def limited(found: SchemaVerdict, altered: Altered, known: TableState, limit: int, now: str) -> SchemaVerdict:
     """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour.
 
     now: UTC text.
@@ -30,4 +30,4 @@ def limited(found: Verdict, altered: Altered, known: TableState, limit: int, now
         f"resnapshot it: tidemark redump SPEC --table {name}. source.max_resnapshots_per_hour is {limit}; "
         "with more, the next start does it.",
     )
-    return Verdict("stopped", error.message, altered.table, altered.plan, error)
+    return SchemaVerdict("stopped", error.message, altered.table, altered.plan, error)

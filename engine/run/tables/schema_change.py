@@ -44,7 +44,7 @@ Outcome = Literal["evolved", "resnapshotted", "stopped"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SchemaVerdict:
     """What happens to a table."""
 
     outcome: Outcome
@@ -99,7 +99,7 @@ class Altered:
     which may already show them."""
 
 
-def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> Verdict:
+def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str | None) -> SchemaVerdict:
     """The verdict on a table. statement: None for a resnapshot whatever happened.
 
     Raises PrivilegesMissingError if the account may not read the table, so that the catalogue hides it.
@@ -109,7 +109,7 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         shown = _current_table(connection, spec, before, statement)
         evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
         if evolved is not None and not _needs_new_log(spec, altered, evolved):
-            after, found = evolved, Verdict("evolved", "every row keeps its values", evolved, altered.plan)
+            after, found = evolved, SchemaVerdict("evolved", "every row keeps its values", evolved, altered.plan)
         else:
             after, new_log = shown, _needs_new_log(spec, altered, shown)
             found = _resnapshot(connection, spec, after, statement, new_log)
@@ -118,7 +118,7 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         check_altered(spec, before, after, found.plan.chunk_key)
         return replace(found, projection=projection_record(spec, after))
     except TableStoppedError as error:
-        return Verdict("stopped", error.message, before, altered.plan, error)
+        return SchemaVerdict("stopped", error.message, before, altered.plan, error)
 
 
 def _needs_new_log(spec: Spec, altered: Altered, after: Table) -> str:
@@ -196,7 +196,7 @@ def _evolved(altered: Altered, shown: Table) -> Table | None:
     return plain if readable and keyed and keeps_rows(bare, plain, alter, held=list(altered.held)) else None
 
 
-def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> Verdict:
+def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> SchemaVerdict:
     reason = new_log or (REQUESTED if statement is None else "its rows may have other values")
     if not after.key:
         raise TableStoppedError(
@@ -217,4 +217,4 @@ def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str
     (plan,) = plan_tables(connection, [after], spec.snapshot, exact=spec.source.copies)
     if not spec.source.copies:
         plan = streaming_only(plan)
-    return Verdict("resnapshotted", reason, after, decided(spec.sink, after, plan))
+    return SchemaVerdict("resnapshotted", reason, after, decided(spec.sink, after, plan))

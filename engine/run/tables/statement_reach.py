@@ -30,17 +30,17 @@ from engine.decode.stream import EventBatch
 from engine.decode.unfold import STATEMENTS, unfolded
 from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import Position, current, file_number
-from engine.source.programs import Name, Programs, read_programs
+from engine.source.programs import FoldedName, Programs, read_programs
 
 _DEFINES = re.compile(r"(?i)^(SET\s+STATEMENT|CREATE|ALTER|DROP|RENAME|TRUNCATE)\b(?!\s+(USER|ROLE)\b)")
 _BUILDS = frozenset(("prepare", "execute", "immediate"))
 
 
-def reached(programs: Programs, written: WrittenTables) -> frozenset[Name] | None:
+def reached(programs: Programs, written: WrittenTables) -> frozenset[FoldedName] | None:
     """The tables and views that a statement can write to; None, for all, if that is unknown. Pure."""
     if written.is_unknown or not programs.whole:
         return None
-    found: set[Name] = set()
+    found: set[FoldedName] = set()
     called: set[str] = set()
     tables, routines = set(written.tables), {name for name in written.routines if name in programs.routines}
     while tables or routines:

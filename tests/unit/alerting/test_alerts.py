@@ -7,11 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.base.clock import parse_utc, utc_text
 from engine.journal import Entry
 from engine.journal.events import AlertCleared, AlertRaised
-from engine.pipeline.active_alert import Alert, Name
+from engine.pipeline.active_alert import Alert, AlertName
 from engine.spec.alert_settings import Alerts as Settings
 from tests.support.entries import entry
 
@@ -40,7 +40,7 @@ def failed(at_s: float, exit_code: int = 4) -> Entry:
     return line("run.ended", at_s, outcome="failed", exit_code=exit_code, error=error)
 
 
-def notices(alerts: Alerts, *lines: Entry) -> Notices:
+def notices(alerts: ActiveAlerts, *lines: Entry) -> Notices:
     """The notices that these lines cause: event, kind, table, repeat."""
     notices = [notice for heard in lines for notice in alerts.hear(heard)]
     return [(event.NAME.removeprefix("alert."), a.kind, a.table, a.repeat) for event, a in notices]
@@ -48,7 +48,7 @@ def notices(alerts: Alerts, *lines: Entry) -> Notices:
 
 def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long() -> None:
     """A short peak or a short recovery does nothing; each notice comes once."""
-    alerts = Alerts(Settings(lag_s=10, for_s=60))
+    alerts = ActiveAlerts(Settings(lag_s=10, for_s=60))
     assert (
         notices(alerts, *(lag(s, 11) for s in range(0, 60, 2)), lag(60, 10), *(lag(s, 11) for s in range(62, 122, 2)))
         == []
@@ -72,7 +72,7 @@ def test_a_lag_raises_an_alert_when_it_lasts_and_clears_it_when_gone_for_as_long
 
 def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
     """The default runway is six hours. An unlimited or unknown runway raises no alert."""
-    alerts = Alerts(Settings(lag_bytes=1000, for_s=0))
+    alerts = ActiveAlerts(Settings(lag_bytes=1000, for_s=0))
     assert notices(alerts, lag(0, 99.0, 1000, 6 * 3600.0), lag(2, 99.0, 1000, None)) == []
     assert notices(alerts, lag(4, None, 1001, 6 * 3600.0 - 1)) == [
         ("raised", "lag_bytes", None, 0),
@@ -80,7 +80,7 @@ def test_bytes_and_runway_have_thresholds_of_their_own() -> None:
     ]
     assert notices(alerts, lag(6, None, None, 0.0)) == []
     assert notices(alerts, lag(8, None, 1, None)) == [("cleared", "lag_bytes", None, 0), ("cleared", "runway", None, 0)]
-    never = Alerts(Settings(runway_s=0, for_s=0))
+    never = ActiveAlerts(Settings(runway_s=0, for_s=0))
     assert notices(never, lag(0, 1e9, 10**12, 0.0)) == []
 
 
@@ -90,18 +90,18 @@ def test_a_disk_that_fills_up_soon_raises_an_alert() -> None:
     def space(at_s: float, full_in_s: float | None) -> Entry:
         return line("disk.space", at_s, folder="/lake", free_bytes=10**9, total_bytes=10**10, full_in_s=full_in_s)
 
-    alerts = Alerts(Settings(for_s=0))
+    alerts = ActiveAlerts(Settings(for_s=0))
     assert notices(alerts, space(0, None), space(60, 86_400.0)) == []
     ((event, alert),) = alerts.hear(space(120, 43_200.0))
     assert (event, alert.kind, alert.value, alert.threshold) == (AlertRaised, "disk_filling", 43_200.0, 86_400.0)
     assert alert.message == "The disk of /lake has 1.0 GB free, and is full in 12.0 h at the growth of the last day."
     assert notices(alerts, space(180, None)) == [("cleared", "disk_filling", None, 0)]
-    assert notices(Alerts(Settings(disk_filling_s=0, for_s=0)), space(0, 1.0)) == []
+    assert notices(ActiveAlerts(Settings(disk_filling_s=0, for_s=0)), space(0, 1.0)) == []
 
 
 def test_rows_that_differ_raise_an_alert_until_they_do_not_or_their_table_is_removed() -> None:
     """A removed table is not compared any more, so nothing else would clear it."""
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     differs, equals = (line("table.verified", n, table="d.t", differences=n, summary={}) for n in (3, 0))
     assert notices(alerts, differs, differs, equals) == [
         ("raised", "diverged", "d.t", 0),
@@ -119,7 +119,7 @@ def test_hidden_changes_raise_an_alert_until_they_are_gone() -> None:
     def found(at_s: float, kind: str, table: str | None, *names: str) -> Entry:
         return line("source.hidden", at_s, kind=kind, table=table, names=names)
 
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((_, alert),) = alerts.hear(found(0, "cascade", "d.t", "a"))
     assert alert.message == "Foreign keys change rows of d.t without an event in the binlog: a."
     assert "tidemark verify SPEC --table d.t --repair" in alert.hint
@@ -149,7 +149,7 @@ def test_new_tables_that_are_not_captured_raise_an_alert_until_they_are() -> Non
     def found(at_s: float, *names: str) -> Entry:
         return line("source.hidden", at_s, kind="new_tables", table=None, names=names)
 
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((_, alert),) = alerts.hear(found(0, "d.a"))
     assert alert.message == "New tables match source.tables and are not captured (source.new_tables): d.a."
     assert "tidemark add-table SPEC" in alert.hint
@@ -164,7 +164,7 @@ def test_a_setting_that_the_source_lost_raises_an_alert_with_its_statement() -> 
     def found(at_s: float, hint: str, *names: str) -> Entry:
         return line("source.hidden", at_s, kind="source_settings", table=None, names=names, hint=hint)
 
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((_, alert),) = alerts.hear(found(0, "SET PERSIST binlog_format = 'ROW';", "binlog_format is MIXED, not ROW"))
     assert alert.message == "The source's settings changed: binlog_format is MIXED, not ROW."
     assert alert.hint == "SET PERSIST binlog_format = 'ROW';"
@@ -184,7 +184,7 @@ def test_a_read_that_stays_blocked_raises_an_alert_that_names_the_session() -> N
 
     holder = {"connection": 42, "user": "app", "host": "10.0.0.7", "role": "holds", "lock": "EXCLUSIVE"}
     holder |= {"since": "2026-01-31T00:00:01.000000Z", "idle": True, "statement": "LOCK TABLES t WRITE"}
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     assert alerts.hear(found(2, 2.0, holder)) == []
     ((_, alert),) = alerts.hear(found(30, 30.0, holder))
     assert alert.message == (
@@ -206,7 +206,7 @@ def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
         one = {"version": version, "operation": "DELETE", "author": "spark", "at": "2026-01-31T00:00:00.000000Z"}
         return line("mirror.written", at_s, table="d.t", commits=commits, newest=[one] if commits else [])
 
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((event, alert),) = alerts.hear(found(0, 1, 17))
     assert (event, alert.kind, alert.table, alert.value) == (AlertRaised, "mirror_written", "d.t", 1.0)
     what = "Another program changed rows of the mirror of d.t: version {} (DELETE by spark, 2026-01-31 00:00:00 UTC){}."
@@ -239,7 +239,7 @@ def test_a_mirror_that_cannot_be_read_raises_one_alert() -> None:
         for n, summary in enumerate(({"unreadable": broken}, {}))
     )
     for end in (found, table(1, "copying"), table(1, "removed")):
-        alerts = Alerts(Settings())
+        alerts = ActiveAlerts(Settings())
         ((_, alert),) = alerts.hear(lost)
         assert (alert.message, alert.hint) == ("d.t: its mirror cannot be read: no file", "Resnapshot it")
         assert notices(alerts, lost, end) == [("cleared", "mirror_unreadable", "d.t", 0)]
@@ -254,14 +254,14 @@ def test_a_change_log_that_differs_raises_an_alert_until_it_does_not() -> None:
         return line("audit.done", at_s, **fields, differing=tables, again=again, start="b.1:4", end="b.2:9")
 
     for state in ("copying", "removed"):
-        alerts = Alerts(Settings())
+        alerts = ActiveAlerts(Settings())
         ((event, alert),) = alerts.hear(audit(0, d_t=2))
         assert (event, alert.kind, alert.table, alert.value) == (AlertRaised, "change_log_differs", "d.t", 2.0)
         assert alert.message == "The change log of d.t differs from the binlog from b.1:4 to b.2:9: 2 differences."
         assert notices(alerts, audit(1, d_t=1), audit(2), table(3, "streaming"), table(4, state)) == [
             ("cleared", "change_log_differs", "d.t", 0)
         ]
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     notices(alerts, audit(0, d_t=2), audit(1, d_u=1))
     assert notices(alerts, audit(2, "d.t", d_t=1), audit(3, "d.t"), audit(4, "d.t")) == [
         ("cleared", "change_log_differs", "d.t", 0)
@@ -271,7 +271,7 @@ def test_a_change_log_that_differs_raises_an_alert_until_it_does_not() -> None:
 
 def test_a_stopped_table_raises_an_alert_at_once_and_clears_it_when_it_streams() -> None:
     """With the table's remedy; during its resnapshot the alert stays."""
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((event, alert),) = alerts.hear(table(0, "stopped", "no date", "Set invalid_dates."))
     assert (event, alert.message, alert.hint) == (AlertRaised, "d.t stopped: no date", "Set invalid_dates.")
     assert notices(alerts, table(1, "stopped", "resnapshot"), table(2, "copying")) == []
@@ -289,12 +289,12 @@ def test_an_alert_clears_within_seconds_of_its_cause() -> None:
         (lag(0, 0, 11), {"size": 1}, "lag_bytes"),
         (lag(0, 0, 0, 5.0), {"runway_s": 99.0}, "runway"),
     ):
-        alerts = Alerts(Settings(lag_s=10, lag_bytes=10, runway_s=10, for_s=for_s))
+        alerts = ActiveAlerts(Settings(lag_s=10, lag_bytes=10, runway_s=10, for_s=for_s))
         again = replace(bad, ts=utc_text(BEGIN + timedelta(seconds=for_s)))
         assert notices(alerts, bad, again) == [("raised", kind, None, 0)]
         cleared = [s for s in range(21, 61, 2) if notices(alerts, lag(s, **good))]
         assert cleared == [21 + for_s], "and only once"
-    alerts = Alerts(Settings(for_s=for_s))
+    alerts = ActiveAlerts(Settings(for_s=for_s))
     alerts.hear(failed(0))
     alerts.hear(line("run.state", 20, state="running", reason=""))
     assert [s for s in range(21, 61, 2) if notices(alerts, lag(s))] == [31]
@@ -303,18 +303,18 @@ def test_an_alert_clears_within_seconds_of_its_cause() -> None:
         (parked(0, 3), unparked(1, 0), "chunk_parked"),
         (line("error", 0, error="DiskFullError", message="full"), line("disk.freed", 1, attempts=1), "disk_full"),
     ):
-        alerts = Alerts(Settings())
+        alerts = ActiveAlerts(Settings())
         alerts.hear(bad)
         assert [(found[0], found[1]) for found in notices(alerts, end)] == [("cleared", kind)]
 
 
 def test_what_stands_is_repeated_seldom() -> None:
     """On measurements, which come every two seconds; not while it is about to be cleared."""
-    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    alerts = ActiveAlerts(Settings(lag_s=10, for_s=10, repeat_s=60))
     alerts.hear(table(0, "stopped", "no"))
     found = notices(alerts, *(lag(s, 0.0) for s in range(0, 200, 2)))
     assert found == [("raised", "table_stopped", "d.t", n) for n in (1, 2, 3)]
-    alerts = Alerts(Settings(lag_s=10, for_s=10, repeat_s=60))
+    alerts = ActiveAlerts(Settings(lag_s=10, for_s=10, repeat_s=60))
     assert notices(alerts, lag(0, 11), lag(10, 11)) == [("raised", "lag", None, 0)]
     assert notices(alerts, lag(65, 1), lag(71, 1)) == []
     assert notices(alerts, lag(75, 1)) == [("cleared", "lag", None, 0)]
@@ -322,7 +322,7 @@ def test_what_stands_is_repeated_seldom() -> None:
 
 def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
     """A service that restarts it causes no more; a run that lasts, or ends well, clears it."""
-    alerts = Alerts(Settings(for_s=60, repeat_s=3600))
+    alerts = ActiveAlerts(Settings(for_s=60, repeat_s=3600))
     ((event, alert),) = alerts.hear(failed(0))
     assert (event, alert.value, alert.message, alert.hint) == (
         AlertRaised,
@@ -331,7 +331,7 @@ def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
         "Copy again.",
     )
     for at_s in (10, 20):
-        alerts = Alerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
+        alerts = ActiveAlerts(Settings(for_s=60, repeat_s=3600), list(alerts.standing.values()))
         started = line("run.state", at_s, state="running", reason="")
         assert notices(alerts, started, lag(at_s + 1), failed(at_s + 2)) == []
     other = [("cleared", "run_failed", None, 0), ("raised", "run_failed", None, 0)]
@@ -351,9 +351,9 @@ def test_a_failed_run_raises_one_alert_until_a_run_goes_well() -> None:
 
 def test_alerts_outlive_a_run() -> None:
     """The file holds the raised alerts."""
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     alerts.hear(table(0, "stopped", "no"))
-    later = Alerts(Settings(), [Alert(**record) for record in alerts.as_list()])
+    later = ActiveAlerts(Settings(), [Alert(**record) for record in alerts.as_list()])
     assert later.standing == alerts.standing
     assert notices(later, table(9, "stopped", "no")) == []
 
@@ -377,8 +377,8 @@ def test_raised_and_cleared_take_turns(events: list[tuple[int, Entry]], for_s: i
 
     The raised ones are the current alerts.
     """
-    alerts = Alerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
-    at_s, open_ = 0.0, dict[Name, int]()
+    alerts = ActiveAlerts(Settings(lag_s=50, lag_bytes=50, runway_s=50, for_s=for_s, repeat_s=60))
+    at_s, open_ = 0.0, dict[AlertName, int]()
     for step, event in events:
         at_s += step
         for name, alert in alerts.hear(replace(event, ts=utc_text(BEGIN + timedelta(seconds=at_s)))):
@@ -403,7 +403,7 @@ def unparked(at_s: float, left: int) -> Entry:
 
 def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
     """The first with its error and how to retry it; `status` lists the others."""
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     ((event, alert),) = alerts.hear(parked(0, 3))
     assert event is AlertRaised
     assert alert.message == (
@@ -420,7 +420,7 @@ def test_parked_chunks_raise_one_alert_per_table_until_none_is_left() -> None:
 
 def test_a_mirror_that_gets_nothing_raises_an_alert_until_it_has_everything() -> None:
     """Once, however often it is seen; a stop of the table has an alert of its own."""
-    alerts, since = Alerts(Settings()), utc_text(BEGIN)
+    alerts, since = ActiveAlerts(Settings()), utc_text(BEGIN)
     behind = line("mirror.behind", 901, table="d.t", since=since, epoch=7)
     assert notices(alerts, behind, behind) == [("raised", "mirror_behind", "d.t", 0)]
     assert alerts.standing["mirror_behind", "d.t"].value == 901.0
@@ -434,7 +434,7 @@ def test_a_mirror_that_gets_nothing_raises_an_alert_until_it_has_everything() ->
 
 def test_resnapshots_again_and_again_raise_an_alert_for_an_hour() -> None:
     """From a quarter of the limit on; one that was asked for does not count."""
-    alerts = Alerts(Settings(), most_resnapshots=12)
+    alerts = ActiveAlerts(Settings(), most_resnapshots=12)
 
     def again(at_s: float, count: int | None) -> Entry:
         return line("source.event", at_s, kind="resnapshotted", table="d.t", reason="why", within_hour=count)

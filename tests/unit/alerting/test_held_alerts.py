@@ -1,6 +1,6 @@
 """Alerts under a silence are raised, held back, and sent if they outlast it; what routes know is always ended."""
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.journal import Entry
 from engine.pipeline.active_alert import Alert
 from engine.spec.alert_settings import Alerts as Settings
@@ -21,7 +21,7 @@ class Silent:
         return self.on
 
 
-def heard(alerts: Alerts, entry: Entry) -> Sent:
+def heard(alerts: ActiveAlerts, entry: Entry) -> Sent:
     """The notices of a line: event, kind, repeat, and whether routes get it."""
     return [(event.NAME.removeprefix("alert."), a.kind, a.repeat, not a.held) for event, a in alerts.hear(entry)]
 
@@ -29,12 +29,12 @@ def heard(alerts: Alerts, entry: Entry) -> Sent:
 def test_an_alert_that_outlasts_its_silence_is_sent_once_at_its_end() -> None:
     """It stands meanwhile, and is not repeated."""
     silent = Silent()
-    alerts = Alerts(Settings(repeat_s=HOUR), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(repeat_s=HOUR), silenced=silent.covers)
     silent.on = True
     assert heard(alerts, table(0, "stopped")) == [("raised", "table_stopped", 0, False)]
     assert [alert["held"] for alert in alerts.as_list()] == [True]
     assert heard(alerts, lag(2 * HOUR)) == []
-    later = Alerts(Settings(repeat_s=HOUR), alerts.standing.values(), silenced=silent.covers)  # another run
+    later = ActiveAlerts(Settings(repeat_s=HOUR), alerts.standing.values(), silenced=silent.covers)  # another run
     assert heard(later, lag(3 * HOUR)) == []
     silent.on = False
     assert heard(later, lag(3 * HOUR + 2)) == [("raised", "table_stopped", 0, True)]
@@ -45,7 +45,7 @@ def test_an_alert_that_outlasts_its_silence_is_sent_once_at_its_end() -> None:
 def test_an_alert_that_ends_within_its_silence_is_never_sent() -> None:
     """Neither its begin nor its end."""
     silent = Silent()
-    alerts = Alerts(Settings(), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(), silenced=silent.covers)
     silent.on = True
     assert heard(alerts, table(0, "stopped")) == [("raised", "table_stopped", 0, False)]
     assert heard(alerts, table(9, "streaming")) == [("cleared", "table_stopped", 0, False)]
@@ -54,7 +54,7 @@ def test_an_alert_that_ends_within_its_silence_is_never_sent() -> None:
 def test_the_end_of_an_alert_that_routes_know_is_sent_within_a_silence() -> None:
     """Otherwise the incident would stay open for ever; its repetitions wait."""
     silent = Silent()
-    alerts = Alerts(Settings(repeat_s=HOUR), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(repeat_s=HOUR), silenced=silent.covers)
     assert heard(alerts, table(0, "stopped")) == [("raised", "table_stopped", 0, True)]
     silent.on = True
     assert heard(alerts, lag(2 * HOUR)) == []
@@ -68,11 +68,11 @@ def _filter(name: str) -> Entry:
 def test_an_alert_that_changes_under_a_silence_is_sent_at_its_end() -> None:
     """Routes know only what it said before. A later run sends it too."""
     silent = Silent()
-    alerts = Alerts(Settings(repeat_s=HOUR), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(repeat_s=HOUR), silenced=silent.covers)
     assert heard(alerts, _filter("a")) == [("raised", "binlog_filter", 0, True)]
     silent.on = True
     assert heard(alerts, _filter("b")) == [("raised", "binlog_filter", 0, False)]
-    later = Alerts(Settings(repeat_s=HOUR), [Alert(**one) for one in alerts.as_list()], silenced=silent.covers)
+    later = ActiveAlerts(Settings(repeat_s=HOUR), [Alert(**one) for one in alerts.as_list()], silenced=silent.covers)
     assert heard(later, lag(2)) == []
     silent.on = False
     ((_, sent),) = later.hear(lag(4))
@@ -83,13 +83,13 @@ def test_an_alert_that_changes_under_a_silence_is_sent_at_its_end() -> None:
 def test_a_failure_under_a_silence_is_sent_by_a_run_that_begins_after_it() -> None:
     """It stands until that run has worked for some seconds."""
     silent = Silent()
-    alerts = Alerts(Settings(for_s=60), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(for_s=60), silenced=silent.covers)
     silent.on = True
     error = {"error": "SparkLostError", "message": "No Spark.", "detail": "", "hint": ""}
     ended = line("run.ended", 0, outcome="failed", exit_code=1, error=error)
     assert heard(alerts, ended) == [("raised", "run_failed", 0, False)]
     silent.on = False
-    later = Alerts(Settings(for_s=60), alerts.standing.values(), silenced=silent.covers)
+    later = ActiveAlerts(Settings(for_s=60), alerts.standing.values(), silenced=silent.covers)
     assert heard(later, lag(2)) == [("raised", "run_failed", 0, True)]
     assert heard(later, lag(4)) == []
 
@@ -97,7 +97,7 @@ def test_a_failure_under_a_silence_is_sent_by_a_run_that_begins_after_it() -> No
 def test_a_level_is_sent_as_it_is_at_the_end_of_its_silence() -> None:
     """Not as it was hours before."""
     silent = Silent()
-    alerts = Alerts(Settings(lag_s=10, for_s=0), silenced=silent.covers)
+    alerts = ActiveAlerts(Settings(lag_s=10, for_s=0), silenced=silent.covers)
     silent.on = True
     assert heard(alerts, lag(0, 11)) == [("raised", "lag", 0, False)]
     assert heard(alerts, lag(2, 500)) == []

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.base import clock
 from engine.destination.unpublished import MissingEpochs
 from engine.journal import Entry
@@ -33,7 +33,7 @@ def state(name: str, state: str) -> Entry:
 
 def test_a_table_follows_the_last_rule_that_matches() -> None:
     """One alert a rule, however many tables it has; the pipeline's threshold is for all others."""
-    alerts = Alerts(SETTINGS)
+    alerts = ActiveAlerts(SETTINGS)
     notices(alerts, *(state(f"shop.{name}", "streaming") for name in ("orders", "pay_a", "pay_b")))
     assert notices(alerts, lag(1, 11)) == [("raised", "lag", "shop.pay_*", 0)]
     (standing,) = alerts.as_list()
@@ -49,10 +49,10 @@ def test_a_table_follows_the_last_rule_that_matches() -> None:
 
 def test_a_rule_whose_tables_are_gone_has_no_alert() -> None:
     """A stopped table has one of its own. A rule that the spec lost is cleared by the next run."""
-    alerts = Alerts(SETTINGS)
+    alerts = ActiveAlerts(SETTINGS)
     notices(alerts, state("shop.pay_a", "streaming"), lag(1, 11))
     assert [name for name in alerts.standing if name[0] == "lag"] == [("lag", "shop.pay_*")]
-    later = Alerts(Settings(lag_s=60, for_s=0), alerts.standing.values())
+    later = ActiveAlerts(Settings(lag_s=60, for_s=0), alerts.standing.values())
     assert notices(later, lag(2, 11)) == [("cleared", "lag", "shop.pay_*", 0)]
     notices(alerts, state("shop.pay_a", "stopped"))
     assert notices(alerts, lag(3, 11)) == [("cleared", "lag", "shop.pay_*", 0)]
@@ -71,7 +71,7 @@ def test_tables_are_matched_once_per_set_of_tables(monkeypatch: pytest.MonkeyPat
         return selects(glob, table)
 
     monkeypatch.setattr(alert_settings, "_selects", counted)
-    alerts = Alerts(SETTINGS)
+    alerts = ActiveAlerts(SETTINGS)
     notices(alerts, *(state(f"shop.{name}", "streaming") for name in ("orders", "pay_a")))
     notices(alerts, *(lag(second, 11) for second in range(3)))
     once = len(matched)
@@ -93,7 +93,7 @@ def test_the_age_of_a_mirror_has_the_threshold_of_its_table() -> None:
     }
     assert set(too_old(found, SETTINGS, now)) == {"shop.pay_a", "shop.orders"}
     assert SETTINGS.shortest_mirror_behind_s() == 30
-    alerts = Alerts(SETTINGS)
+    alerts = ActiveAlerts(SETTINGS)
     since = clock.utc_text(BEGIN - timedelta(seconds=40))
     notices(alerts, line("mirror.behind", 0, table="shop.pay_a", since=since, epoch=1))
     assert [(a["value"], a["threshold"]) for a in alerts.as_list()] == [(40.0, 30.0)]

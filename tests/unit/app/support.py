@@ -7,7 +7,7 @@ from app.common.view.draft import Draft, first_spec
 from app.common.view.health import Runner
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
-from engine.history.table_queries import Plan, Progress
+from engine.history.table_queries import NewestPlan, TableProgress
 from engine.history.timeline_queries import Moment
 from engine.pipeline.runner_record import RunError
 
@@ -51,22 +51,24 @@ def moment(age: float, event: str, label: str = "", text: str | None = None, **m
     return Moment(ts=ago(age), event=event, label=label, text=text, **(usual | more))
 
 
-def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> Progress:
+def table(chunks: int, done: int, rows: int = 0, approx: int | None = 1000, name: str = "d.t") -> TableProgress:
     """A table with this many chunks published."""
     waiting = chunks - done
-    return Progress(
+    return TableProgress(
         name, "snapshotting", None, None, approx, chunks, None, True, waiting, 0, 0, 0, done, rows, 0, None, None
     )
 
 
-def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> Progress:
+def growing(chunks: int, done: int, estimated: int | None, name: str = "d.g") -> TableProgress:
     """A table of which `chunks` chunks are planned so far and `done` are published."""
     return table(chunks, done, name=name)._replace(estimated_chunks=estimated, complete=False)
 
 
-def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> Plan:
+def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, name: str = "d.t") -> NewestPlan:
     """A plan with this many known chunks."""
-    return Plan(name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete, chunks - 1)
+    return NewestPlan(
+        name, NOW, 100, "id", "1", "9", 1.0, "even", "because", chunks, 10, estimated, complete, chunks - 1
+    )
 
 
 def runner(

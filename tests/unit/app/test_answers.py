@@ -4,7 +4,7 @@ from datetime import UTC, datetime, time
 
 import pyarrow as pa
 
-from app.explore.view.queries import Known, columns_note, exact, floats
+from app.explore.view.queries import KnownTable, columns_note, exact, floats
 
 
 def test_no_digit_is_left_out() -> None:
@@ -34,7 +34,7 @@ def test_no_digit_is_left_out() -> None:
 
 def test_hundreds_of_columns_are_a_number() -> None:
     """They would push the editor off the screen."""
-    few = Known("d.t", "d.t", "d.t__changes", ("id",), ("id", "v"))
+    few = KnownTable("d.t", "d.t", "d.t__changes", ("id",), ("id", "v"))
     assert columns_note(few) == "Key: id. Columns: id, v"
-    many = Known("d.t", "d.t", "d.t__changes", (), tuple(f"c{n}" for n in range(300)))
+    many = KnownTable("d.t", "d.t", "d.t__changes", (), tuple(f"c{n}" for n in range(300)))
     assert columns_note(many) == "Key: none. Columns: 300, below"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.audit.audit_compare import Found, Images, compared
+from engine.audit.audit_compare import AuditDifference, AuditImages, compared
 from engine.audit.audit_values import UNSURE
 
 Image = tuple[int, str, int, Any]
@@ -14,10 +14,10 @@ Image = tuple[int, str, int, Any]
 ROWS: list[Image] = [(10, "+I", 1, "a"), (10, "+I", 2, "b"), (20, "-U", 1, "a"), (20, "+U", 1, "c"), (30, "-D", 2, "b")]
 
 
-def images(rows: list[Image]) -> Images:
+def images(rows: list[Image]) -> AuditImages:
     """Images with two columns, of which the first is the key."""
     columns = [list(column) for column in zip(*rows, strict=True)] or [[], [], [], []]
-    return Images(columns[0], columns[1], columns[2:])
+    return AuditImages(columns[0], columns[1], columns[2:])
 
 
 def kinds(theirs: list[Image], ours: list[Image], key: tuple[int, ...] = (0,)) -> list[tuple[str, int]]:
@@ -65,7 +65,7 @@ def test_a_table_without_a_key() -> None:
 def test_the_columns_that_differ() -> None:
     """Their numbers, with both rows."""
     (found,) = compared(images([(10, "+I", 1, "a")]), images([(10, "+I", 1, "b")]), (0,))
-    assert found == Found("different", 10, (1,), [1, "a"], [1, "b"])
+    assert found == AuditDifference("different", 10, (1,), [1, "a"], [1, "b"])
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.text("ab", max_size=2)), max_size=30), st.data())

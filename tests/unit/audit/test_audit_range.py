@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from engine.audit.audit_range import BORDER_BYTES, Borders, Since, border, check_available, parsed, streaming_since
+from engine.audit.audit_range import (
+    BORDER_BYTES,
+    Since,
+    TransactionBounds,
+    bound_before,
+    check_available,
+    parsed,
+    streaming_since,
+)
 from engine.base.errors import SpecError
 from engine.source.positions import Position
 
@@ -74,12 +82,15 @@ def test_borders_between_transactions() -> None:
 
     About one per MiB is kept, and none from before a failover or a reset, or before lost lines.
     """
-    borders = Borders()
+    borders = TransactionBounds()
     ends = [5, 6, BORDER_BYTES + 5, BORDER_BYTES + 6]
     events = [epoch(begin, end) for begin, end in pairwise([1, *ends])]
     assert list(borders.passing(events)) == events
     assert [position.offset for position in borders.positions] == [5, BORDER_BYTES + 5]
-    at = [border(borders.positions, Position("b.000001", offset)) for offset in (4, 5, BORDER_BYTES, 2 * BORDER_BYTES)]
+    at = [
+        bound_before(borders.positions, Position("b.000001", offset))
+        for offset in (4, 5, BORDER_BYTES, 2 * BORDER_BYTES)
+    ]
     assert [found and found.offset for found in at] == [None, 5, 5, BORDER_BYTES + 5]
     list(borders.passing([failover(ends[-1], 8), epoch(8, 9), epoch(9, 10)]))
     assert [position.offset for position in borders.positions] == [9]
@@ -89,7 +100,7 @@ def test_borders_between_transactions() -> None:
 
 def test_a_long_journal_costs_little() -> None:
     """Here a TiB of binlog, and 5,000 tables."""
-    borders = Borders()
+    borders = TransactionBounds()
     began_s = time.process_time()
     for _ in borders.passing(epoch(n << 20, (n + 1) << 20) for n in range(300_000)):
         pass

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.audit.audit_range import Stretch
+from engine.audit.audit_range import AuditedRange
 from engine.audit.audit_sample import sampled
 from engine.decode.schema import Table
 from engine.source.positions import Position, bytes_between
@@ -20,9 +20,9 @@ def at(text: str) -> Position:
     return Position(f"b.00000{file}", int(offset))
 
 
-def stretch(name: str, start: str, end: str) -> Stretch:
+def stretch(name: str, start: str, end: str) -> AuditedRange:
     """What would be audited of a table."""
-    return Stretch(Table("d", name, (), ()), (), at(start), at(end))
+    return AuditedRange(Table("d", name, (), ()), (), at(start), at(end))
 
 
 def next_between(position: Position) -> Position:
@@ -32,7 +32,7 @@ def next_between(position: Position) -> Position:
     return Position(position.file, min(-(-position.offset // STEP) * STEP, FILES[position.file]))
 
 
-def texts(found: list[Stretch]) -> list[tuple[str, str]]:
+def texts(found: list[AuditedRange]) -> list[tuple[str, str]]:
     """Start and end of each."""
     return [(str(part.start)[-6:].lstrip("0"), str(part.end)[-6:].lstrip("0")) for part in found]
 

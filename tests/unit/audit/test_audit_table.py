@@ -10,8 +10,8 @@ import pytest
 from deltalake import write_deltalake
 
 from engine.audit import audit_table
-from engine.audit.audit_range import Stretch
-from engine.audit.audit_source import Frames, Rows
+from engine.audit.audit_range import AuditedRange
+from engine.audit.audit_source import EventRows, Frames
 from engine.audit.audit_table import AuditedTable
 from engine.decode.schema import Column, Table
 from engine.destination.delta.read import change_log
@@ -61,12 +61,12 @@ def published(lake: Path, events: Sequence[Event], *, redumped: int = 0) -> None
 def audited(lake: Path, events: Sequence[Event], frames: Frames | None = None, seq: int = 1) -> AuditedTable:
     """The table after an audit of this binlog. seq: of its first change."""
     frames = frames or Frames({("d", "t")}, {1: "b.000001"}, "b.000001")
-    one = AuditedTable(Stretch(TABLE, TABLE.columns, START, END, seq), lake, NoTexts(), frames)
+    one = AuditedTable(AuditedRange(TABLE, TABLE.columns, START, END, seq), lake, NoTexts(), frames)
     for position, transaction, keys in events:
         rows: list[Mapping[str, Any]] = [{"values": {"id": key, "v": key * 2}, "none_sources": {}} for key in keys]
-        one.feed(Rows(("d", "t"), pack(1, position), ("+I",), rows, 5, None, transaction + 1))
-        one.settle()
-    one.settle(pack(*END.order))
+        one.feed(EventRows(("d", "t"), pack(1, position), ("+I",), rows, 5, None, transaction + 1))
+        one.compare()
+    one.compare(pack(*END.order))
     return one
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.base import redaction
-from engine.base.redaction import Known, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
+from engine.base.redaction import KnownSecrets, Scrubber, clean, clean_line, clean_toml, hidden, holds_secret, redact
 from engine.journal import Journal
 from engine.journal.events import ChunkPlanned, ErrorReported
 from engine.spark.kinds import redacting
@@ -47,7 +47,7 @@ def test_whether_a_password_was_used_stays() -> None:
 
 def test_known_values_are_found_as_others_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """As JSON, within a URL, and line by line; a short value only as a word."""
-    monkeypatch.setattr(redaction, "_KNOWN", Known())
+    monkeypatch.setattr(redaction, "_KNOWN", KnownSecrets())
     redaction.learn(
         'a "q"/b', "https://h.example/T0/abcdefghij?t=0123456789", "first line\nsecond line", "xy", None, ""
     )
@@ -58,7 +58,7 @@ def test_known_values_are_found_as_others_write_them(monkeypatch: pytest.MonkeyP
 
 def test_data_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal's bounds are read back, so a bound that looks like a secret stays unchanged."""
-    monkeypatch.setattr(redaction, "_KNOWN", Known(["hunter2"]))
+    monkeypatch.setattr(redaction, "_KNOWN", KnownSecrets(["hunter2"]))
     line = clean_line({"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "hunter2, token=x"})
     assert line == {"lower": "hunter2", "upper": "token=x", "table": "d.hunter2", "message": "***, token=***"}
     journal = Journal(tmp_path / "r.jsonl", "r")

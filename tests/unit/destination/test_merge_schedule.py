@@ -1,4 +1,4 @@
-"""When merges are put off."""
+"""When merges are deferred."""
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.base.errors import DestinationError, SpecError
 from engine.cli.published import write_as
-from engine.explore.reading import Reading, reading_of
+from engine.explore.reading import VersionRows, reading_of
 from engine.spec.sink_settings import Mirror
 from tests.unit.destination.lake import Lake
 
@@ -27,7 +27,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return made
 
 
-def opened(lake: Lake, name: str = "d.t", as_of: datetime | None = None) -> Reading:
+def opened(lake: Lake, name: str = "d.t", as_of: datetime | None = None) -> VersionRows:
     """One of its tables."""
     return reading_of(lake.folder, [lake.table], name, as_of)
 

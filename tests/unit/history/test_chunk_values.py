@@ -9,7 +9,7 @@ import pytest
 
 from engine.history import History
 from engine.history import chunk_queries as chunks
-from engine.history.chunk_splits import Split, splits
+from engine.history.chunk_splits import ChunkSplit, splits
 from engine.history.chunk_values import MEASURES
 from tests.support.simulation import SimulatedTable, Simulation
 
@@ -154,7 +154,9 @@ def test_a_chunk_that_was_larger_than_planned_is_known(tmp_path: Path) -> None:
     assert [one.chunk for one in found] == again
     assert len(again) > 1
     rest = {line["parent"]: line["chunks"][0][0] for line in lines if line.get("parent") is not None}
-    assert found[0] == Split(6, str(1 + 6 * WALKED.step + WALKED.step // 2), str(1 + 7 * WALKED.step), into=(rest[6],))
+    assert found[0] == ChunkSplit(
+        6, str(1 + 6 * WALKED.step + WALKED.step // 2), str(1 + 7 * WALKED.step), into=(rest[6],)
+    )
     assert {one.chunk: one.into for one in found} == {parent: (child,) for parent, child in rest.items()}
 
 
@@ -176,6 +178,6 @@ def test_a_chunk_that_is_planned_again_was_not_split(tmp_path: Path) -> None:
     write("chunk.planned", chunks=[[0, None, "3"]], complete=False)
     write("chunk.finished", chunk=0, lower=None, upper="3", rows=1, high="bin.000041:6")
     write("chunk.planned", chunks=[[1, "3", "5"]], complete=True)  # an earlier version, which named no parent
-    assert splits(indexed(run).cursor(), "shop", "shop.orders") == [Split(0, "3", "5")]
+    assert splits(indexed(run).cursor(), "shop", "shop.orders") == [ChunkSplit(0, "3", "5")]
     write("chunk.planned", chunks=[[2, "3", "4"], [1, "4", "5"]], complete=True, parent=0)
-    assert splits(indexed(run).cursor(), "shop", "shop.orders") == [Split(0, "3", "5", into=(1, 2))]
+    assert splits(indexed(run).cursor(), "shop", "shop.orders") == [ChunkSplit(0, "3", "5", into=(1, 2))]

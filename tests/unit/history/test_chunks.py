@@ -30,12 +30,12 @@ def indexed(*runs: Simulation) -> History:
     return index
 
 
-def progress(*runs: Simulation, table: str = "shop.orders") -> tables.Progress:
+def progress(*runs: Simulation, table: str = "shop.orders") -> tables.TableProgress:
     """The progress of a table."""
     return next(one for one in tables.progress(indexed(*runs).cursor(), "shop") if one.table == table)
 
 
-def plan(*runs: Simulation) -> tables.Plan:
+def plan(*runs: Simulation) -> tables.NewestPlan:
     """The newest plan of the table that is being split."""
     return next(one for one in tables.plans(indexed(*runs).cursor(), "shop") if one.table == "shop.orders")
 

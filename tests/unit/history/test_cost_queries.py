@@ -41,4 +41,4 @@ def test_what_was_asked_of_the_source_adds_up(tmp_path: Path) -> None:
     assert found.binlog_bytes > 0
     assert found.redumped_rows == 70
     later = cost_queries.asked(cursor, "shop", run.now + timedelta(seconds=1))
-    assert later == cost_queries.Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+    assert later == cost_queries.SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)

@@ -67,7 +67,7 @@ def test_kept_progress_is_that_of_the_journals_at_every_instant(tmp_path: Path) 
     """While tables are copied, settle, stop and are removed; the parts that an index keeps are never outdated."""
     growing = SimulatedTable("shop.items", 40_000, 40, None, estimated_chunks=30, split_each=5)
     run = Simulation(tmp_path / "shop", [ORDERS, COUNTRIES, growing], start=START)
-    index, seen, whole = History(None), set[str | None](), dict[str, tables.Progress]()
+    index, seen, whole = History(None), set[str | None](), dict[str, tables.TableProgress]()
     for n in range(40):
         run.advance(0.5)
         if n == 36:
@@ -116,7 +116,7 @@ def test_only_tables_with_news_are_counted_again(tmp_path: Path, monkeypatch: py
     run = Simulation(tmp_path / "shop", [ORDERS, COUNTRIES], start=START).advance(2)
     index, counted = History(None), counted_tables(monkeypatch)
 
-    def progress() -> list[tables.Progress]:
+    def progress() -> list[tables.TableProgress]:
         counted.clear()
         index.refresh([run.directory])
         kept = index.ask(tables.progress, "shop")

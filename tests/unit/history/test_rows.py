@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from engine.history.index_schema import TABLES
 from engine.history.journal_rows import place_of, rows_of
-from engine.history.journal_slices import Line
+from engine.history.journal_slices import SliceLine
 from engine.journal.events import EVENTS, fields_of
 
 ANYTHING = st.recursive(
@@ -23,7 +23,7 @@ ANYTHING = st.recursive(
 def test_any_value_in_any_field_fits_the_tables(event: str, data: st.DataObject) -> None:
     """Other versions of the engine may write other types: values that do not fit become NULL."""
     body = {name: data.draw(ANYTHING) for name in fields_of(event)}
-    line = Line("r", 1, datetime(2026, 1, 31, tzinfo=UTC), event, body, "{}")
+    line = SliceLine("r", 1, datetime(2026, 1, 31, tzinfo=UTC), event, body, "{}")
     for table, row in rows_of("p", line):
         pa.Table.from_pylist([row], schema=TABLES[table])
         assert set(row) <= set(TABLES[table].names), table

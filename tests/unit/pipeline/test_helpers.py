@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.base.errors import TidemarkError
 from engine.journal import Journal
 from engine.journal.events import RunState
@@ -26,7 +26,7 @@ from engine.pipeline.helpers import Helpers
 from engine.pipeline.runner_file import read_runner
 from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.monitors.lag import LagMonitor
-from engine.run.snapshot.throttle import Health, Pace
+from engine.run.snapshot.throttle import Health, ReadPace
 from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.table_commands import to_add
 from engine.source.connect import Endpoint
@@ -79,7 +79,7 @@ def test_a_failure_raises_one_alert_and_clears_it_after_a_while(
 ) -> None:
     """Many failures give one `error` event and one alert; both end when the helper has worked for a while."""
     monkeypatch.setattr(helping, "CALM_S", 0.1)
-    helpers, alerts = Helpers(journal), Alerts(Settings())
+    helpers, alerts = Helpers(journal), ActiveAlerts(Settings())
     notices: list[tuple[str, str]] = []
     journal.listeners.append(
         lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
@@ -120,7 +120,7 @@ def test_the_health_check_survives_whatever_it_meets(journal: Journal) -> None:
     """The current result stays."""
     helpers = Helpers(journal)
 
-    class Broken(Pace):
+    class Broken(ReadPace):
         @property
         def settings(self) -> Throttle:
             raise OSError(5, "Input/output error")
@@ -266,7 +266,7 @@ def test_a_step_of_the_start_waits_for_room(journal: Journal, small: Small, monk
 
 def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     """Or with the next run; while the disk is full, the run is shown as paused."""
-    alerts = Alerts(Settings())
+    alerts = ActiveAlerts(Settings())
     notices: list[tuple[str, str]] = []
     journal.listeners.append(
         lambda line: notices.extend((event.NAME, alert.kind) for event, alert in alerts.hear(line))
@@ -281,6 +281,6 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     disk.succeeded("chunks")
     assert notices == [("alert.raised", "disk_full"), ("alert.cleared", "disk_full")]
     disk.failed("chunks", OSError(28, "No space left on device"))
-    later = Alerts(Settings(), alerts.standing.values())
+    later = ActiveAlerts(Settings(), alerts.standing.values())
     cleared = later.hear(entry("run.state", "2026-01-01T00:00:00.000000Z", state="running"))
     assert [(event.NAME, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]

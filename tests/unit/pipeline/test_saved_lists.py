@@ -4,9 +4,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from engine.pipeline.directory import Directory
-from engine.pipeline.saved_lists import Parked, list_text, read_parked
+from engine.pipeline.saved_lists import ParkedRead, list_text, read_parked
 
-PARKED = Parked("d.t", 3, [None, ["9"]], None, "9", "DecodeError", "no", "Do.", 8, "2026-01-01T00:00:00.000000Z")
+PARKED = ParkedRead("d.t", 3, [None, ["9"]], None, "9", "DecodeError", "no", "Do.", 8, "2026-01-01T00:00:00.000000Z")
 
 
 def test_parked_chunks_are_read_as_they_were_saved(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from engine.plan.coverage import (
 from engine.plan.keys import Bound, bound_at
 from engine.plan.places import place
 from engine.plan.splitting import split
-from engine.plan.strategy import Ends, decide
+from engine.plan.strategy import KeyEnds, decide
 from engine.plan.walk import key_ends, next_bound
 from engine.source.catalog import Statistics
 from engine.spec.settings import Snapshot
@@ -67,7 +67,7 @@ def plan_of(server: Server, rng: Random) -> Plan:
     # As a table whose key is configured: it may have ties and NULLs.
     indexed = replace(server.table, indexes=(Index("i", server.key.names),))
     spec = spec.model_copy(update={"chunk_key": {"main.t": "k0"}})
-    return decide(indexed, known, Ends(*key_ends(server, indexed, server.key)), spec)
+    return decide(indexed, known, KeyEnds(*key_ends(server, indexed, server.key)), spec)
 
 
 def numbers(bound: Bound) -> tuple[int, ...]:

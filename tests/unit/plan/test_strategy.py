@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.decode.schema import Index, Table
 from engine.plan.chunks import Plan
-from engine.plan.strategy import Ends, chunk_rows, decide, distribution_factor
+from engine.plan.strategy import KeyEnds, chunk_rows, decide, distribution_factor
 from engine.source.catalog import Statistics
 from engine.spec.settings import Snapshot, TableRules
 from tests.unit.plan.support import column, table, text
@@ -21,7 +21,7 @@ TABLE = table(ID, column("v", "int"), key=["id"])
 
 def plan(rows: int, low: object, high: object, of: Table = TABLE, **settings: Any) -> Plan:
     """The plan of a table with that many rows between two keys, in chunks of ten rows by default."""
-    ends = Ends(None if low is None else str(low), None if high is None else str(high))
+    ends = KeyEnds(None if low is None else str(low), None if high is None else str(high))
     return decide(of, Statistics(rows, 100, rows * 100), ends, Snapshot(**{"chunk_rows": 10, **settings}))
 
 

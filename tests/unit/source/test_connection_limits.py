@@ -1,11 +1,11 @@
 """How many connections a run needs, and what the limits allow."""
 
-from engine.source.connection_limits import Limits, few, judged, tasks_at_once
+from engine.source.connection_limits import Limits, few, limit_findings, tasks_at_once
 
 
 def test_a_limit_below_what_a_run_usually_has_makes_it_slower() -> None:
     """With the number of readers, and the statement that changes the limit of this very account."""
-    (found,) = judged(Limits(5, 100, "tide@mark@10.%"), 2)
+    (found,) = limit_findings(Limits(5, 100, "tide@mark@10.%"), 2)
     assert (found[1], found[2]) == ("warn", "6 or more (2 readers and 4)")
     assert found[3] == "max_user_connections = 5: 1 reader at once, slower than with all"
     assert found[-1] == "ALTER USER 'tide@mark'@'10.%' WITH MAX_USER_CONNECTIONS 6;"
@@ -15,12 +15,12 @@ def test_a_limit_below_what_a_run_usually_has_makes_it_slower() -> None:
 
 def test_a_limit_below_the_connections_of_one_task_fails() -> None:
     """Nothing could be read."""
-    (found,) = judged(Limits(2, 100, "u@%"), 1)
+    (found,) = limit_findings(Limits(2, 100, "u@%"), 1)
     assert (found[1], found[3]) == ("fail", "max_user_connections = 2; 3 are the least")
 
 
 def test_enough_connections_pass() -> None:
     """No limit, or one that is high enough; a full server is a warning, as others may leave it."""
-    assert [found[1] for found in judged(Limits(0, 100, "u@%"), 2)] == ["ok"]
-    assert [found[1] for found in judged(Limits(6, 6, "u@%"), 2)] == ["ok"]
-    assert [found[1] for found in judged(Limits(6, 5, "u@%"), 2)] == ["ok", "warn"]
+    assert [found[1] for found in limit_findings(Limits(0, 100, "u@%"), 2)] == ["ok"]
+    assert [found[1] for found in limit_findings(Limits(6, 6, "u@%"), 2)] == ["ok"]
+    assert [found[1] for found in limit_findings(Limits(6, 5, "u@%"), 2)] == ["ok", "warn"]

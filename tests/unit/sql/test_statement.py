@@ -2,12 +2,12 @@
 
 import pytest
 
-from engine.sql.reader import Name
+from engine.sql.reader import StatementName
 from engine.sql.statement import UNKNOWN as UNREAD
 from engine.sql.statement import Effect, effect_of
 from engine.sql.tokens import DEFAULT, UnreadableError, tokens
 
-T: Name = ("", "t")
+T: StatementName = ("", "t")
 
 
 def effect(statement: str) -> Effect:
@@ -35,7 +35,7 @@ HARMLESS = [
     "DROP TEMPORARY TABLE IF EXISTS t",
     "SET STATEMENT max_statement_time = 9 FOR ALTER TABLE t COMMENT 'x'",
 ]
-NAMED: dict[str, set[Name]] = {
+NAMED: dict[str, set[StatementName]] = {
     "TRUNCATE t": {T},
     "TRUNCATE TABLE `d`.`t` NOWAIT": {("d", "t")},
     "DROP TABLES IF EXISTS d . t, `u`, .v CASCADE": {("d", "t"), ("", "u"), ("", "v")},

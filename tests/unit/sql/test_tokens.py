@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.sql.tokens import DEFAULT, Kind, Modes, Token, UnreadableError, rewritten, tokens
+from engine.sql.tokens import DEFAULT, Modes, Token, TokenKind, UnreadableError, rewritten, tokens
 
 ANSI, PLAIN = Modes(ansi_quotes=True), Modes(no_backslash_escapes=True)
 PIECES = st.sampled_from(
@@ -48,8 +48,8 @@ def test_a_backslash_ends_no_text_or_it_does() -> None:
 
 def test_double_quotes_enclose_a_text_or_a_name() -> None:
     """By ANSI_QUOTES. A doubled quote is one."""
-    assert tokens('"we""ird"', ANSI) == (Token(Kind.NAME, 'we"ird'),)
-    assert tokens('"we""ird"', DEFAULT) == (Token(Kind.TEXT, 'we"ird'),)
+    assert tokens('"we""ird"', ANSI) == (Token(TokenKind.NAME, 'we"ird'),)
+    assert tokens('"we""ird"', DEFAULT) == (Token(TokenKind.TEXT, 'we"ird'),)
     assert values("`we``ird` . 'it''s'") == ["we`ird", ".", "it's"]
 
 

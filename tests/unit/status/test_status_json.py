@@ -28,15 +28,15 @@ from engine.pipeline.active_alert import Alert
 from engine.pipeline.command_file import send_command
 from engine.pipeline.controls import Controls
 from engine.pipeline.directory import Directory
-from engine.pipeline.helpers import Failure
-from engine.pipeline.saved_lists import Parked, list_text
+from engine.pipeline.helpers import HelperFailure
+from engine.pipeline.saved_lists import ParkedRead, list_text
 from engine.pipeline.verifications import LastAudit, save, save_audit
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.source_loss.outage import Outage
 from engine.status.status import status
 from engine.status.status_records import Status
 from engine.status.status_text import print_status
-from engine.watch.record import Record, write_record
+from engine.watch.record import WatchRecord, write_record
 from tests.support.verified import VERIFIED
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch
 
@@ -179,11 +179,11 @@ def live(where: Directory) -> Status:
         disk_full="disk full (log)",
         disk_full_hint="Free it.",
         disk_full_since=BEFORE,
-        helpers=[asdict(Failure("audit", "OSError", "It failed.", BEFORE, 3))],
+        helpers=[asdict(HelperFailure("audit", "OSError", "It failed.", BEFORE, 3))],
         controls=controls.as_dict(),
         commands=[{"id": "c1", "verb": "redump"}],
     )
-    parked = Parked("d.t", 0, [None, None], None, None, "TransientError", "no", "Do.", 8, BEFORE)
+    parked = ParkedRead("d.t", 0, [None, None], None, None, "TransientError", "no", "Do.", 8, BEFORE)
     where.parked.write_text(list_text("parked", [asdict(parked)]))
     return status(where, "shop", sink=world.sink(0.0))
 
@@ -199,7 +199,7 @@ def failed(where: Directory) -> Status:
     acknowledge(where, Alert(**known[1]), actor="ada", note="I know")
     add_silence(where, "2h", "migration", kind="lag", actor="bob")
     send_command(where, "redump", arguments={"tables": ["d.t"]}, actor="ada", reason="why")
-    write_record(where, Record(run="r1", due=NOW))
+    write_record(where, WatchRecord(run="r1", due=NOW))
     save(where, {"d.t": {**VERIFIED, "differences": 2, "verdict": "diverged", "position": "b.1:4"}}, [])
     save_audit(where, LastAudit(BEFORE, 1, 1204, 0, "b.1:4", "b.1:9", {}, {"d.t": 0}, "s"))
     return status(where, "shop", sink=world.sink(0.0))

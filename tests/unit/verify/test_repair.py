@@ -3,7 +3,7 @@
 import pytest
 
 from engine.verify.repair import unproven
-from engine.verify.verdicts import TableResult, Verdict
+from engine.verify.verdicts import TableResult, VerdictText
 
 
 @pytest.mark.parametrize(
@@ -16,7 +16,7 @@ from engine.verify.verdicts import TableResult, Verdict
         ("lagging", "lagging", True),
     ],
 )
-def test_a_repair_is_proved_by_a_verification(before: Verdict, after: Verdict, *, proved: bool) -> None:
+def test_a_repair_is_proved_by_a_verification(before: VerdictText, after: VerdictText, *, proved: bool) -> None:
     """A table that lags afterwards may still differ. One that never differed needs no repair."""
     result = TableResult("a.b", after)
     assert unproven([TableResult("a.b", before)], [result]) == ([] if proved else [result])

@@ -13,7 +13,7 @@ from engine.source.positions import Position
 from engine.verify import partitions, table_check
 from engine.verify.comparison import compare
 from engine.verify.settling import Settled
-from engine.verify.table_check import Found, NumberedRange, TableCheck
+from engine.verify.table_check import NumberedRange, TableCheck, TableFindings
 
 
 def rows(values: dict[float, int]) -> pa.Table:
@@ -64,7 +64,7 @@ def test_rows_that_nobody_lists_are_not_held(monkeypatch: pytest.MonkeyPatch) ->
     """All rows of a large table may differ: they are counted, and their keys are held while a repair can name them."""
     monkeypatch.setattr(table_check, "MOST_LISTED", 10)
     monkeypatch.setattr(table_check, "MOST_NAMED", 250)
-    found = Found()
+    found = TableFindings()
     for n in range(4):
         keys = range(n * 100, n * 100 + 100)
         found.add(n, compare(rows({float(k): k for k in keys}), rows({float(k): k + 1 for k in keys}), ["k"]), ["k"])

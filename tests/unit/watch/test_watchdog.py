@@ -8,7 +8,7 @@ import threading
 import pytest
 from typer.testing import CliRunner
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.base import clock
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
@@ -58,7 +58,7 @@ def test_the_next_run_clears_the_alert(home: Home) -> None:
     """It belongs to the run that was lost: the next one knows it at its start, and a later reader does not see it."""
     home.gone()
     home.watchdog().look()
-    alerts = Alerts(Settings(), read_alerts(home.where))
+    alerts = ActiveAlerts(Settings(), read_alerts(home.where))
     (notice,) = alerts.hear(Entry("r2", 5, clock.utc_text(), RunState(state="running")))
     assert (notice[0], notice[1].name) == (AlertCleared, ("runner_lost", None))
     home.gone("r2", "ended")

@@ -89,7 +89,7 @@ def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
 
 
 @dataclass(frozen=True)
-class Part:
+class KeyPart:
     """Some of the keys."""
 
     within: Within
@@ -97,7 +97,7 @@ class Part:
     """Whether a row group may have one of them."""
 
 
-def newest_images(paths: Sequence[Path], table: Table, part: Part | None = None) -> Newest:
+def newest_images(paths: Sequence[Path], table: Table, part: KeyPart | None = None) -> Newest:
     """The newest image of each key of a part (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     keys = pa.schema([schema.field(name) for name in table.key])
@@ -116,7 +116,7 @@ def newest_images(paths: Sequence[Path], table: Table, part: Part | None = None)
     return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
-def _batches(path: Path, wanted: pa.Schema, part: Part | None = None) -> Iterator[tuple[int, pa.Table]]:
+def _batches(path: Path, wanted: pa.Schema, part: KeyPart | None = None) -> Iterator[tuple[int, pa.Table]]:
     """Columns of a change file in batches, with the number of each batch's first row.
 
     part: whose keys are wanted; row groups without any are not read.
@@ -146,7 +146,7 @@ def _in_part(split: Split, number: int) -> Within:
     return lambda keys: split(keys) == number
 
 
-def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[Part] | None:
+def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[KeyPart] | None:
     """Split a single integer key by ranges with about as many changes; None for other keys."""
     schema = mirror_schema(table)
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
@@ -164,10 +164,10 @@ def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[Part] | N
         ends = _ends(group, table.key[0])
         return ends is None or bisect_right(limits, ends[0]) <= number <= bisect_right(limits, ends[1])
 
-    return [Part(_in_part(split_keys, number), partial(may_be_in, number)) for number in range(parts)]
+    return [KeyPart(_in_part(split_keys, number), partial(may_be_in, number)) for number in range(parts)]
 
 
-def _by_code(table: Table, parts: int) -> list[Part]:
+def _by_code(table: Table, parts: int) -> list[KeyPart]:
     """Split keys by their codes. Columns without codes do not count; if all are, everything is in one part."""
 
     def split(keys: pa.Table) -> npt.NDArray[np.int64]:
@@ -178,7 +178,7 @@ def _by_code(table: Table, parts: int) -> list[Part]:
             mixed ^= mixed >> np.uint64(32)
         return np.asarray(mixed % np.uint64(parts), np.int64)
 
-    return [Part(_in_part(split, number)) for number in range(parts)]
+    return [KeyPart(_in_part(split, number)) for number in range(parts)]
 
 
 def comparable(keys: pa.Table) -> pa.Table:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.alerting.notify.http_post import post_json
-from engine.alerting.notify.notice import Answer, Notice
+from engine.alerting.notify.notice import DeliveryResult, Notice
 from engine.alerting.notify.sender import MAX_WAITING, Sender
 from tests.support.receiver import Receiver
 
@@ -21,7 +21,7 @@ def _wait(found: Callable[[], Any]) -> None:
 
 
 def _open(url: str, said: Said, **more: Any) -> Sender:
-    def deliver(notice: Notice) -> Answer:
+    def deliver(notice: Notice) -> DeliveryResult:
         return post_json(url, notice)
 
     return Sender("x", deliver, lambda *one: said.append(one), lambda n, _: said.append(("works", n)), **more)
@@ -117,10 +117,10 @@ def test_what_the_thread_meets_does_not_end_it(receiver: Receiver) -> None:
 def test_one_that_failed_before_works_with_its_first_success() -> None:
     """A route that an earlier run found unreachable: its failures are no news, its success is."""
     said: Said = []
-    answers = [Answer("it answered 500", retry=True), Answer()]
+    answers = [DeliveryResult("it answered 500", retry=True), DeliveryResult()]
     ready = threading.Event()
 
-    def deliver(_: Notice) -> Answer:
+    def deliver(_: Notice) -> DeliveryResult:
         ready.wait(10)
         return answers.pop(0)
 

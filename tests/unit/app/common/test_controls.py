@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 from app.common import controls
 from app.common.view.roles import EVERYBODY
 from engine.pipeline.directory import Directory
-from engine.watch.record import Record, write_record
+from engine.watch.record import WatchRecord, write_record
 from tests.support.simulation import SPEC
 
 
@@ -67,7 +67,7 @@ def test_a_restart_that_is_due_can_be_cancelled(monkeypatch: pytest.MonkeyPatch,
     record = {"run": "r1", "pid": 7, "host": "another", "state": "running", "phase": "streaming", "process": {}}
     old = "2026-01-31T09:30:00.000000Z"
     where.runner.write_text(json.dumps({**record, "heartbeat": old, "started": old, "error": None}))
-    write_record(where, Record(run="r1", due="2999-01-01T00:00:00.000000Z"))
+    write_record(where, WatchRecord(run="r1", due="2999-01-01T00:00:00.000000Z"))
     monkeypatch.setenv(EVERYBODY, "1")
     run = AppTest.from_function(lost, args=(str(where.root),)).run(timeout=30)
     assert not run.exception

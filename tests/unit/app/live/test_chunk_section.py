@@ -44,7 +44,7 @@ def test_the_map_is_coloured_by_what_was_chosen(monkeypatch: pytest.MonkeyPatch)
         if what is chunk_queries.chunk_states:
             asked.append(given[2])
             return [chunk_queries.ChunkState(number, "published", number) for number in range(900)]
-        return [plan(900, 899)] if what is table_queries.plans else [chunk_splits.Split(3, "7", "9")]
+        return [plan(900, 899)] if what is table_queries.plans else [chunk_splits.ChunkSplit(3, "7", "9")]
 
     monkeypatch.setattr(home, "ask", ask)
     monkeypatch.setattr(access, "operator", lambda: True)

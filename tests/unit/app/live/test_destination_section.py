@@ -13,7 +13,7 @@ from engine.base import clock
 from engine.base.errors import SpecError
 from engine.destination.delta.log.log_files import commit_file, log_of, newest_version
 from engine.destination.delta.maintenance.steps import Sizes
-from engine.explore.destination_sizes import Condition
+from engine.explore.destination_sizes import TableSizes
 from tests.support.patience import PATIENCE_S
 from tests.support.simulation import SPEC
 
@@ -33,10 +33,10 @@ def page(root: str, table: str) -> None:
 def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str, spec: str = SPEC) -> AppTest:
     """The page of a pipeline that has the table d.t."""
 
-    def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[Condition]:
+    def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[TableSizes]:
         if tables != ("d.t",):
             raise SpecError("The pipeline has no such table.")
-        return [Condition("d.t", SIZES, (), versions={root: newest_version(root)})]
+        return [TableSizes("d.t", SIZES, (), versions={root: newest_version(root)})]
 
     (root / "pipeline.toml").write_text(spec.format(name="shop"))
     monkeypatch.setattr(home, "ask", lambda *_: [])
@@ -52,7 +52,7 @@ def test_a_table_has_its_sizes_with_the_time_of_their_reading(monkeypatch: pytes
     assert run.dataframe[0].value["Mirror"].tolist() == ["400 MB"]
     assert run.caption[0].value.startswith("read ")
     assert run.caption[0].value.endswith("; the Delta logs have no newer version")
-    again = Condition("d.t", replace(SIZES, mirror_bytes=500_000_000), ())
+    again = TableSizes("d.t", replace(SIZES, mirror_bytes=500_000_000), ())
     monkeypatch.setattr(destination_section, "conditions", lambda *_: [again])
     assert run.run(timeout=30).dataframe[0].value["Mirror"].tolist() == ["400 MB"], "they are those of now"
     commit = commit_file(log_of(tmp_path), 0)

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from engine.run.monitors.blocked_monitor import Blocked
-from engine.source.blocked_reads import BlockedRead, Session
+from engine.source.blocked_reads import BlockedRead, BlockingSession
 
 START = datetime(2026, 1, 31, tzinfo=UTC)
-HOLDER = Session(42, "app", "10.0.0.7", "holds", "EXCLUSIVE", 3, idle=True, statement="LOCK TABLES t WRITE")
+HOLDER = BlockingSession(42, "app", "10.0.0.7", "holds", "EXCLUSIVE", 3, idle=True, statement="LOCK TABLES t WRITE")
 READ = BlockedRead("d.t", "table metadata lock", 3, 1, (HOLDER,))
 
 

@@ -1,19 +1,19 @@
 """Which hidden changes are reported."""
 
-from engine.run.monitors.hidden_monitor import Known
+from engine.run.monitors.hidden_monitor import ReportedChanges
 
 A, B, FILTER = ("cascade", "d.a"), ("cascade", "d.b"), ("binlog_filter", None)
 News = list[tuple[str, str | None, tuple[str, ...]]]
 
 
-def news(known: Known, found: dict[tuple[str, str | None], tuple[str, ...]]) -> News:
+def news(known: ReportedChanges, found: dict[tuple[str, str | None], tuple[str, ...]]) -> News:
     """The events of a look: kind, table, names."""
     return [(one.kind, one.table, tuple(one.names)) for one in known.news(found)]
 
 
 def test_what_was_there_at_the_start_is_not_reported() -> None:
     """A new foreign key of the same table is, and one that was gone in between. Nothing is reported twice."""
-    known = Known([])
+    known = ReportedChanges([])
     known.begin({"d.a": ("x",)})
     assert news(known, {A: ("x",)}) == []
     assert news(known, {A: ("x", "y"), B: ("z",)}) == [(*A, ("y",)), (*B, ("z",))]
@@ -24,7 +24,7 @@ def test_what_was_there_at_the_start_is_not_reported() -> None:
 
 def test_a_filter_is_always_reported() -> None:
     """No run starts with one, so it is new."""
-    known = Known([])
+    known = ReportedChanges([])
     assert news(known, {FILTER: ("d",)}) == [(*FILTER, ("d",))]
     assert news(known, {FILTER: ("d", "e")}) == [(*FILTER, ("d", "e"))]
     assert news(known, {}) == [(*FILTER, ())]
@@ -33,7 +33,7 @@ def test_a_filter_is_always_reported() -> None:
 
 def test_an_alert_of_an_earlier_run_stays_until_its_cause_is_gone() -> None:
     """It may have gone while no runner was alive."""
-    known = Known([A, B, FILTER, ("lag", None)])
+    known = ReportedChanges([A, B, FILTER, ("lag", None)])
     known.begin({"d.a": ("x",)})
     assert news(known, {A: ("x",)}) == [(*FILTER, ()), (*A, ("x",)), (*B, ())]
     assert news(known, {A: ("x",)}) == []
@@ -45,7 +45,7 @@ def test_the_foreign_keys_of_a_removed_table_are_gone() -> None:
 
     If it comes back, it is reported again.
     """
-    known = Known([])
+    known = ReportedChanges([])
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
     assert news(known, {}) == [(*B, ())]
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]

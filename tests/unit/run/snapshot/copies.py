@@ -25,10 +25,10 @@ from engine.run.commands.heartbeat import Activity
 from engine.run.snapshot.gate import Gate
 from engine.run.snapshot.parking import Parking
 from engine.run.snapshot.retries import Batch
-from engine.run.snapshot.scheduler import Snapshot
+from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.splitter import ChunkSplitter
 from engine.run.snapshot.table_copy import TableCopy
-from engine.run.snapshot.throttle import Pace
+from engine.run.snapshot.throttle import ReadPace
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
@@ -142,10 +142,12 @@ class Copies:
         directory, self.activity = Directory(folder), Activity()
         self.parking, self.paused = Parking(directory, self.journal), set[str]()
         disk = Disk([directory.root], self.journal)
-        self.pace = Pace(Throttle())
+        self.pace = ReadPace(Throttle())
         gate = Gate(self.pace, self.parking, disk, lambda name: name in self.paused)
         splitter = cast(ChunkSplitter, self.splitter)
-        self.snapshot = Snapshot(lambda: self.readers, gate, self.activity, 1 << 20, self.journal, splitter, self._run)
+        self.snapshot = SnapshotScheduler(
+            lambda: self.readers, gate, self.activity, 1 << 20, self.journal, splitter, self._run
+        )
         for table in tables:
             self.snapshot.add(table)
 

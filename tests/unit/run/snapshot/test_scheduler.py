@@ -438,7 +438,7 @@ def test_a_lost_session_gives_its_shares_back(tmp_path: Path) -> None:
         assert len(run.assign()) == 3
         with pytest.raises(SparkLostError):
             run.settle()
-    assert round(pace.lease(1, clock.monotonic_s()).rows_per_s) == 3000
+    assert round(pace.take_share(1, clock.monotonic_s()).rows_per_s) == 3000
 
 
 def test_a_rate_that_is_leased_is_the_reason_to_wait(tmp_path: Path) -> None:
@@ -458,7 +458,7 @@ def test_shares_of_an_ended_session_are_free_again(tmp_path: Path) -> None:
         run.pace.settings = Throttle(max_bytes_per_s=3000)
         run.assign()
         pace = run.pace
-    assert pace.lease(1, clock.monotonic_s()).bytes_per_s == 3000
+    assert pace.take_share(1, clock.monotonic_s()).bytes_per_s == 3000
 
 
 def test_bytes_become_rows_by_the_size_of_rows(tmp_path: Path) -> None:

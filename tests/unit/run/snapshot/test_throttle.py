@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.base.errors import SpecError
-from engine.run.snapshot.throttle import Hold, Lease, Pace, too_much
+from engine.run.snapshot.throttle import Hold, RateShare, ReadPace, too_much
 from engine.spec.throttle_settings import Throttle, throttled, within_hours
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -23,7 +23,7 @@ def test_a_rate_is_kept_on_average(chunks: list[tuple[int, float]], rate: int, r
 
     What a reader reads within its share costs nothing twice.
     """
-    pace, now_s, reading = Pace(Throttle(max_rows_per_s=rate)), 100.0, list[tuple[float, Lease, int]]()
+    pace, now_s, reading = ReadPace(Throttle(max_rows_per_s=rate)), 100.0, list[tuple[float, RateShare, int]]()
     read = 0
     for rows, took_s in chunks:
         while len(reading) == readers or pace.wait(now_s, NOON):
@@ -33,19 +33,19 @@ def test_a_rate_is_kept_on_average(chunks: list[tuple[int, float]], rate: int, r
                 pace.release(job[1], job[2], 0, now_s)
                 read += job[2]
         assert read <= rate * (now_s - 100.0) * 1.001 + 1
-        reading.append((now_s + took_s, pace.lease(readers - len(reading), now_s), rows))
+        reading.append((now_s + took_s, pace.take_share(readers - len(reading), now_s), rows))
         assert sum(job[1].rows_per_s for job in reading) <= rate * 1.01
 
 
 def test_shares_never_exceed_the_rate_and_a_lone_group_gets_all() -> None:
     """A group that starts later gets what is free; a group that keeps to its share is not charged again."""
-    pace = Pace(Throttle(max_rows_per_s=3000))
-    one = pace.lease(3, 0.0)
-    two = pace.lease(2, 0.0)
+    pace = ReadPace(Throttle(max_rows_per_s=3000))
+    one = pace.take_share(3, 0.0)
+    two = pace.take_share(2, 0.0)
     assert (one.rows_per_s, two.rows_per_s) == pytest.approx((1000, 1000))
     pace.release(one, 10_000, 0, 10.0)
     assert pace.wait(10.0, NOON) == "", "it read no faster than its share"
-    alone = pace.lease(1, 10.0)
+    alone = pace.take_share(1, 10.0)
     assert alone.rows_per_s == pytest.approx(2000)
     assert pace.wait(10.0, NOON) == "at most 3,000 rows/s", "all is leased"
     pace.settings = Throttle(max_rows_per_s=6000)
@@ -55,7 +55,7 @@ def test_shares_never_exceed_the_rate_and_a_lone_group_gets_all() -> None:
     pace.release(two, 20_000, 0, 20.0)
     assert pace.wait(23.9, NOON)
     assert pace.wait(24.1, NOON) == "", "6000 rows too many take 4 s at the rate of now"
-    assert Pace(Throttle()).lease(2, 0.0).rate(100.0) == 0.0
+    assert ReadPace(Throttle()).take_share(2, 0.0).rate(100.0) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -63,17 +63,17 @@ def test_shares_never_exceed_the_rate_and_a_lone_group_gets_all() -> None:
 )
 def test_a_share_of_bytes_is_a_rate_of_rows(rows: int, size: int, row_bytes: float, rate: float) -> None:
     """By the size of the table's rows; the tighter one counts."""
-    assert Lease(rows, size, 0.0).rate(row_bytes) == rate
+    assert RateShare(rows, size, 0.0).rate(row_bytes) == rate
 
 
 def test_the_tighter_of_two_rates_counts_and_may_be_changed() -> None:
     """Here the limit of bytes; without limits nothing waits."""
-    pace = Pace(Throttle(max_rows_per_s=1000, max_bytes_per_s=10))
-    pace.release(pace.lease(1, 0.0), 1000, 100, 0.0)
+    pace = ReadPace(Throttle(max_rows_per_s=1000, max_bytes_per_s=10))
+    pace.release(pace.take_share(1, 0.0), 1000, 100, 0.0)
     assert pace.wait(9.9, NOON) == "at most 1,000 rows/s and 10 bytes/s"
     assert pace.wait(10.0, NOON) == ""
     assert pace.share(400_000) == 1000 / 400_000
-    pace.release(pace.lease(1, 10.0), 1000, 100, 10.0)
+    pace.release(pace.take_share(1, 10.0), 1000, 100, 10.0)
     pace.settings = Throttle()
     assert pace.wait(15.0, NOON) == ""
     assert pace.share(400_000) == 1.0
@@ -95,7 +95,7 @@ def test_hours(hours: tuple[str, ...], time: str, within: bool) -> None:
     """Also across midnight."""
     at = datetime.fromisoformat(f"2026-01-31T{time}:00+00:00")
     assert within_hours(hours, at) is within
-    assert bool(Pace(Throttle(hours=hours)).wait(0.0, at)) is not within
+    assert bool(ReadPace(Throttle(hours=hours)).wait(0.0, at)) is not within
 
 
 def test_what_is_too_much_is_named_with_its_limit() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.alerting.alerts import Alerts
+from engine.alerting.alerts import ActiveAlerts
 from engine.base.clock import parse_utc
 from engine.base.errors import (
     LoginRefusedError,
@@ -269,7 +269,7 @@ def test_a_pause_ends_by_request(tmp_path: Path) -> None:
 def test_an_alert_is_raised_after_half_a_minute_and_cleared_when_the_source_is_back(waiting: Waiting) -> None:
     """Once; it is repeated after hours like others. The terminal shows each retry."""
     waiting.measured(6 * 3600.0)
-    alerts = Alerts(Settings(repeat_s=3600))
+    alerts = ActiveAlerts(Settings(repeat_s=3600))
     notices: list[tuple[Any, ...]] = []
     waiting.journal.listeners.append(lambda heard: notices.extend((heard.ts, *notice) for notice in alerts.hear(heard)))
     for _ in range(130):

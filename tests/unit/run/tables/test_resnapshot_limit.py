@@ -7,12 +7,12 @@ from engine.decode.schema import Column, Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.resnapshot_limit import limited
-from engine.run.tables.schema_change import Altered, Verdict
+from engine.run.tables.schema_change import Altered, SchemaVerdict
 
 TABLE = Table("d", "t", (Column("id", "int", nullable=False),), ("id",))
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")
 ALTERED = Altered(TABLE, PLAN, copied=True, held=(), fits=lambda *_: None)
-AGAIN = Verdict("resnapshotted", "its rows may have other values", TABLE, PLAN)
+AGAIN = SchemaVerdict("resnapshotted", "its rows may have other values", TABLE, PLAN)
 NOW = "2026-01-01T01:00:00.000000Z"
 
 

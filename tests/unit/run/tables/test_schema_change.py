@@ -10,7 +10,7 @@ from engine.base.errors import PrivilegesMissingError, TableGoneError, TableStop
 from engine.decode.schema import Column, Index, Table
 from engine.plan.chunks import Plan
 from engine.run.tables import schema_change
-from engine.run.tables.schema_change import Altered, Verdict, verdict
+from engine.run.tables.schema_change import Altered, SchemaVerdict, verdict
 from engine.source.positions import Position
 from engine.spec.settings import Spec, parse
 from engine.sql.statement import effect_of
@@ -51,7 +51,7 @@ def spec(source: str = "") -> Spec:
     return parse(text, Path("/tmp/p.toml"))  # noqa: S108 - nothing is there
 
 
-def judged(statement: str | None, settings: Spec | None = None, **more: Any) -> Verdict:
+def judged(statement: str | None, settings: Spec | None = None, **more: Any) -> SchemaVerdict:
     """The verdict on the table after a statement."""
     alter = effect_of(tokens(statement or "", DEFAULT)).alter
     known = {"copied": True, "held": ("id", "v"), "fits": lambda *_: None, "at": AT, "alter": alter}

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from app.common.view.commands import Sent, sentences
-from engine.history.event_queries import Answer
+from engine.history.event_queries import CommandAnswer
 from tests.unit.app.support import NOW, ago
 
 
@@ -11,7 +11,7 @@ def test_a_command_is_shown_until_it_is_done() -> None:
     """Sent, accepted, done, gone; refused and unanswered are orange."""
 
     def shown(age: float, *events: str) -> list[tuple[str, str]]:
-        found = [Answer(NOW, "1", name, "pause", "not running", 0.4) for name in events]
+        found = [CommandAnswer(NOW, "1", name, "pause", "not running", 0.4) for name in events]
         return sentences([Sent("1", "pause", ago(age))], found, since, NOW)
 
     since: dict[str, datetime] = {}
@@ -30,17 +30,17 @@ def test_a_command_is_shown_until_it_is_done() -> None:
 
 def test_an_open_redump_says_what_it_waits_for() -> None:
     """Its rows are committed long before the mirror has them."""
-    answer = Answer(NOW, "1", "command.accepted", "redump", None, None)
+    answer = CommandAnswer(NOW, "1", "command.accepted", "redump", None, None)
     ((_, text),) = sentences([Sent("1", "redump", ago(3))], [answer], {}, NOW)
     assert text == "Redump accepted; running for 3.0 s; it is done when the mirror can be read with its rows"
 
 
 def test_a_resnapshot_that_has_begun_is_not_called_done() -> None:
     """Its rows can be read when the copy is complete."""
-    answer = Answer(NOW, "1", "command.done", "redump", None, 0.4, '["d.t"]')
+    answer = CommandAnswer(NOW, "1", "command.done", "redump", None, 0.4, '["d.t"]')
     assert sentences([Sent("1", "redump", ago(1))], [answer], {}, NOW) == [
         ("blue", "Redump: the resnapshot of d.t has begun; its mirror stays as before until it is complete")
     ]
-    two = Answer(NOW, "1", "command.done", "resume", None, 0.4, '["d.t", "d.u"]')
+    two = CommandAnswer(NOW, "1", "command.done", "resume", None, 0.4, '["d.t", "d.u"]')
     ((colour, text),) = sentences([Sent("1", "resume", ago(1))], [two], {}, NOW)
     assert (colour, "the resnapshot of 2 tables has begun; their mirrors stay" in text) == ("blue", True)

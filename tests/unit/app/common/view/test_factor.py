@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.common.view import factor
-from engine.history.table_queries import Plan
+from engine.history.table_queries import NewestPlan
 from tests.unit.app.support import plan
 
 
@@ -19,7 +19,7 @@ def test_the_figure_has_the_tables_outside_the_bounds_and_the_largest() -> None:
 def test_a_factor_outside_the_bounds_has_its_own_marker() -> None:
     """Its symbol differs, not only its colour; a table without a factor is not drawn."""
 
-    def factored(name: str, value: float | None) -> Plan:
+    def factored(name: str, value: float | None) -> NewestPlan:
         return replace(plan(10, name=name), distribution_factor=value)
 
     plans = [factored("a", 1.0), factored("b<c>", 5000.0), factored("c", None)]

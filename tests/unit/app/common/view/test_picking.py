@@ -28,14 +28,14 @@ GLOBS = st.lists(
 RULES = st.sampled_from([NameRule(), NameRule(1), NameRule(2)])
 
 
-def chosen(globs: list[str], everything: list[picking.Name], rule: NameRule = EXACT) -> set[picking.Name]:
+def chosen(globs: list[str], everything: list[picking.PickedTable], rule: NameRule = EXACT) -> set[picking.PickedTable]:
     """The tables that the engine would capture."""
     return set(select_tables(rule.globs(globs), everything))
 
 
 @given(NAMES, GLOBS, st.data(), st.booleans(), RULES)
 def test_a_click_changes_what_was_clicked_and_nothing_else(
-    names: list[picking.Name], globs: list[str], data: st.DataObject, on: bool, rule: NameRule
+    names: list[picking.PickedTable], globs: list[str], data: st.DataObject, on: bool, rule: NameRule
 ) -> None:
     """For any globs, any characters in names, and any server."""
     clicked = set(data.draw(st.lists(st.sampled_from(names), min_size=1)))
@@ -48,7 +48,7 @@ def test_a_click_changes_what_was_clicked_and_nothing_else(
 
 @given(NAMES, GLOBS, st.booleans(), st.data(), RULES)
 def test_a_whole_database_is_one_glob(
-    names: list[picking.Name], globs: list[str], on: bool, data: st.DataObject, rule: NameRule
+    names: list[picking.PickedTable], globs: list[str], on: bool, data: st.DataObject, rule: NameRule
 ) -> None:
     """It includes tables that are created later."""
     database = data.draw(st.sampled_from(sorted({name[0] for name in names})))

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.common.view.progress import (
+    CopyPart,
     Remaining,
-    Work,
     between,
     committed_position,
     copy_of,
@@ -69,17 +69,17 @@ def test_rows_of_a_chunk_that_is_being_read_count() -> None:
 def test_no_estimate_before_one_percent_and_three_chunks() -> None:
     """It would be a guess."""
     reads = [read(n + 1, n, chunk=n) for n in range(10)]
-    assert estimate(Work(2, 2000), Work(98, 98_000), reads, NOW) is None
-    assert estimate(Work(9, 9000), Work(991, 991_000), reads, NOW) is None
-    assert estimate(Work(10, 10_000), Work(990, 990_000), reads, NOW) is not None
-    assert estimate(Work(100, 100_000), Work(0, 0), reads, NOW) is None
-    assert estimate(Work(5, 5000), Work(95, 95_000), [], NOW) is None
+    assert estimate(CopyPart(2, 2000), CopyPart(98, 98_000), reads, NOW) is None
+    assert estimate(CopyPart(9, 9000), CopyPart(991, 991_000), reads, NOW) is None
+    assert estimate(CopyPart(10, 10_000), CopyPart(990, 990_000), reads, NOW) is not None
+    assert estimate(CopyPart(100, 100_000), CopyPart(0, 0), reads, NOW) is None
+    assert estimate(CopyPart(5, 5000), CopyPart(95, 95_000), [], NOW) is None
 
 
 def test_the_estimate_contains_a_steady_pace() -> None:
     """One chunk per second and fifty to go: about fifty seconds."""
     reads = [read(n + 1, n, chunk=n) for n in range(50)]
-    found = estimate(Work(50, 50_000), Work(50, 50_000), reads, NOW)
+    found = estimate(CopyPart(50, 50_000), CopyPart(50, 50_000), reads, NOW)
     assert found is not None
     low, high = ends(found.text)
     assert low <= 50 <= high
@@ -123,9 +123,9 @@ def test_without_a_throttle_a_small_table_costs_its_statements() -> None:
 
 def test_the_work_left_is_estimated_from_chunks_or_the_source() -> None:
     """Or else from all chunks of the run."""
-    assert left_of([table(10, 4, 800, 9999)], []) == Work(6, 1200)
-    assert left_of([table(10, 0, 0, 9999), table(3, 3, 300)], []) == Work(10, 9999)
-    assert left_of([table(10, 0, 0, None)], [read(2, 1, 50), read(1, 0, 150)]) == Work(10, 1000)
+    assert left_of([table(10, 4, 800, 9999)], []) == CopyPart(6, 1200)
+    assert left_of([table(10, 0, 0, 9999), table(3, 3, 300)], []) == CopyPart(10, 9999)
+    assert left_of([table(10, 0, 0, None)], [read(2, 1, 50), read(1, 0, 150)]) == CopyPart(10, 1000)
 
 
 @pytest.mark.parametrize(

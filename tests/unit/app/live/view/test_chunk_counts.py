@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from app.live.view.chunk_counts import changed_note, chunks_read, more_note, planned_chunks, state, troubled_first, who
-from engine.history.chunk_splits import Split
+from engine.history.chunk_splits import ChunkSplit
 from tests.unit.app.support import growing, plan, table
 
 
@@ -41,7 +41,7 @@ def test_a_table_that_is_only_planned_is_waiting() -> None:
 
 def test_the_map_says_why_the_number_of_chunks_changed() -> None:
     """Only with what the journal has: splits of large chunks, and the estimate from statistics."""
-    eleven, one = [Split(n, "1", "2") for n in range(11)], [Split(0, "1", "2", into=(1,))]
+    eleven, one = [ChunkSplit(n, "1", "2") for n in range(11)], [ChunkSplit(0, "1", "2", into=(1,))]
     split = "11 were split because they had more than twice the planned rows."
     assert changed_note(plan(131, 120), eleven) == f"120 chunks planned, 131 now: {split}"
     walked = replace(plan(131, 120), strategy="uneven")

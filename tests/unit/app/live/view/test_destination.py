@@ -4,15 +4,17 @@ from datetime import UTC, datetime, timedelta
 
 from app.live.view import destination
 from engine.destination.delta.maintenance.steps import Sizes
-from engine.explore.destination_sizes import Condition
-from engine.history.maintenance_queries import Space, Work
+from engine.explore.destination_sizes import TableSizes
+from engine.history.maintenance_queries import Space, WrittenBytes
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
-READ = Condition("d.a", Sizes(12, 400_000_000, 1500, 3, 2_000_000, 7, 9_000_000, on_read=True), ("optimize", "compact"))
-WRITTEN = Condition("d.b", Sizes(1, 1000, 0, 1, 2000, 0, 0, on_read=False), ())
-KEYLESS = Condition("d.c", Sizes(0, 0, 0, 1, 2000, 0, 0, on_read=False), ())
-BROKEN = Condition("d.x", None, (), "The Delta table cannot be read.")
-WORK = Work("d.a", 1_000_000, 6_000_000, 2_000_000, 10, AT, None)
+READ = TableSizes(
+    "d.a", Sizes(12, 400_000_000, 1500, 3, 2_000_000, 7, 9_000_000, on_read=True), ("optimize", "compact")
+)
+WRITTEN = TableSizes("d.b", Sizes(1, 1000, 0, 1, 2000, 0, 0, on_read=False), ())
+KEYLESS = TableSizes("d.c", Sizes(0, 0, 0, 1, 2000, 0, 0, on_read=False), ())
+BROKEN = TableSizes("d.x", None, (), "The Delta table cannot be read.")
+WORK = WrittenBytes("d.a", 1_000_000, 6_000_000, 2_000_000, 10, AT, None)
 
 
 def test_sizes_have_the_age_of_their_reading() -> None:
@@ -45,7 +47,7 @@ def test_the_sums_are_of_all_readable_tables() -> None:
 
 def test_no_changes_have_no_amplification() -> None:
     """A quotient by zero is unknown."""
-    assert Work("d.a", 0, 5, 5, 1, None, None).amplification is None
+    assert WrittenBytes("d.a", 0, 5, 5, 1, None, None).amplification is None
 
 
 def test_the_disk_has_a_forecast_once_it_was_measured_for_an_hour() -> None:

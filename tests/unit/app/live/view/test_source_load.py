@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from app.live.view.source_load import asked_rows, of_snapshot, polled
-from engine.history.cost_queries import Asked, ReaderSeconds
+from engine.history.cost_queries import ReaderSeconds, SourceCost
 
-NOTHING = Asked(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
-BUSY = Asked(12, 120_000, 8_000_000, 30.0, 400_000, 2.0, 40, 6_000_000, 4.0, 0)
+NOTHING = SourceCost(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+BUSY = SourceCost(12, 120_000, 8_000_000, 30.0, 400_000, 2.0, 40, 6_000_000, 4.0, 0)
 
 
 def test_the_load_now_is_a_rate() -> None:

@@ -8,7 +8,7 @@ from app.common.view.status_style import CHUNK
 from app.live.view.lineage import lineage
 from app.live.view.tiles import Tile, legend, note, numbers_text, opened, payload, tile_size, tiles, within
 from engine.history.chunk_queries import STATES, ChunkState
-from engine.history.chunk_splits import Split
+from engine.history.chunk_splits import ChunkSplit
 
 LISTS = st.lists(st.sampled_from(STATES), max_size=300)
 
@@ -100,13 +100,13 @@ def test_numbers_may_be_missing_while_a_table_is_split() -> None:
 def test_a_tile_says_bounds_and_splits_when_it_is_hovered() -> None:
     """The bounds of a single chunk, in words; in a tile of several, how many were split."""
     some = [ChunkState(n, "published", None, str(n), str(n + 1)) for n in range(4)]
-    assert [tile.more for tile in tiles(some, lineage=lineage([Split(1, "2", "3")]), key="id")] == [
+    assert [tile.more for tile in tiles(some, lineage=lineage([ChunkSplit(1, "2", "3")]), key="id")] == [
         "0 ≤ id < 1",
         "1 ≤ id < 2\nsplit: larger than planned",
         "2 ≤ id < 3",
         "3 ≤ id < 4",
     ]
-    two = lineage([Split(1, "2", "3", into=(2, 3)), Split(3, "4", "5")])
+    two = lineage([ChunkSplit(1, "2", "3", into=(2, 3)), ChunkSplit(3, "4", "5")])
     assert [tile.split for tile in tiles(some, lineage=two)] == [
         "",
         "split into 2, 3",

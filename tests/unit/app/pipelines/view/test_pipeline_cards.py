@@ -7,7 +7,7 @@ from app.common.view.health import Away, Runner, layers
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.history.runs import Run
-from engine.history.table_queries import Progress
+from engine.history.table_queries import TableProgress
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.runner_record import RunError
 from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
@@ -18,7 +18,7 @@ def card(
     *,
     alive: bool = True,
     message: str = "",
-    copied: Progress | None = None,
+    copied: TableProgress | None = None,
     lived_s: float = 60,
 ) -> dict[str, tuple[str, str]]:
     """The facts of a pipeline's card; by default half of its table is copied."""

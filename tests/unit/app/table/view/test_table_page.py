@@ -6,34 +6,34 @@ import pytest
 
 from app.common.view.health import Away, Runner
 from app.table.view import table_page
-from app.table.view.table_page import Facts, copy_layer, flow_rows, freshness_layer, state_layer, waits_to_merge
+from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshness_layer, state_layer, waits_to_merge
 from engine.history.series import Lag
-from engine.history.table_details import Changes, Flow, StateCount, TableState
-from engine.history.table_queries import Progress
+from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
+from engine.history.table_queries import TableProgress
 from tests.unit.app.support import NOW, ago, growing, lag, runner, table
 
 FLOW = Flow(ago(3), ago(3), ago(2), None, None)
-STREAMING = TableState("streaming", ago(600), None, None)
-STOPPED = TableState("stopped", ago(90), "d.t was dropped.\nIt had 3 rows.", "Use remove-table.")
+STREAMING = NewestTableState("streaming", ago(600), None, None)
+STOPPED = NewestTableState("stopped", ago(90), "d.t was dropped.\nIt had 3 rows.", "Use remove-table.")
 LOST = replace(runner("lost", alive=False), last_seen=ago(7200))
 OLD = replace(lag(0.4), ts=ago(7200))
 
 
 def facts(
     *,
-    state: TableState | None = STREAMING,
+    state: NewestTableState | None = STREAMING,
     flow: Flow = FLOW,
     by: Runner | None = None,
     reading: Lag | None = None,
     recent: tuple[Lag, ...] = (),
-    progress: Progress | None = None,
+    progress: TableProgress | None = None,
     parked: int = 0,
     paused: bool = False,
     no_mirror: str = "",
-) -> Facts:
+) -> PageFacts:
     """A table that streams and is up to date, apart from what is given."""
     counts = [StateCount("published", 4, 0)] + ([StateCount("parked", parked, 7)] if parked else [])
-    return Facts(
+    return PageFacts(
         table="d.t",
         runner=by or runner(),
         lag=reading or lag(0.4),
@@ -49,7 +49,7 @@ def facts(
     )
 
 
-def fresh(found: Facts) -> tuple[str, str, str]:
+def fresh(found: PageFacts) -> tuple[str, str, str]:
     """Headline, colour and first detail of the freshness layer."""
     layer = freshness_layer(found, NOW)
     return layer.headline, layer.colour, layer.details[0]
@@ -183,12 +183,12 @@ def test_a_stopped_table_has_its_reason_in_three_parts_whoever_runs() -> None:
 
 def test_a_removed_table_is_not_late() -> None:
     """Nobody waits for it."""
-    assert fresh(facts(state=TableState("removed", ago(90), None, None)))[:2] == ("No longer captured", "gray")
+    assert fresh(facts(state=NewestTableState("removed", ago(90), None, None)))[:2] == ("No longer captured", "gray")
 
 
 def test_a_table_that_is_copied_says_how_far() -> None:
     """And whether its mirror is in use meanwhile."""
-    copying = TableState("copying", ago(90), None, None)
+    copying = NewestTableState("copying", ago(90), None, None)
     first = facts(state=copying, progress=table(10, 4, rows=400), flow=Flow(None, ago(3), None, None, None))
     assert fresh(first) == ("Being copied", "blue", "4 of 10 chunks read")
     assert freshness_layer(first, NOW).details[1] == "the mirror is incomplete until then"
@@ -253,5 +253,5 @@ def test_a_table_waits_for_room_on_a_full_disk() -> None:
     full = replace(runner("paused"), disk_full="disk full (log: no space)")
     state = state_layer(facts(by=full), NOW)
     assert (state.colour, state.details[0]) == ("red", "waits for room on the disk")
-    copying = facts(by=full, state=TableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
+    copying = facts(by=full, state=NewestTableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
     assert (copy_layer(copying, NOW).headline, copy_layer(copying, NOW).colour) == ("Waits for room", "red")

@@ -9,7 +9,7 @@ from app.wizard.view import planning
 from engine.base.errors import TableStoppedError, TidemarkError
 from engine.decode.schema import Column, Index, Table
 from engine.plan.chunks import Plan
-from engine.plan.strategy import Ends, decide
+from engine.plan.strategy import KeyEnds, decide
 from engine.source.catalog import Statistics
 from engine.spec import settings
 from engine.spec.settings import Snapshot
@@ -20,7 +20,7 @@ from tests.unit.app.support import AT, NOW, draft
 ID = Column("id", "int", nullable=False, precision=10)
 MADE = Column("made", "datetime")
 ORDERS = Table("shop", "orders", (ID, MADE), ("id",), indexes=(Index("PRIMARY", ("id",)), Index("made", ("made",))))
-PLAN = decide(ORDERS, Statistics(1_000_000, 100, 10**8), Ends("1", "1000000"), Snapshot(chunk_rows=10_000))
+PLAN = decide(ORDERS, Statistics(1_000_000, 100, 10**8), KeyEnds("1", "1000000"), Snapshot(chunk_rows=10_000))
 
 
 SINK = Sink(path=Path("lake"))

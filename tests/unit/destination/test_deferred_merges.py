@@ -1,4 +1,4 @@
-"""A merge that is put off keeps its epochs in the ledger, beside epochs of other tables that are long applied."""
+"""A deferred merge keeps its epochs in the ledger, beside epochs of other tables that are long applied."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +26,7 @@ WIDER = replace(OTHER, columns=(ID, V, W))
 WIDEST = replace(WIDER, columns=(ID, V, W, Column("x", "int")))
 OTHERS_PLAN = replace(PLAN, table="d.u")
 KEPT = 4
-"""The epoch with a change of `d.t` whose merge is put off, and with a switch of `d.u`."""
+"""The epoch with a change of `d.t` whose merge is deferred, and with a switch of `d.u`."""
 
 
 @pytest.fixture(autouse=True)
@@ -109,7 +109,7 @@ def _story(world: World, kind: str) -> tuple[Table, tuple[Any, ...]]:
 
 @pytest.mark.parametrize("kind", ["altered", "resnapshotted", "removed and added"])
 def test_no_other_table_is_switched_back(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runner is killed: the kept epoch is applied again to the table whose merge was put off, and to no other."""
+    """The runner is killed: the kept epoch is applied again to the table whose merge was deferred, and to no other."""
     world = World(tmp_path)
     last, row = _story(world, kind)
     run = Run(tmp_path, world)

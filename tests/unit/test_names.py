@@ -1,0 +1,19 @@
+"""Names of classes."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_SHARED = {"Entry": ["engine/journal/journal.py", "engine/store/folder.py"]}
+"""Names that have two meanings: a line of the journal, and a file of a folder."""
+
+
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Within the engine and the console, the name of a class has one meaning."""
+    places = defaultdict[str, list[str]](list)
+    for path in sorted([*(ROOT / "engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")]):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(path.relative_to(ROOT).as_posix())
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == _SHARED
