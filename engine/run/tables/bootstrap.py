@@ -178,7 +178,7 @@ def streaming_only(plan: Plan) -> Plan:
 
 
 def finished(spec: Spec, position: Position) -> TableChange:
-    """The rest of a joining table's record: without a copy (`SourceAccess.copies`), it is one finished chunk."""
+    """What else records a table that joins: without a copy (`SourceAccess.copies`), it is one finished chunk."""
     if spec.source.copies:
         return TableChange()
     whole = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
