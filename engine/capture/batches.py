@@ -43,7 +43,7 @@ def widest_row(files: Iterable[pq.FileMetaData]) -> float:
 
 
 def batches_of(
-    path: Path, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
+    source: Path | pa.NativeFile, schema: pa.Schema, rows: int | None = None, groups: Sequence[int] | None = None
 ) -> Iterator[pa.Table]:
     """A data file in batches, in the types of the schema; NULL where it lacks a column.
 
@@ -52,7 +52,7 @@ def batches_of(
     rows: in a batch; None for as many as have a bounded size. groups: the row groups; None for all.
     """
     # In nanoseconds, as is usual for times of 96 bits, those after 2262 would be other times.
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+    with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
         held = [name for name in schema.names if name in file.schema_arrow.names]
         for _, batch in batches(file, held, groups, rows or 0):
             found = {name: batch.column(name) for name in held}

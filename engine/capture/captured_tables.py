@@ -1,7 +1,5 @@
 """The captured tables of a run: columns, plans, projections and folders."""
 
-from pathlib import Path
-
 from engine.capture.landing import Landing, MirrorReader
 from engine.capture.projection.projection_rules import projection_of
 from engine.capture.projection.table_projection import Projection
@@ -9,6 +7,7 @@ from engine.decode.schema import Table, table_from_dict
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan, plan_from_dict
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 
 class CapturedTables:
@@ -50,10 +49,10 @@ class CapturedTables:
         """Reads the table back from the destination."""
         return self._landing.reader(self.tables[name])
 
-    def changes(self, name: str) -> Path:
+    def changes(self, name: str) -> Folder:
         """The folder of its files of changes."""
         return self._landing.changes(self.tables[name])
 
-    def chunks(self, name: str) -> Path:
+    def chunks(self, name: str) -> Folder:
         """The folder of its files of chunks."""
         return self._landing.chunks(self.tables[name])

@@ -3,10 +3,9 @@
 Names are unique per attempt: a task that runs twice leaves an orphan, never a wrong file.
 """
 
-import os
 import uuid
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -15,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.base.durable import make_folders, naming, sync_file, sync_folder
+from engine.base.durable import naming
 from engine.base.errors import MissingFilesError
 from engine.decode.schema import TM_TS
+from engine.store.folder import Folder, Upload
 
 ROW_GROUP_ROWS = 128 << 10
 ROW_GROUP_BYTES = 16 << 20
@@ -28,9 +28,11 @@ ROW_GROUP_BYTES = 16 << 20
 class DataFile:
     """A finished Parquet file.
 
-    Its name in the table's folder, rows, bytes, and the minimum and maximum of integer columns.
+    Its name in the folder of its table's files, rows, bytes, and the minimum and maximum of integer columns. The
+    folder's URL and the name are the file's URL. `capture.landing` alone knows the folder, so a lake can be moved, and
+    the ledger does not repeat the place with each file.
 
-    A change log's file also has those of `_tm_ts`, in microseconds since 1970.
+    A change log's file also has minimum and maximum of `_tm_ts`, in microseconds since 1970.
     """
 
     name: str
@@ -53,7 +55,7 @@ class FileWriter:
     statistics of text columns took a sixth of the write time.
     """
 
-    def __init__(self, folder: Path, prefix: str, schema: pa.Schema, bounded_columns: Sequence[str]) -> None:
+    def __init__(self, folder: Folder, prefix: str, schema: pa.Schema, bounded_columns: Sequence[str]) -> None:
         self._folder = folder
         self._schema = schema
         self._name = f"{prefix}-{uuid.uuid4().hex}.parquet"
@@ -61,7 +63,9 @@ class FileWriter:
         self._statistics = [*bounded_columns, TM_TS] if TM_TS in schema.names else True
         self._low: dict[str, int] = {}
         self._high: dict[str, int] = {}
+        self._upload: Upload | None = None
         self._writer: pq.ParquetWriter | None = None
+        self._is_finished = False
         self._pending_batches: list[pa.Table] = []
         self._pending_rows = self._pending_bytes = self._rows = 0
 
@@ -89,9 +93,9 @@ class FileWriter:
         if not rows.num_rows:
             return
         if self._writer is None:
-            make_folders(self._folder)
+            self._upload = self._folder.upload(self._name)
             self._writer = pq.ParquetWriter(
-                self._folder / self._name,
+                self._upload.sink,
                 self._schema,
                 compression="zstd",
                 compression_level=1,
@@ -104,29 +108,33 @@ class FileWriter:
             if ends["min"] is not None:
                 self._low[name] = min(self._low.get(name, ends["min"]), ends["min"])
                 self._high[name] = max(self._high.get(name, ends["max"]), ends["max"])
-        with naming(self._folder / self._name):
+        with self._naming():
             self._writer.write_table(rows, row_group_size=2 * ROW_GROUP_ROWS)
         self._rows += rows.num_rows
 
     def close(self) -> list[DataFile]:
         """Finish. Returns the file, or nothing if it would be empty."""
         self.flush()
-        if self._writer is None:
+        if self._writer is None or self._upload is None:
             return []
-        with naming(self._folder / self._name):
+        with self._naming():
             self._writer.close()
-            # The ledger will name the file, so its content and name must survive a power cut.
-            sync_file(self._folder / self._name)
-        sync_folder(self._folder)
-        size = (self._folder / self._name).stat().st_size
+            size = self._upload.sink.tell()
+            self._upload.close()  # the ledger will name the file, so it must survive a power cut
+        self._is_finished = True
         return [DataFile(self._name, self._rows, size, self._low, self._high)]
+
+    def _naming(self) -> AbstractContextManager[None]:
+        return naming(Path(self._folder.url) / self._name)
 
     def discard(self) -> None:
         """Remove the file."""
-        if self._writer is not None:
+        if self._is_finished:
+            self._folder.delete([self._name])
+        elif self._writer is not None and self._upload is not None:
             with suppress(OSError):  # the disk may be full
                 self._writer.close()
-            (self._folder / self._name).unlink(missing_ok=True)
+            self._upload.discard()
 
     def __enter__(self) -> Self:
         return self
@@ -147,25 +155,23 @@ def _repeating(rows: pa.Table) -> list[str]:
     ]
 
 
-def check_files(folder: Path, files: Iterable[DataFile]) -> None:
+def check_files(folder: Folder, files: Iterable[DataFile]) -> None:
     """Raises MissingFilesError when a file is missing or does not have its recorded size."""
     missing = []
     for file in files:
-        try:
-            size = os.stat(f"{folder}/{file.name}").st_size  # noqa: PTH116 - a merge has hundreds of files
-        except FileNotFoundError:
+        entry = folder.find(file.name)
+        if entry is None:
             missing.append(file.name)
-        else:
-            if size != file.bytes:
-                missing.append(f"{file.name} ({size} of {file.bytes} bytes)")
+        elif entry.size != file.bytes:
+            missing.append(f"{file.name} ({entry.size} of {file.bytes} bytes)")
     if missing:
         raise missing_files(folder, missing)
 
 
-def missing_files(folder: Path, names: Sequence[str]) -> MissingFilesError:
+def missing_files(folder: Folder, names: Sequence[str]) -> MissingFilesError:
     """The error for data files that are gone or damaged."""
     return MissingFilesError(
-        f"{len(names)} data files in {folder} are gone or damaged: {', '.join(names[:3])}.",
+        f"{len(names)} data files in {folder.url} are gone or damaged: {', '.join(names[:3])}.",
         detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The "
         "table's rows are right; missing files are never added to it.",
         hint="Do not let cleaners delete files younger than a day.",

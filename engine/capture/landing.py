@@ -7,7 +7,6 @@ Its implementations are sent to Spark tasks, so they can be pickled.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from engine.base.errors import DestinationError, is_disk_full
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
+from engine.store.folder import Folder
 
 _READS = 3
 """Reads of a mirror before it counts as unreadable: a vacuum may have deleted the files of a version meanwhile."""
@@ -109,10 +109,10 @@ class Landing(Protocol):
     def in_place(self) -> bool:
         """Whether the files become part of tables, so that there is nothing to collect."""
 
-    def chunks(self, table: Table) -> Path:
+    def chunks(self, table: Table) -> Folder:
         """The folder for files of chunks."""
 
-    def changes(self, table: Table) -> Path:
+    def changes(self, table: Table) -> Folder:
         """The folder for files of changes."""
 
     def reader(self, table: Table) -> MirrorReader:

@@ -63,6 +63,8 @@ from engine.source.connect import Endpoint, open_connection
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, WatermarkClass
 from engine.source.xa_places import XaPlaces
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class EmittedTable:
     table: Table
     key: ChunkKey | None
     progress: EmissionProgress
-    folder: Path
+    folder: Folder
     projection: Projection = WHOLE_TABLE
 
 
@@ -334,15 +336,19 @@ class _Log:
         return WrittenChanges(files=files, kinds=self._kinds, nulled_dates=nulled, next_seq=self._seq)
 
 
+def _write_fault(folder: Folder) -> str:
+    return write_fault(folder.path) if isinstance(folder, LocalFolder) else ""
+
+
 def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError:
     """Convert any other error: a bug in Tidemark, out of memory, a full disk."""
     *_, place = traceback.extract_tb(error.__traceback__)
-    if is_unwritable(error) or (is_forbidden(error) and write_fault(request.folder)):
+    if is_unwritable(error) or (is_forbidden(error) and _write_fault(request.folder)):
         return DiskFullError(
-            f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder} on "
+            f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder.url} on "
             f"{socket.gethostname()}: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-            hint=f"Make room in {request.folder}, or on the reader's own disk. The chunk is then read again.",
+            hint=f"Make room in {request.folder.url}, or on the reader's own disk. The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",

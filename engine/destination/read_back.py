@@ -9,7 +9,6 @@ A table without a key has no mirror. Its change log is read instead, which has i
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
@@ -18,6 +17,7 @@ from engine.decode.arrow_schema import arrow_schema, conformed
 from engine.decode.schema import Table
 from engine.destination.destination_protocol import CHANGES, MERGE
 from engine.ledger.state import Owner
+from engine.store.folder import Folder
 
 HasEverything = Callable[[str, int], bool]
 """Whether the first destination has all changes of a table through an epoch."""
@@ -31,12 +31,11 @@ class TableRows:
     through: int
     """The last epoch whose changes they have."""
     files: list[DataFile]
-    folder: Path
+    folder: Folder
 
     def delete(self) -> None:
         """Delete the files."""
-        for file in self.files:
-            (self.folder / file.name).unlink(missing_ok=True)
+        self.folder.delete(file.name for file in self.files)
 
 
 def read_back(landing: Landing, owner: Owner, table: Table, epoch: int, check: Callable[[], None]) -> TableRows:

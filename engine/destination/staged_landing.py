@@ -12,6 +12,7 @@ from engine.capture.files import DataFile
 from engine.capture.landing import Commit, TableVersion
 from engine.decode.schema import Table
 from engine.spec.folder_names import folder_name
+from engine.store.local_folder import LocalFolder
 
 FOLDER = "_staged"
 
@@ -60,14 +61,14 @@ class StagedLanding:
         """Never."""
         return False
 
-    def _folder(self, table: Table) -> Path:
-        return self.root / FOLDER / folder_name(table.database) / folder_name(table.name)
+    def _folder(self, table: Table) -> LocalFolder:
+        return LocalFolder(self.root / FOLDER / folder_name(table.database) / folder_name(table.name))
 
-    def chunks(self, table: Table) -> Path:
+    def chunks(self, table: Table) -> LocalFolder:
         """The table's folder."""
         return self._folder(table)
 
-    def changes(self, table: Table) -> Path:
+    def changes(self, table: Table) -> LocalFolder:
         """The table's folder."""
         return self._folder(table)
 
@@ -77,8 +78,7 @@ class StagedLanding:
 
     def collect(self, table: Table, files: Sequence[DataFile]) -> None:
         """Delete the files."""
-        for file in files:
-            (self._folder(table) / file.name).unlink(missing_ok=True)
+        self._folder(table).delete(file.name for file in files)
 
     def delete_orphans(self, committed_names: Collection[str]) -> int:
         """Delete files that no epoch of the ledger names. Returns how many. Call it while no reader runs."""

@@ -46,6 +46,11 @@ class BucketFolder:
         """Endpoint, region and the like; credentials come from where the store's client finds them."""
         return self.settings.deltalake_options
 
+    @property
+    def is_there(self) -> bool:
+        """One request."""
+        return next(self.below(), None) is not None
+
     def __truediv__(self, name: str) -> "BucketFolder":
         return BucketFolder(self.settings, f"{self.path}/{name}" if self.path else name)
 

@@ -78,6 +78,10 @@ class Folder(Protocol):
     def options(self) -> Mapping[str, str]:
         """What deltalake must know to open the URL."""
 
+    @property
+    def is_there(self) -> bool:
+        """Whether anything is in it."""
+
     def __truediv__(self, name: str) -> Self:
         """A folder below."""
 

@@ -36,6 +36,11 @@ class LocalFolder:
         """None are needed."""
         return {}
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the path exists."""
+        return self.path.exists()
+
     def __truediv__(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
 
@@ -63,8 +68,8 @@ class LocalFolder:
             return file.read(length)
 
     def open(self, name: str) -> pa.NativeFile:
-        """The file, mapped into memory."""
-        return pa.memory_map(str(self.path / name))
+        """The file."""
+        return pa.OSFile(str(self.path / name))
 
     def create(self, name: str, content: bytes) -> bool:
         """Write it under another name, sync it, and link it to its own."""
@@ -153,6 +158,7 @@ class LocalUpload:
         self._path = path
         make_folders(path.parent)
         self.sink = pa.OSFile(str(path), "wb")
+        self._is_durable = False
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes."""
@@ -166,10 +172,11 @@ class LocalUpload:
             self.sink.close()
             sync_file(self._path)
         sync_folder(self._path.parent)
+        self._is_durable = True
 
     def discard(self) -> None:
         """Delete it."""
-        if not self.sink.closed:
+        if not self._is_durable:
             with suppress(OSError):  # the disk may be full
                 self.sink.close()
             self._path.unlink(missing_ok=True)

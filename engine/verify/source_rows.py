@@ -27,6 +27,7 @@ from engine.plan.keys import Bound
 from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint, query, quote
 from engine.source.positions import Position
+from engine.store.local_folder import LocalFolder
 from engine.verify.verdicts import Incomparable
 
 _PART_BYTES = 32 << 20
@@ -130,11 +131,11 @@ class SourceRows:
         return part
 
     def _exact(self, request: ChunkRequest) -> ExactPart:
-        with tempfile.TemporaryDirectory(prefix="tidemark-verify-", dir=self.request.folder) as folder:
-            request = replace(request, folder=Path(folder))
+        with tempfile.TemporaryDirectory(prefix="tidemark-verify-", dir=self.request.folder.url) as folder:
+            request = replace(request, folder=LocalFolder(Path(folder)))
             read = read_named if request.keys else read_chunk
             result: ChunkResult = read(self._session, self._endpoint, self._first, request)
-            parts = [pq.read_table(request.folder / file.name, partitioning=None) for file in result.files]
+            parts = [pq.read_table(request.folder.open(file.name), partitioning=None) for file in result.files]
             rows = pa.concat_tables([self.schema.empty_table(), *(part.cast(self.schema) for part in parts)])
         return ExactPart(rows, result.high, result.limits, replace(request, limits=result.limits))
 

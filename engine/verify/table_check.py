@@ -13,6 +13,7 @@ a table is compared at once, in partitions by a digest of the key.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -171,7 +172,7 @@ class TableCheck:
 
     def _partitions(self, one: NumberedRange) -> None:
         """Compare the whole table, in partitions by a digest of the key."""
-        with Partitions(self._source.request.folder, self._source.schema, self._key) as partitions:
+        with Partitions(Path(self._source.request.folder.url), self._source.schema, self._key) as partitions:
             for _, rows in self._source.quick(WHOLE):
                 self._go_on()
                 partitions.source.add(rows)

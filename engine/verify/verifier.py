@@ -47,6 +47,7 @@ from engine.source.endpoint import endpoint_of
 from engine.source.positions import current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 from engine.spec.settings import Spec
+from engine.store.local_folder import LocalFolder
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
@@ -194,7 +195,7 @@ class Verifier:
         projection = self._captured.projection(name)
         reader, rate = self._captured.reader(name), self._rate()
         request = ChunkRequest(
-            table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), Path(self._folder.name),
+            table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), LocalFolder(Path(self._folder.name)),
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)

@@ -20,6 +20,7 @@ from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
+from engine.store.local_folder import LocalFolder
 from tests.servers import PASSWORD, Server, create_user
 
 STEPS = (
@@ -85,7 +86,7 @@ def _stand(
         assert watermark_class(connection, describe(connection)) == kind
         table = read_table(connection, database, "t")
     limits = Range((str(LOWER),), (str(UPPER),))
-    request = ChunkRequest(table, 0, own_key(table), limits, 1000, folder, 1 << 20)
+    request = ChunkRequest(table, 0, own_key(table), limits, 1000, LocalFolder(folder), 1 << 20)
     return ReaderSession(_reader(server), kind, settle_s=0.2, first_server_id=6000), request, writer
 
 
@@ -189,7 +190,7 @@ def test_rows_that_outgrow_memory_are_spilled(server: Server, database: str, tmp
             server.execute(f"UPDATE `{database}`.t SET v = 1 WHERE id % 1000 = 0")
             server.execute(f"DELETE FROM `{database}`.t WHERE id % 1000 = 1")
 
-    request = ChunkRequest(table, 0, own_key(table), WHOLE, 100_000, tmp_path, max_memory=1)
+    request = ChunkRequest(table, 0, own_key(table), WHOLE, 100_000, LocalFolder(tmp_path), max_memory=1)
     result = read_chunk(session, endpoint, 6200, request, step)
     rows = pa.concat_tables(pq.read_table(tmp_path / file.name) for file in result.files)
     backfilled = 40 if kind == "gtid" else 0

@@ -27,6 +27,7 @@ from engine.source.positions import Position, current
 from engine.source.watermarks import Candidate, watermark_class
 from engine.spec.settings import Snapshot, Source, Spec
 from engine.spec.sink_settings import Sink
+from engine.store.local_folder import LocalFolder
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.keyed import KEYED, create, kinds
@@ -87,7 +88,7 @@ def test_each_row_is_in_one_chunk_and_no_statement_reads_more_than_its_range(
             chunks = list(chunks_of(connection, table, plan))
             assert len(chunks) > ROWS * 0.7 / CHUNK_ROWS, (table.name, plan.reason)
             for limits in chunks:
-                request = ChunkRequest(table, 0, key, limits, CHUNK_ROWS, Path(), 0)
+                request = ChunkRequest(table, 0, key, limits, CHUNK_ROWS, LocalFolder(Path()), 0)
                 rows, reads = _read(connection, select_statement(request))
                 seen.update(tuple(row[c] for c in KEYED[table.name].names) for row in rows)
                 assert reads <= len(rows) + _SLACK, (table.name, limits)
@@ -127,7 +128,7 @@ def test_a_reader_stops_at_twice_the_planned_rows(
         for table, plan in _planned(connection, database, names, {"chunk_rows": CHUNK_ROWS}):
             seen, limits = [], Range()
             while True:
-                folder = tmp_path / table.name
+                folder = LocalFolder(tmp_path / table.name)
                 request = ChunkRequest(table, 0, plan.key(table), limits, 200, folder, 1 << 20, rows_per_s=rows_per_s)
                 result = read_chunk(session, endpoint, 6300, request)
                 assert result.rows < 400 + (ROWS // 9 + 1 if table.name == "nullable" else 0)

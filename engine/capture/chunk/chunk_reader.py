@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -46,6 +45,7 @@ from engine.source.packets import BUFFER, prepare
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate, Step, no_step, server_time_s
 from engine.source.xa_places import XaPlaces
+from engine.store.folder import Folder
 
 _SMALL_BLOCK = 128 << 10
 """Bytes per block of a SELECT that is read with pauses between its blocks."""
@@ -65,7 +65,7 @@ class ChunkRequest:
     limits: Range
     rows: int
     """Planned rows per chunk. The reader stops at twice as many."""
-    folder: Path
+    folder: Folder
     """The folder that gets the file (`capture.landing`)."""
     max_memory: int
     projection: Projection = WHOLE_TABLE

@@ -94,7 +94,7 @@ class FastForward:
             return report(files=self.files)
         with chunk_writer(request, schema) as writer:
             for file in self.files:
-                data = pq.ParquetFile(request.folder / file.name)
+                data = pq.ParquetFile(request.folder.open(file.name))
                 for _, batch in batches(data):
                     writer.write(without(batch.cast(schema), changes.touched_keys))
             for rows in changes.upserts:

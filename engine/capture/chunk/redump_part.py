@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -60,6 +59,7 @@ from engine.plan.keys import Bound, scalar
 from engine.plan.named import identities
 from engine.plan.ordering import ServerOrder
 from engine.source.connect import Endpoint
+from engine.store.folder import Folder
 
 _KEYS_A_STATEMENT = 500
 
@@ -140,7 +140,7 @@ def _keys(request: ChunkRequest, files: list[DataFile]) -> pa.Table:
     """The identities of the rows in the part's files."""
     schema = image_schema(request.table)
     schema = pa.schema([schema.field(name) for name in request.table.key])
-    parts = [pq.read_table(request.folder / file.name, columns=schema.names, partitioning=None) for file in files]
+    parts = [pq.read_table(request.folder.open(file.name), columns=schema.names, partitioning=None) for file in files]
     return pa.concat_tables([schema.empty_table(), *(conformed(part, schema) for part in parts)])
 
 
@@ -193,7 +193,7 @@ class RedumpPart:
     """Files with the ghosts: rows of the part that the mirror has and the source does not."""
     log: tuple[str, ...]
     """Files of the change log that may not have been merged into the mirror when the part was read."""
-    folder: Path
+    folder: Folder
     """The folder of the change log."""
     first_seq: int
     """`_tm_seq` of the first change."""
@@ -244,7 +244,7 @@ class RedumpPart:
     def _parts(self, reduced: NetChanges, schema: pa.Schema) -> Iterator[tuple[int, pa.Table]]:
         for kind, files in ((DELETE, self.ghosts), (INSERT, self.fast_forward.files)):
             for file in files:
-                data = pq.ParquetFile(self.fast_forward.request.folder / file.name)
+                data = pq.ParquetFile(self.fast_forward.request.folder.open(file.name))
                 for _, batch in batches(data):
                     rows = without(conformed(batch, schema), reduced.touched_keys)
                     yield kind, without(rows, self._logged_gone(rows)) if kind == DELETE else rows
@@ -256,7 +256,7 @@ class RedumpPart:
         wanted = ghosts.select(self.fast_forward.request.table.key)
         parts = [wanted.slice(0, 0).append_column(TM_KIND, pa.array([], pa.string()))]
         for name in self.log if ghosts.num_rows else ():
-            batches = batches_of(self.folder / name, parts[0].schema)
+            batches = batches_of(self.folder.open(name), parts[0].schema)
             parts.extend(rows.filter(pa.array(among(rows, wanted))) for rows in batches)
         logged = pa.concat_tables(parts)
         newest = logged.take(pa.array(last_of_each(logged.select(wanted.column_names))))

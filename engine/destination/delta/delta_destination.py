@@ -129,8 +129,8 @@ class DeltaDestination:
         """Which files are gone or damaged. Readers write them where the Delta tables have them."""
         chunk_folder, changes_folder = folders(self.root, table)
         try:
-            check_files(chunk_folder, chunks)
-            check_files(changes_folder, changes)
+            check_files(LocalFolder(chunk_folder), chunks)
+            check_files(LocalFolder(changes_folder), changes)
         except MissingFilesError as error:
             return error.message
         return ""

@@ -10,6 +10,7 @@ from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
 from engine.destination.delta.log.foreign_commits import commits_after
 from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
+from engine.store.local_folder import LocalFolder
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,13 @@ class DeltaLanding:
         """Always."""
         return True
 
-    def chunks(self, table: Table) -> Path:
+    def chunks(self, table: Table) -> LocalFolder:
         """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
-        return folders(self.root, table)[0]
+        return LocalFolder(folders(self.root, table)[0])
 
-    def changes(self, table: Table) -> Path:
+    def changes(self, table: Table) -> LocalFolder:
         """The change log's folder."""
-        return folders(self.root, table)[1]
+        return LocalFolder(folders(self.root, table)[1])
 
     def reader(self, table: Table) -> DeltaReader:
         """Both folders."""

@@ -12,6 +12,7 @@ from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import Table
+from engine.store.local_folder import LocalFolder
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -80,7 +81,7 @@ def rewrite_wider(folder: Path, file: DataFile, schema: pa.Schema, bounded_colum
     """Rewrite a data file with wider types, because not every Delta reader widens while it reads."""
     with (
         pq.ParquetFile(folder / file.name) as old_file,
-        FileWriter(folder, "changes", schema, bounded_columns) as writer,
+        FileWriter(LocalFolder(folder), "changes", schema, bounded_columns) as writer,
     ):
         for _, rows in batches(old_file):
             writer.write(conformed(rows, schema))

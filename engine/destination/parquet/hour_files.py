@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from engine.capture.batches import batches
 from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, redump_changes
 from engine.capture.files import DataFile, FileWriter
+from engine.store.local_folder import LocalFolder
 
 _HOUR_US = 3_600_000_000
 
@@ -46,7 +47,7 @@ class HourWriter:
     _writers: dict[int, FileWriter] = field(default_factory=dict)
     _finished_files: list[HourFile] = field(default_factory=list)
 
-    def write(self, source: Path) -> None:
+    def write(self, source: pa.NativeFile) -> None:
         """Write the rows of a reader's file."""
         with pq.ParquetFile(source) as file:
             for _, batch in batches(file):
@@ -68,7 +69,9 @@ class HourWriter:
 
     def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:
         if hour not in self._writers:
-            self._writers[hour] = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded_columns)
+            self._writers[hour] = FileWriter(
+                LocalFolder(self.folder / _partition(hour)), self.prefix, schema, self.bounded_columns
+            )
         return self._writers[hour]
 
     def _finish(self, hour: int) -> None:

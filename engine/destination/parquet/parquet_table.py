@@ -137,7 +137,8 @@ class ParquetTable:
         hour = int(clock.utc_now().timestamp()) // 3600
         with HourWriter(self._folder, f"{epoch:08d}-{kind}", hour, (*self.table.key, "_tm_seq")) as writer:
             for file in files:
-                writer.write(source / file.name)
+                with source.open(file.name) as data:
+                    writer.write(data)
             hour_files = writer.finish()
         largest = max((one.file.high.get("_tm_seq", 0) for one in hour_files), default=0)
         self._place.unpublished.tables[self.table.full_name] = progress.with_files(kind, epoch, largest)

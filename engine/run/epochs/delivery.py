@@ -9,7 +9,6 @@ resnapshotted too. The files of an epoch are checked before its commit.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from engine.base import clock
 from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
@@ -27,6 +26,7 @@ from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.epochs.epoch import completed
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 
 class Delivery:
@@ -117,7 +117,7 @@ class Delivery:
         """Whether a table resnapshots itself. How often is limited (`tables.resnapshot_limit`)."""
         return bool(self._may_resnapshot and table.key)
 
-    def has_files(self, table: str, folder: Path, files: Sequence[DataFile]) -> bool:
+    def has_files(self, table: str, folder: Folder, files: Sequence[DataFile]) -> bool:
         """Whether the files of a table's chunk exist as they were written; journals the error if not."""
         try:
             check_files(folder, files)
@@ -129,7 +129,7 @@ class Delivery:
         return True
 
     def require_files(
-        self, folder: Callable[[str], Path], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
+        self, folder: Callable[[str], Folder], reports: Sequence[RangeReport], redumped: Sequence[RedumpReport]
     ) -> None:
         """Raises TransientError when change log files that were just written are missing.
 

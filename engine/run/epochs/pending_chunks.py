@@ -1,7 +1,6 @@
 """The finished chunks and the stopped tables that wait for the commit of an epoch."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from engine.base.errors import TidemarkError, stop_of
 from engine.capture.captured_tables import CapturedTables
@@ -9,6 +8,7 @@ from engine.ledger.records import ErrorRecord
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.redump.executor import RedumpExecutor
+from engine.run.snapshot.mutable_keys import ReplacedFiles
 from engine.run.snapshot.retries import Batch
 from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
@@ -37,7 +37,7 @@ class PendingChunks:
         self._reader = reader
         self._delivery = delivery
         self._require_connections = require_connections
-        self._replaced: dict[tuple[str, int], list[Path]] = {}
+        self._replaced: dict[tuple[str, int], ReplacedFiles] = {}
         self.frozen: list[Finished] = []
         self.stopped: dict[str, ErrorRecord] = {}
 
@@ -88,8 +88,9 @@ class PendingChunks:
         """Record that an epoch has committed these chunks, and delete the files that theirs replace."""
         identities = {f.identity for f in frozen}
         self.frozen = [f for f in self.frozen if f.identity not in identities]
-        for path in (path for identity in identities for path in self._replaced.pop(identity, ())):
-            path.unlink(missing_ok=True)
+        for identity in identities:
+            if (replaced := self._replaced.pop(identity, None)) is not None:
+                replaced.folder.delete(replaced.names)
 
     def stops_committed(self) -> None:
         """Record that the ledger has all stops."""

@@ -6,7 +6,6 @@ left unfinished: redumping a part twice is as right as once (`capture.chunk.redu
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from engine.base.errors import DestinationError, SpecError, TidemarkError
 from engine.capture.landing import MirrorReader
@@ -25,6 +24,7 @@ from engine.run.redump.rules import REDUMPED, REFUSED, RESNAPSHOTTED, decide
 from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import KEYS_A_CHUNK, Finished, TableCopy
 from engine.source.positions import Position
+from engine.store.folder import Folder
 
 _REPORTED_KEYS = 1000
 
@@ -76,7 +76,7 @@ class RedumpExecutor:
         check: Callable[[str, Redump], None],
         has_copy: Callable[[str], bool],
         reader: Callable[[str], MirrorReader],
-        chunks: Callable[[str], Path],
+        chunks: Callable[[str], Folder],
         unmerged: Callable[[str], list[str]],
         merge: Callable[[Collection[str]], Callable[[], bool]],
     ) -> None:
@@ -190,8 +190,7 @@ class RedumpExecutor:
         written = {(report.table, report.chunk): report for report in reports}
         for finished in due:
             self._read.remove(finished)
-            for file in (*finished.files, *finished.ghosts):
-                (self._chunks(finished.table) / file.name).unlink(missing_ok=True)
+            self._chunks(finished.table).delete(file.name for file in (*finished.files, *finished.ghosts))
             assert finished.redump is not None
             work, report = self._works[finished.redump], written[finished.identity]
             self._report(work, finished, report)

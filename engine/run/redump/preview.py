@@ -62,7 +62,7 @@ def _affected(name: str, redump: Redump, known: TableState, landing: Landing) ->
     table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
     reader = landing.reader(table)
     # A mirror that no epoch was applied to may not be there yet.
-    defect = reader.defect() if table.key and known.copied and (known.applied or landing.chunks(table).exists()) else ""
+    defect = reader.defect() if table.key and known.copied and (known.applied or landing.chunks(table).is_there) else ""
     decision = decide(redump, known, table, plan, defect)
     way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)

@@ -6,13 +6,21 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from engine.base.errors import TableStoppedError, TidemarkError
 from engine.capture.chunk.fast_forward import FastForward
 from engine.capture.reports import FailureReport, FastForwardReport, ReaderReport
 from engine.run.snapshot.table_copy import Finished
 from engine.source.positions import Position
+from engine.store.folder import Folder
+
+
+@dataclass(frozen=True)
+class ReplacedFiles:
+    """Files that nothing names any more."""
+
+    folder: Folder
+    names: Sequence[str]
 
 
 @dataclass
@@ -21,7 +29,7 @@ class FastForwarded:
 
     chunks: list[Finished]
     stopped: dict[str, TidemarkError] = field(default_factory=dict)
-    replaced: dict[tuple[str, int], list[Path]] = field(default_factory=dict)
+    replaced: dict[tuple[str, int], ReplacedFiles] = field(default_factory=dict)
 
 
 def fast_forward_to(
@@ -53,5 +61,6 @@ def fast_forward_to(
         forwarded.chunks.append(Finished(exact))
         kept = {file.name for file in report.files}
         folder = tasks[identity].request.folder
-        forwarded.replaced[identity] = [folder / file.name for file in before.files if file.name not in kept]
+        names = tuple(file.name for file in before.files if file.name not in kept)
+        forwarded.replaced[identity] = ReplacedFiles(folder, names)
     return forwarded

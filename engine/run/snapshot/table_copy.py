@@ -4,7 +4,6 @@ import math
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from engine.base import clock
 from engine.capture.captured_tables import CapturedTables
@@ -20,6 +19,7 @@ from engine.plan.coverage import Chunk, Coverage, Split
 from engine.plan.keys import Bound, ChunkKey
 from engine.source.positions import Position
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 KEYS_A_CHUNK = 2000
 PARKED_IN_ROW = 8
@@ -61,7 +61,7 @@ class TableCopy:
 
     table: Table
     plan: Plan
-    folder: Path
+    folder: Folder
     rank: int
     """The operator's priority; 0 comes first."""
     coverage: Coverage

@@ -33,6 +33,7 @@ from engine.destination.table_progress import Target
 from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Sink
+from engine.store.local_folder import LocalFolder
 
 UPDATES, INSERTS, DELETES = 1000, 200, 100
 """A second."""
@@ -81,7 +82,9 @@ class Steady:
         for begin in range(0, self.rows, CHUNK_ROWS):
             keys = np.arange(begin, min(begin + CHUNK_ROWS, self.rows))
             self.epoch += 1
-            with FileWriter(self.pair.mirror.folder, "chunk", arrow_schema(self.table), self.table.key) as writer:
+            with FileWriter(
+                LocalFolder(self.pair.mirror.folder), "chunk", arrow_schema(self.table), self.table.key
+            ) as writer:
                 writer.write(self._rows(keys))
                 self.delta.append("chunks", self.epoch, writer.close())
         self._grown()
@@ -126,7 +129,9 @@ class Steady:
         own = {"_tm_kind": pa.array(kinds), "_tm_seq": seq, "_tm_ts": times}
         others = [column for column in schema if column.name not in rows.column_names]
         missing = [own.get(column.name, pa.nulls(len(keys), column.type)) for column in others]
-        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
+        with FileWriter(
+            LocalFolder(self.pair.changes.folder), "changes", schema, (*self.table.key, "_tm_seq")
+        ) as writer:
             writer.write(pa.table([*rows.columns, *missing], schema=schema))
             files = writer.close()
         self.changed_bytes += files[0].bytes

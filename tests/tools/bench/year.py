@@ -51,6 +51,7 @@ from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.run.lifecycle.possession import Possession
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.status.status import status
+from engine.store.local_folder import LocalFolder
 from tests.tools.bench.console import ROOT, beat
 
 DAY_S = 86_400.0
@@ -248,7 +249,9 @@ class Year:
 
     @staticmethod
     def _written(folder: Path, kind: str, rows: pa.Table) -> list[dict[str, Any]]:
-        with FileWriter(folder, kind, rows.schema, ("id", "_tm_seq") if kind == "changes" else ("id",)) as writer:
+        with FileWriter(
+            LocalFolder(folder), kind, rows.schema, ("id", "_tm_seq") if kind == "changes" else ("id",)
+        ) as writer:
             writer.write(rows)
             return [file.as_dict() for file in writer.close()]
 

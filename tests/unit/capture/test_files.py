@@ -7,6 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.capture.files import DataFile, FileWriter
+from engine.store.local_folder import LocalFolder
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("a.b", pa.decimal128(20, 0))])
 
@@ -20,7 +21,7 @@ def rows(*ids: int) -> pa.Table:
 
 def test_a_file_holds_what_was_written_and_its_bounds(tmp_path: Path) -> None:
     """Rows in order, their number, the size, and minimum and maximum of integer columns."""
-    with FileWriter(tmp_path / "t", "chunk-000001", SCHEMA, ["id", "a.b"]) as writer:
+    with FileWriter(LocalFolder(tmp_path / "t"), "chunk-000001", SCHEMA, ["id", "a.b"]) as writer:
         writer.write(rows(5, -3))
         writer.write(rows())
         writer.write(rows(9))
@@ -34,7 +35,7 @@ def test_a_file_holds_what_was_written_and_its_bounds(tmp_path: Path) -> None:
 
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     """An empty chunk is published without a file."""
-    with FileWriter(tmp_path / "t", "chunk", SCHEMA, ["id"]) as writer:
+    with FileWriter(LocalFolder(tmp_path / "t"), "chunk", SCHEMA, ["id"]) as writer:
         writer.write(rows())
         assert writer.close() == []
     assert not (tmp_path / "t").exists()
@@ -42,7 +43,7 @@ def test_no_rows_make_no_file(tmp_path: Path) -> None:
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     """A failed task removes its file, even one with many row groups."""
-    writer = FileWriter(tmp_path, "chunk", SCHEMA, ["id"])
+    writer = FileWriter(LocalFolder(tmp_path), "chunk", SCHEMA, ["id"])
     writer.write(rows(*range(140_000)))
     assert len(list(tmp_path.iterdir())) == 1
     with pytest.raises(RuntimeError, match="worst moment"), writer:
@@ -53,7 +54,7 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
 def test_two_attempts_write_two_files(tmp_path: Path) -> None:
     """A task that runs twice never overwrites its first file."""
     for _ in range(2):
-        with FileWriter(tmp_path, "chunk-000001", SCHEMA, ["id"]) as writer:
+        with FileWriter(LocalFolder(tmp_path), "chunk-000001", SCHEMA, ["id"]) as writer:
             writer.write(rows(1))
             writer.close()
     assert len(list(tmp_path.iterdir())) == 2
@@ -66,7 +67,7 @@ def test_a_change_log_has_statistics_of_what_it_is_searched_by(tmp_path: Path) -
         (log, ["id", "_tm_seq"], ["id", "_tm_ts", "_tm_seq"]),
         (log.select(["id", "name"]), ["id"], ["id", "name"]),
     ):
-        with FileWriter(tmp_path, "any", table.schema, bounded) as writer:
+        with FileWriter(LocalFolder(tmp_path), "any", table.schema, bounded) as writer:
             writer.write(table)
             (file,) = writer.close()
         group = pq.ParquetFile(tmp_path / file.name).metadata.row_group(0)

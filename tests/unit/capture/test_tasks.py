@@ -31,6 +31,7 @@ from engine.plan.keys import ChunkKey
 from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
+from engine.store.local_folder import LocalFolder
 
 AT = Position("b.000001", 4, "")
 COLUMNS = (Column("id", "int"), Column("day", "date"))
@@ -83,7 +84,8 @@ def readers(monkeypatch: pytest.MonkeyPatch) -> Readers:
 def group(*chunks: tuple[str, int], key: tuple[str, ...] = ("id",)) -> ChunkGroup:
     """Chunks (table, number) for one task."""
     requests = tuple(
-        ChunkRequest(Table("d", name, COLUMNS, key), number, None, WHOLE, 9, Path(), 0) for name, number in chunks
+        ChunkRequest(Table("d", name, COLUMNS, key), number, None, WHOLE, 9, LocalFolder(Path()), 0)
+        for name, number in chunks
     )
     return ChunkGroup(Endpoint("127.0.0.1", 1, "u", "p"), 1, "gtid", 1.0, Candidate(AT, 0.0), requests)
 

@@ -24,6 +24,7 @@ from engine.destination.destination_protocol import Content, MirrorStep
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror, Sink
+from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at
 
 INT = Table("d", "t", (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
@@ -79,7 +80,7 @@ class Lake:
         """Add a chunk."""
         self.epoch += 1
         schema = arrow_schema(self.table)
-        with FileWriter(self.pair.mirror.folder, "chunk", schema, self.table.key) as writer:
+        with FileWriter(LocalFolder(self.pair.mirror.folder), "chunk", schema, self.table.key) as writer:
             writer.write(
                 pa.Table.from_pylist(
                     [{self.key: key, self._value: value} for key, value in rows.items()], schema=schema
@@ -116,7 +117,9 @@ class Lake:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = value
-        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
+        with FileWriter(
+            LocalFolder(self.pair.changes.folder), "changes", schema, (*self.table.key, "_tm_seq")
+        ) as writer:
             writer.write(pa.Table.from_pylist(lines, schema=schema))
             files = writer.close()
         self.delta.append("changes", self.epoch, files)

@@ -203,7 +203,7 @@ def unblock(folder: Path) -> None:
 def fail_in_sink(run: Run, world: World) -> tuple[Path, bytes]:
     """Commit epoch 2, whose file the further sink does not find; it is there again when the first destination looks."""
     (lost,) = world.records[2].tables["d.t"].change_files
-    path = run.first.landing.changes(OLD) / lost["name"]
+    path = Path(run.first.landing.changes(OLD).url) / lost["name"]
     content, publish = path.read_bytes(), run.publisher._put
     path.unlink()
     with pytest.MonkeyPatch.context() as patch:

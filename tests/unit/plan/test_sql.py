@@ -10,6 +10,7 @@ from engine.plan.chunks import WHOLE, Range, after_bound, predicate, range_from,
 from engine.plan.keys import Bound, ChunkKey, fetched
 from engine.plan.ordering import order_statement
 from engine.plan.walk import key_statement
+from engine.store.local_folder import LocalFolder
 from tests.unit.plan import support
 from tests.unit.plan.support import column, key_of
 
@@ -156,7 +157,7 @@ def test_the_select_of_a_chunk(identity: list[str], key: ChunkKey | None, limits
     NULL.
     """
     columns = (column("a", "int"), column("b", "int"), column("c", "date"), column("v", "int"))
-    request = ChunkRequest(support.table(*columns, key=identity), 0, key, limits, 9, Path(), 0)
+    request = ChunkRequest(support.table(*columns, key=identity), 0, key, limits, 9, LocalFolder(Path()), 0)
     assert select_statement(request) == f"SELECT `a`, `b`, `c`, `v` FROM `shop`.`orders`{rest}"
 
 

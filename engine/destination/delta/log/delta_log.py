@@ -59,6 +59,7 @@ from engine.destination.delta.log.log_files import (
     log_of,
 )
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
+from engine.store.local_folder import LocalFolder
 
 _CHECKPOINT_EVERY = 20
 """The fewest commits between checkpoints. Who opens the table needs a quarter of a millisecond for each
@@ -410,12 +411,12 @@ def _stored_files(added: pa.Table, folder: Path, vectors: Mapping[str, Descripto
 def check_vectors(folder: Path, files: Iterable[DataFile]) -> None:
     """Raises MissingFilesError when a file or its deletion vector is missing or damaged."""
     files = list(files)
-    check_files(folder, files)
+    check_files(LocalFolder(folder), files)
     named = dict.fromkeys(vector.file for file in files if (vector := vector_of(file)) is not None and vector.file)
     if missing := [
         name for name in named if not (folder / name).exists()
     ]:  # a merge writes all of its vectors to one file
-        raise missing_files(folder, missing)
+        raise missing_files(LocalFolder(folder), missing)
 
 
 def _checkpoint_files(log: Path, version: int) -> list[Path]:

@@ -47,6 +47,7 @@ from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
 from engine.destination.destination_protocol import MaintenanceStep
 from engine.journal.destination_events import TableMaintained
+from engine.store.local_folder import LocalFolder
 
 _NEVER = 1 << 62
 _CommitStamp = tuple[int, int, int]
@@ -162,7 +163,7 @@ class PairMaintenance:
                 self._closed_periods = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
-            with FileWriter(changes.folder, "compact", schema, (*self.table.key, SEQ)) as writer:
+            with FileWriter(LocalFolder(changes.folder), "compact", schema, (*self.table.key, SEQ)) as writer:
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()

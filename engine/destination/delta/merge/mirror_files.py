@@ -47,6 +47,7 @@ from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
 from engine.destination.delta.merge.newest_images import Newest, comparable, newest_parts, open_parquet
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.spec.merge_numbers import COPIED, MOST_BYTES, MOST_ROWS
+from engine.store.local_folder import LocalFolder
 
 SMALL_BYTES = 4 << 20
 """Copy on write: smaller touched files are rewritten together with others."""
@@ -369,7 +370,7 @@ class MirrorFiles:
         return files
 
     def _writer(self) -> FileWriter:
-        return FileWriter(self.folder, "merge", self.schema, (*self.table.key, "_tm_seq"))
+        return FileWriter(LocalFolder(self.folder), "merge", self.schema, (*self.table.key, "_tm_seq"))
 
     def file_rows(self) -> int:
         """The rows of a file that this writes, estimated so that its size is good (`maintenance.optimize`)."""

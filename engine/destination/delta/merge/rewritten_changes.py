@@ -19,6 +19,7 @@ from engine.decode.arrow_schema import conformed
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.maintenance.compaction import SEQ
 from engine.destination.delta.merge.newest_images import open_parquet
+from engine.store.local_folder import LocalFolder
 
 
 def restored_path(folder: Path, file: DataFile) -> Path:
@@ -43,7 +44,7 @@ def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: p
     found = pa.concat_tables(parts).sort_by(SEQ)
     if found.num_rows != file.rows:
         return False
-    with FileWriter(folder, ".changes", schema, (SEQ,)) as writer:
+    with FileWriter(LocalFolder(folder), ".changes", schema, (SEQ,)) as writer:
         writer.write(found)
         for written in writer.close():
             (folder / written.name).rename(restored_path(folder, file))

@@ -19,6 +19,7 @@ from engine.capture.row_counter import RowCounter
 from engine.decode.schema import Column, Table
 from engine.plan.chunks import Range
 from engine.plan.keys import ChunkKey
+from engine.store.local_folder import LocalFolder
 
 NAME = Column("name", "varchar", charset="latin1", collation="latin1_bin")
 TABLE = Table("d", "t", (NAME,), ("name",))
@@ -51,7 +52,7 @@ def fake_session(wait: Callable[[float], None]) -> ReaderSession:
 
 def request(rows: int, rows_per_s: float, table: Table = TABLE, key: ChunkKey | None = KEY) -> ChunkRequest:
     """A whole table as a chunk."""
-    return ChunkRequest(table, 0, key, Range(), rows, Path(), 0, rows_per_s=rows_per_s)
+    return ChunkRequest(table, 0, key, Range(), rows, LocalFolder(Path()), 0, rows_per_s=rows_per_s)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -75,7 +76,7 @@ def test_slices_bring_what_one_select_brings(
 
 def test_a_slice_follows_the_last_key_of_the_one_before() -> None:
     """Up to the chunk's end, in the order of the key's index."""
-    chunk = ChunkRequest(TABLE, 0, KEY, Range(("a",), ("z",)), 9, Path(), 0)
+    chunk = ChunkRequest(TABLE, 0, KEY, Range(("a",), ("z",)), 9, LocalFolder(Path()), 0)
     first, later = slice_statement(chunk, None, 10), slice_statement(chunk, ("f",), 10)
     assert first.startswith("SELECT `name` FROM `d`.`t` FORCE INDEX (`PRIMARY`) WHERE `name` >= ")
     assert later == first.replace(">= ", "> ").replace(KEY.literal(0, "a"), KEY.literal(0, "f"))

@@ -19,6 +19,7 @@ from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.log.delta_log import files_of
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
+from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at
 from tests.unit.destination.lake import Lake, delta_table, merge
 
@@ -31,7 +32,7 @@ Change = tuple[str, int, int, int, int]
 def chunk_file(delta: DeltaDestinationTable, rows: Sequence[tuple[int, int, int]]) -> list[DataFile]:
     """A chunk's rows, as a reader writes them."""
     schema = arrow_schema(TABLE)
-    with FileWriter(delta.pair.mirror.folder, "chunk", schema, TABLE.key) as writer:
+    with FileWriter(LocalFolder(delta.pair.mirror.folder), "chunk", schema, TABLE.key) as writer:
         writer.write(pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in rows], schema=schema))
         return writer.close()
 
@@ -40,7 +41,7 @@ def change_file(delta: DeltaDestinationTable, changes: Sequence[Change]) -> list
     """Changes (kind, a, b, v, seq), as a binlog reader writes them."""
     schema = log_schema(arrow_schema(TABLE))
     names = ("_tm_kind", "a", "b", "v", "_tm_seq")
-    with FileWriter(delta.pair.changes.folder, "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
+    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, change, strict=True)) for change in changes], schema=schema))
         return writer.close()
 
@@ -67,7 +68,7 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) ->
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
-    with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
+    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)
@@ -131,7 +132,7 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror)
     schema = log_schema(arrow_schema(table))
     parts: list[list[DataFile]] = []
     for seq in (-5, 7):
-        with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
+        with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
             row = {"v": 1, "_tm_kind": "+I", "_tm_seq": seq}
             writer.write(pa.Table.from_pylist([row, {**row, "_tm_seq": seq + 1}], schema=schema))
             parts.append(writer.close())
@@ -244,13 +245,13 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mod
     delta.pair.create(must_exist=False)
     schema = arrow_schema(table)
     rows = [{"a": n, "s": f"text {n} that is longer than twelve", "d": None, "b": b"x" * n} for n in range(20)]
-    with FileWriter(delta.pair.mirror.folder, "chunk", schema, table.key) as writer:
+    with FileWriter(LocalFolder(delta.pair.mirror.folder), "chunk", schema, table.key) as writer:
         writer.write(pa.Table.from_pylist(rows, schema=schema))
         delta.append("chunks", 1, writer.close())
     DeltaTable(str(delta.pair.mirror.folder)).delete("a >= 5 AND a < 10")
     log = log_schema(schema)
     changes = [("-U", 2, 1), ("+U", 2, 2), ("-D", 12, 3)]
-    with FileWriter(delta.pair.changes.folder, "changes", log, ("a", "_tm_seq")) as writer:
+    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", log, ("a", "_tm_seq")) as writer:
         named = [{**rows[a], "_tm_kind": kind, "_tm_seq": seq} for kind, a, seq in changes]
         writer.write(pa.Table.from_pylist(named, schema=log))
         files = writer.close()
@@ -273,7 +274,7 @@ def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
-    with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
+    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)

@@ -24,6 +24,7 @@ from engine.destination.delta.read.delta_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as Reader
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
+from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at
 from tests.unit.destination.lake import delta_table, merge
 
@@ -128,7 +129,7 @@ def test_their_rows_are_found_and_merged(tmp_path: Path, mode: Mirror, write: Wr
 
 def _delete(delta: DeltaDestinationTable, key: str) -> None:
     log = log_schema(arrow_schema(TABLE))
-    with FileWriter(delta.pair.changes.folder, "changes", log, ("_tm_seq",)) as writer:
+    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", log, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([{"k": key, "_tm_kind": "-D", "_tm_seq": 1}], schema=log))
         assert merge(delta, 2, writer.close()) is not None
 

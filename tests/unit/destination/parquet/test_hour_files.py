@@ -36,7 +36,7 @@ def split(tmp_path: Path, *sources: Path) -> list[HourFile]:
     """The files of one commit."""
     with HourWriter(tmp_path / "t", "00000004-changes", PUBLISHED, ("id", "_tm_seq")) as writer:
         for source in sources:
-            writer.write(source)
+            writer.write(pa.OSFile(str(source)))
         return writer.finish()
 
 

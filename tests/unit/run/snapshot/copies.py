@@ -33,6 +33,7 @@ from engine.source.connect import Endpoint
 from engine.source.positions import Position
 from engine.source.watermarks import Candidate
 from engine.spec.throttle_settings import Throttle
+from engine.store.local_folder import LocalFolder
 
 LOW = Position("b.000001", 4)
 READER = ReaderProcess("h", 1)
@@ -48,7 +49,7 @@ def table_copy(
     plan = Plan(
         f"d.{name}", size, 0, ("id",), "PRIMARY", "0", "9", 1.0, strategy, "", rows, chunks, "10", "10"
     )  # fmt: skip
-    return TableCopy(table, plan, Path(), rank, **{"coverage": unsplit_table(plan), **more})
+    return TableCopy(table, plan, LocalFolder(Path()), rank, **{"coverage": unsplit_table(plan), **more})
 
 
 class FakeSplitter:

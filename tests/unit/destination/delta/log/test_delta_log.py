@@ -15,6 +15,7 @@ from engine.capture.files import DataFile, FileWriter
 from engine.destination.delta.log import delta_log
 from engine.destination.delta.log.delta_actions import Actions, metadata_of
 from engine.destination.delta.log.delta_log import _CHECKPOINT_EVERY, DeltaLog, StaleVersionError, create, files_of
+from engine.store.local_folder import LocalFolder
 
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
 
@@ -32,7 +33,7 @@ def log(tmp_path: Path) -> DeltaLog:
 
 def written(log: DeltaLog, *values: int) -> list[DataFile]:
     """A data file in the table's folder."""
-    with FileWriter(log.folder, "chunk", SCHEMA, ["a"]) as writer:
+    with FileWriter(LocalFolder(log.folder), "chunk", SCHEMA, ["a"]) as writer:
         writer.write(pa.table({"a": pa.array(values, pa.int64())}))
         return writer.close()
 

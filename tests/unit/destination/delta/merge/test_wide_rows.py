@@ -20,6 +20,7 @@ from engine.destination.delta.merge import mirror_files, newest_images
 from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.merge.newest_images import Newest, newest_parts
 from engine.destination.delta.schema_evolution import mirror_schema
+from engine.store.local_folder import LocalFolder
 from tests.support.depth import depth
 
 MIB = 1 << 20
@@ -41,7 +42,7 @@ def changes(first: int, count: int) -> pa.Table:
 @pytest.mark.parametrize("on_read", [False, True])
 def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tmp_path: Path, on_read: bool) -> None:
     """However many there are: a row group, a batch and what is sorted at once have a size in bytes."""
-    with FileWriter(tmp_path, "changes", log_schema(arrow_schema(TABLE)), ("id", "_tm_seq")) as writer:
+    with FileWriter(LocalFolder(tmp_path), "changes", log_schema(arrow_schema(TABLE)), ("id", "_tm_seq")) as writer:
         for first in range(0, ROWS, 8):
             writer.write(changes(first, min(8, ROWS - first)))
         (log,) = writer.close()
@@ -62,7 +63,7 @@ GIANT = Table("d", "t", (Column("id", "bigint"),), ("id",))
 def giant(folder: Path, numbers: npt.NDArray[np.int64]) -> Path:
     """The change file of a transaction that inserts rows with these keys."""
     schema = log_schema(arrow_schema(GIANT))
-    with FileWriter(folder, "changes", schema, ("id", "_tm_seq")) as writer:
+    with FileWriter(LocalFolder(folder), "changes", schema, ("id", "_tm_seq")) as writer:
         for first in range(0, len(numbers), ROW_GROUP_ROWS):
             ids = numbers[first : first + ROW_GROUP_ROWS]
             seqs = np.arange(first, first + len(ids))
