@@ -59,10 +59,6 @@ class BucketFolder:
         """The folder that it is in."""
         return BucketFolder(self.settings, self.path.rpartition("/")[0])
 
-    @property
-    def _store(self) -> ObjectStore:
-        return opened(self.settings)
-
     def _key(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name
 
@@ -70,49 +66,49 @@ class BucketFolder:
         """One request."""
         with named_errors(f"{self.url}/{name}"):
             try:
-                return _entry(name, obstore.head(self._store, self._key(name)))
+                return _entry(name, obstore.head(opened(self.settings), self._key(name)))
             except FileNotFoundError:
                 return None
 
     def read(self, name: str) -> bytes:
         """One request."""
         with named_errors(f"{self.url}/{name}"):
-            return bytes(obstore.get(self._store, self._key(name)).bytes())
+            return bytes(obstore.get(opened(self.settings), self._key(name)).bytes())
 
     def read_range(self, name: str, offset: int, length: int) -> bytes:
         """One request."""
         with named_errors(f"{self.url}/{name}"):
-            return bytes(obstore.get_range(self._store, self._key(name), start=offset, length=length))
+            return bytes(obstore.get_range(opened(self.settings), self._key(name), start=offset, length=length))
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
         with named_errors(f"{self.url}/{name}"):
-            return pa.PythonFile(BucketFile(self._store, self._key(name)), mode="r")
+            return pa.PythonFile(BucketFile(opened(self.settings), self._key(name)), mode="r")
 
     def create(self, name: str, content: bytes) -> bool:
         """A conditional put: `If-None-Match: *`."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(self._store, self._key(name), content, "create")
+            return put_if(opened(self.settings), self._key(name), content, "create")
 
     def replace(self, name: str, content: bytes, tag: str) -> bool:
         """A conditional put: `If-Match`. After a lost answer, False if the file was replaced once more since."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(self._store, self._key(name), content, {"e_tag": tag})
+            return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag})
 
     def write(self, name: str, content: bytes) -> None:
         """A put."""
         with named_errors(f"{self.url}/{name}"):
-            obstore.put(self._store, self._key(name), content)
+            obstore.put(opened(self.settings), self._key(name), content)
 
     def upload(self, name: str) -> Upload:
         """In parts; one put if it is small."""
-        return _NamedErrors(BucketUpload(self._store, self._key(name)), f"{self.url}/{name}")
+        return _NamedErrors(BucketUpload(opened(self.settings), self._key(name)), f"{self.url}/{name}")
 
     def copy(self, name: str, source: Folder) -> None:
         """Within the store."""
         assert isinstance(source, BucketFolder)
         with named_errors(f"{self.url}/{name}"):
-            obstore.copy(self._store, f"{source.path}/{name}".lstrip("/"), self._key(name))
+            obstore.copy(opened(self.settings), f"{source.path}/{name}".lstrip("/"), self._key(name))
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
         """A request for a thousand files."""
@@ -128,7 +124,9 @@ class BucketFolder:
         """A request for a thousand files. after: only those behind this name."""
         cut = len(self.path) + 1 if self.path else 0
         with named_errors(self.url):
-            for found in obstore.list(self._store, self.path or None, offset=self._key(after) if after else None):
+            for found in obstore.list(
+                opened(self.settings), self.path or None, offset=self._key(after) if after else None
+            ):
                 yield from (_entry(one["path"][cut:], one) for one in found)
 
     def delete(self, names: Iterable[str]) -> None:
@@ -136,7 +134,7 @@ class BucketFolder:
         keys = [self._key(name) for name in names]
         with named_errors(self.url):
             if keys:
-                obstore.delete(self._store, keys)
+                obstore.delete(opened(self.settings), keys)
 
 
 class _NamedErrors:

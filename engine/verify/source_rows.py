@@ -51,6 +51,11 @@ class ExactPart:
     request: ChunkRequest
 
 
+def scratch(folder: str) -> LocalFolder:
+    """The folder of this process that gets what is read."""
+    return LocalFolder(Path(folder))
+
+
 class SourceRows:
     """Reads one table. `request`: of the whole table; its folder is for temporary files."""
 
@@ -132,7 +137,7 @@ class SourceRows:
 
     def _exact(self, request: ChunkRequest) -> ExactPart:
         with tempfile.TemporaryDirectory(prefix="tidemark-verify-", dir=self.request.folder.url) as folder:
-            request = replace(request, folder=LocalFolder(Path(folder)))
+            request = replace(request, folder=scratch(folder))
             read = read_named if request.keys else read_chunk
             result: ChunkResult = read(self._session, self._endpoint, self._first, request)
             parts = [pq.read_table(request.folder.open(file.name), partitioning=None) for file in result.files]

@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from pathlib import Path
 
 import pymysql
 
@@ -47,7 +46,6 @@ from engine.source.endpoint import endpoint_of
 from engine.source.positions import current, position_from_dict
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 from engine.spec.settings import Spec
-from engine.store.local_folder import LocalFolder
 from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
@@ -56,7 +54,7 @@ from engine.verify.recorded import Recorder, json_of
 from engine.verify.rows import differences_of
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
-from engine.verify.source_rows import SourceRows
+from engine.verify.source_rows import SourceRows, scratch
 from engine.verify.table_check import NumberedRange, TableCheck
 from engine.verify.verdicts import Difference, Incomparable, Level, TableResult, VerdictText
 
@@ -195,7 +193,7 @@ class Verifier:
         projection = self._captured.projection(name)
         reader, rate = self._captured.reader(name), self._rate()
         request = ChunkRequest(
-            table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), LocalFolder(Path(self._folder.name)),
+            table, 0, plan.key(table), WHOLE, max(plan.chunk_rows, _FEWEST_ROWS), scratch(self._folder.name),
             self._spec.snapshot.max_chunk_memory_bytes, projection, rows_per_s=rate,
         )  # fmt: skip
         source = SourceRows(session, self._endpoint(state), self._spec.first_server_id(), request)

@@ -10,6 +10,7 @@ import pytest
 from engine.decode.schema import Column, Table
 from engine.plan.chunks import WHOLE
 from engine.source.positions import Position
+from engine.store.local_folder import LocalFolder
 from engine.verify import partitions, table_check
 from engine.verify.comparison import compare
 from engine.verify.settling import Settled
@@ -51,7 +52,7 @@ def test_keys_that_cannot_be_named_are_compared_once(tmp_path: Path, monkeypatch
     source, mirror = rows({n / 7: n for n in range(100)}), rows({n / 7: n + n % 2 for n in range(100)})
     columns = (Column("k", "double"), Column("v", "int"))
     table = Table("d", "t", columns, ("k",))
-    request = SimpleNamespace(table=table, key=None, folder=tmp_path)
+    request = SimpleNamespace(table=table, key=None, folder=LocalFolder(tmp_path))
     both = Settling(source, mirror)
     reader = SimpleNamespace(request=request, schema=source.schema, quick=lambda limits: [(limits, source)])
     check = TableCheck(reader, both)  # type: ignore[arg-type]

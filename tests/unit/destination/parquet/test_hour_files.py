@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from engine.base.durable import sync_file
-from engine.capture import files as written_files
 from engine.capture.binlog.row_changes import log_schema
 from engine.destination.parquet.hour_files import HourFile, HourWriter
+from engine.store import local_folder as written_files
 
 SCHEMA = log_schema(pa.schema([pa.field("id", pa.int32(), nullable=False)]))
 PUBLISHED = int(datetime(2026, 3, 1, 7, tzinfo=UTC).timestamp()) // 3600

@@ -13,7 +13,6 @@ import pytest
 
 from engine.base.durable import write_atomically
 from engine.base.errors import is_disk_full
-from engine.capture import files as written_files
 from engine.capture.files import DataFile
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
 from engine.destination.parquet import manifests
@@ -21,6 +20,7 @@ from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
+from engine.store import local_folder as written_files
 from tests.support.parquet import files_of, generation_of, log_rows, replayed
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, story, switch
 
