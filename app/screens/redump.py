@@ -59,8 +59,8 @@ def request_form(where: Directory, plans: Sequence[table_queries.NewestPlan]) ->
     """The form for the request."""
     name, parts = where.root.name, parts_of(where)
     selection.default("part", parts[0])
-    if st.session_state.get("part") not in (None, *parts):
-        st.session_state["part"] = parts[0]
+    if "part" in st.session_state:  # otherwise the field follows the URL
+        st.session_state["part"] = part_of(where)
     chosen = st.segmented_control(
         "Redump",
         parts,
@@ -88,10 +88,16 @@ def parts_of(where: Directory) -> Sequence[str]:
     return redump_form.WHOLE if no_mirrors.true_of(where) else redump_form.PARTS
 
 
+def part_of(where: Directory) -> str:
+    """What is redumped: the field's value, if the pipeline has such parts."""
+    part, parts = str(st.session_state.get("part") or ""), parts_of(where)
+    return part if part in parts else parts[0]
+
+
 def entered(where: Directory) -> Request:
     """The current values of the form. A value that was entered last arrives with the click, before the rerun."""
     now = st.session_state
-    part, table = now.get("part") or parts_of(where)[0], now.get("table") or ""
+    part, table = part_of(where), now.get("table") or ""
     if part == "Range":
         return Request(part, table, lower=owned.entered("lower"), upper=owned.entered("upper"))
     if part == "Everything":

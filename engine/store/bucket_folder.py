@@ -18,7 +18,7 @@ from obstore.store import ObjectStore
 from engine.store.bucket_file import BucketFile
 from engine.store.bucket_settings import BucketSettings, opened
 from engine.store.bucket_upload import BucketUpload
-from engine.store.folder import Entry, Folder, StoreAccessError, StoreAwayError, Upload
+from engine.store.folder import FileEntry, Folder, StoreAccessError, StoreAwayError, Upload
 
 _REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 _TAKEN = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
@@ -62,7 +62,7 @@ class BucketFolder:
     def _key(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """One request."""
         with named_errors(f"{self.url}/{name}"):
             try:
@@ -110,7 +110,7 @@ class BucketFolder:
         with named_errors(f"{self.url}/{name}"):
             obstore.copy(opened(self.settings), f"{source.path}/{name}".lstrip("/"), self._key(name))
 
-    def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+    def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files."""
         before = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if prefix else ""  # a file may be named as the prefix
         for entry in self.below(max(before, after)):
@@ -120,7 +120,7 @@ class BucketFolder:
                 return
             yield entry
 
-    def below(self, after: str = "") -> Iterator[Entry]:
+    def below(self, after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files. after: only those behind this name."""
         cut = len(self.path) + 1 if self.path else 0
         with named_errors(self.url):
@@ -203,8 +203,8 @@ def _content(store: ObjectStore, key: str) -> bytes | None:
     return None
 
 
-def _entry(name: str, found: Any) -> Entry:
-    return Entry(name, found["size"], found["e_tag"] or "", found["last_modified"].timestamp())
+def _entry(name: str, found: Any) -> FileEntry:
+    return FileEntry(name, found["size"], found["e_tag"] or "", found["last_modified"].timestamp())
 
 
 def _short(error: BaseException) -> str:

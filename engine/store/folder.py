@@ -29,7 +29,7 @@ class StoreAccessError(OSError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """A file."""
 
     name: str
@@ -89,7 +89,7 @@ class Folder(Protocol):
     def parent(self) -> Self:
         """The folder that it is in."""
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """A file by name; None if it is not there."""
 
     def read(self, name: str) -> bytes:
@@ -116,10 +116,10 @@ class Folder(Protocol):
     def copy(self, name: str, source: "Folder") -> None:
         """Give this folder the file of that name from another one of the same store, without reading its content."""
 
-    def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+    def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """The files with a prefix in their names, by name, folders below left out. after: only those behind it."""
 
-    def below(self) -> Iterator[Entry]:
+    def below(self) -> Iterator[FileEntry]:
         """All files, with those of folders below, by name."""
 
     def delete(self, names: Iterable[str]) -> None:

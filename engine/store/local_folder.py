@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine.base.durable import link, make_folders, naming, rename, sync_file, sync_folder
-from engine.store.folder import Entry, Folder
+from engine.store.folder import FileEntry, Folder
 
 _TEMPORARY = ".tidemark-"
 
@@ -49,7 +49,7 @@ class LocalFolder:
         """The folder that it is in."""
         return LocalFolder(self.path.parent)
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> FileEntry | None:
         """By its inode, time and size."""
         try:
             found = os.stat(f"{self.path}/{name}")  # noqa: PTH116 - a merge asks for hundreds of files
@@ -127,7 +127,7 @@ class LocalFolder:
         if not link(source.path / name, target):
             raise FileExistsError(f"{target} is another file.")
 
-    def entries(self, prefix: str = "", after: str = "") -> Iterator[Entry]:
+    def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""
         try:
             names = sorted(name for name in os.listdir(self.path) if name.startswith(prefix) and name > after)  # noqa: PTH208
@@ -139,7 +139,7 @@ class LocalFolder:
             if (entry := self.find(name)) is not None:
                 yield entry
 
-    def below(self) -> Iterator[Entry]:
+    def below(self) -> Iterator[FileEntry]:
         """One walk, sorted."""
         for path in sorted(path for path in self.path.rglob("*") if path.is_file()):
             if (entry := self.find(str(path.relative_to(self.path)))) is not None:
@@ -187,6 +187,6 @@ class LocalUpload:
         return bool(self.sink.closed)
 
 
-def _entry(name: str, found: os.stat_result) -> Entry:
+def _entry(name: str, found: os.stat_result) -> FileEntry:
     tag = f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
-    return Entry(name, found.st_size, tag, found.st_mtime_ns / 1e9)
+    return FileEntry(name, found.st_size, tag, found.st_mtime_ns / 1e9)
