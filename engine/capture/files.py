@@ -93,15 +93,7 @@ class FileWriter:
         if not rows.num_rows:
             return
         if self._writer is None:
-            self._upload = self._folder.upload(self._name)
-            self._writer = pq.ParquetWriter(
-                self._upload.sink,
-                self._schema,
-                compression="zstd",
-                compression_level=1,
-                use_dictionary=_repeating(rows),
-                write_statistics=self._statistics,
-            )
+            self._writer = self._begin(rows)
         for name in [*self._bounded_columns, *([TM_TS] if TM_TS in rows.column_names else [])]:
             column = rows[name] if name != TM_TS else rows[name].cast(pa.int64())
             ends = pc.min_max(column).as_py()
@@ -111,6 +103,18 @@ class FileWriter:
         with self._naming():
             self._writer.write_table(rows, row_group_size=2 * ROW_GROUP_ROWS)
         self._rows += rows.num_rows
+
+    def _begin(self, rows: pa.Table) -> pq.ParquetWriter:
+        self._upload = self._folder.upload(self._name)
+        with self._naming():
+            return pq.ParquetWriter(
+                self._upload.sink,
+                self._schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=_repeating(rows),
+                write_statistics=self._statistics,
+            )
 
     def close(self) -> list[DataFile]:
         """Finish. Returns the file, or nothing if it would be empty."""
@@ -131,9 +135,10 @@ class FileWriter:
         """Remove the file."""
         if self._is_finished:
             self._folder.delete([self._name])
-        elif self._writer is not None and self._upload is not None:
+        elif self._upload is not None:
             with suppress(OSError):  # the disk may be full
-                self._writer.close()
+                if self._writer is not None:
+                    self._writer.close()
             self._upload.discard()
 
     def __enter__(self) -> Self:

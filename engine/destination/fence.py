@@ -100,7 +100,7 @@ class Fence:
         try:
             record: dict[str, Any] = json.loads(self._folder.read(_name(number)))
             return Term(**{name: value for name, value in record.items() if name != "format"})
-        except (OSError, ValueError, TypeError) as error:
+        except (FileNotFoundError, ValueError, TypeError) as error:
             raise MismatchError(
                 f"{self._folder.url}/{_name(number)} is not a valid term file: {error!r}.",
                 detail="It says who may write to the destination; nothing was written.",
@@ -110,7 +110,7 @@ class Fence:
 
 def ledgers(root: Folder) -> list[str]:
     """The ledgers whose runners have written to a destination."""
-    return sorted({entry.name.partition("/")[0] for entry in (root / TERMS).below()})
+    return (root / TERMS).folders()
 
 
 def is_known_term(newest: Term | None, ledger_terms: Iterable[tuple[int, str]]) -> bool:

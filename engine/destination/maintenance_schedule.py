@@ -12,8 +12,9 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -60,6 +61,11 @@ class MaintenanceTotals:
     added_bytes: int = 0
     failed_tables: list[str] = field(default_factory=list)
     """Tables whose maintenance failed; the journal has the errors."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result of the command, in the journal."""
+        fields = asdict(self)
+        return {**fields, "failed": fields.pop("failed_tables")}
 
     def add(self, step: TableMaintained) -> None:
         """Count a step."""

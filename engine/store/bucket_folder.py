@@ -54,11 +54,6 @@ class BucketFolder:
     def __truediv__(self, name: str) -> "BucketFolder":
         return BucketFolder(self.settings, f"{self.path}/{name}" if self.path else name)
 
-    @property
-    def parent(self) -> "BucketFolder":
-        """The folder that it is in."""
-        return BucketFolder(self.settings, self.path.rpartition("/")[0])
-
     def _key(self, name: str) -> str:
         return f"{self.path}/{name}" if self.path else name
 
@@ -93,7 +88,7 @@ class BucketFolder:
     def replace(self, name: str, content: bytes, tag: str) -> bool:
         """A conditional put: `If-Match`. After a lost answer, False if the file was replaced once more since."""
         with named_errors(f"{self.url}/{name}"):
-            return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag})
+            return put_if(opened(self.settings), self._key(name), content, {"e_tag": tag}, tag)
 
     def write(self, name: str, content: bytes) -> None:
         """A put."""
@@ -114,11 +109,16 @@ class BucketFolder:
         """A request for a thousand files."""
         before = f"{prefix[:-1]}{chr(ord(prefix[-1]) - 1)}~" if prefix else ""  # a file may be named as the prefix
         for entry in self.below(max(before, after)):
-            if entry.name < prefix or "/" in entry.name:
-                continue
-            if not entry.name.startswith(prefix):
+            if entry.name >= prefix and not entry.name.startswith(prefix):
                 return
-            yield entry
+            if entry.name >= prefix and "/" not in entry.name:
+                yield entry
+
+    def folders(self) -> list[str]:
+        """One request for a thousand of them."""
+        with named_errors(self.url):
+            found = obstore.list_with_delimiter(opened(self.settings), self.path or None)
+            return sorted(str(path).rpartition("/")[2] for path in found["common_prefixes"])
 
     def below(self, after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files. after: only those behind this name."""
@@ -181,26 +181,31 @@ def named_errors(place: str) -> Iterator[None]:
         raise StoreAwayError(f"{place}: {_short(error)}") from error
 
 
-def put_if(store: ObjectStore, key: str, content: bytes, mode: Any) -> bool:
-    """A conditional put. Returns whether the file has this content afterwards. Raises what the client raises."""
+def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None) -> bool:
+    """A conditional put. Returns whether the file has this content afterwards. Raises what the client raises.
+
+    tag: of the content that is replaced.
+    """
     try:
         obstore.put(store, key, content, mode=mode)
     except (*_TAKEN, FileNotFoundError):
-        return _content(store, key) == content
+        return _found(store, key)[0] == content
     except _REFUSED:
         raise
     except exceptions.BaseError:
-        found = _content(store, key)
-        if found is None:  # the request may still arrive
+        found, found_tag = _found(store, key)
+        if found is None or (found != content and found_tag == tag):  # the request may still arrive
             raise
         return found == content
     return True
 
 
-def _content(store: ObjectStore, key: str) -> bytes | None:
+def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:
+    """The content of a file and its tag; None if it is not there."""
     with suppress(FileNotFoundError):
-        return bytes(obstore.get(store, key).bytes())
-    return None
+        answer = obstore.get(store, key)
+        return bytes(answer.bytes()), answer.meta["e_tag"]
+    return None, None
 
 
 def _entry(name: str, found: Any) -> FileEntry:

@@ -38,6 +38,8 @@ class BucketUpload:
 
     def write(self, data: bytes | memoryview, /) -> int:
         """Append bytes; waits while earlier parts are being sent."""
+        if self._closed:
+            raise ValueError(f"{self._key} is closed")
         size = memoryview(data).nbytes
         self._part += data
         self._size += size
@@ -60,17 +62,22 @@ class BucketUpload:
 
     def close(self) -> None:
         """Send the rest and make the file visible. Raises what obstore raises."""
-        if self._closed:
-            return
-        self._closed = True
+        if not self._closed:
+            self._closed = True
+            try:
+                self._finish()
+            except BaseException as error:  # noqa: BLE001 - raised below, and by each later close
+                self._error = error
+        if self._error is not None:
+            raise self._error
+
+    def _finish(self) -> None:
         if self._sender is None:
             obstore.put(self._store, self._key, bytes(self._part), use_multipart=False)
             return
         for part in (bytes(self._part), None):
             self._put(part)
         self._sender.join()
-        if self._error is not None:
-            raise self._error
 
     def discard(self) -> None:
         """Give it up."""

@@ -85,10 +85,6 @@ class Folder(Protocol):
     def __truediv__(self, name: str) -> Self:
         """A folder below."""
 
-    @property
-    def parent(self) -> Self:
-        """The folder that it is in."""
-
     def find(self, name: str) -> FileEntry | None:
         """A file by name; None if it is not there."""
 
@@ -118,6 +114,9 @@ class Folder(Protocol):
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """The files with a prefix in their names, by name, folders below left out. after: only those behind it."""
+
+    def folders(self) -> list[str]:
+        """The names of the folders in it, sorted."""
 
     def below(self) -> Iterator[FileEntry]:
         """All files, with those of folders below, by name."""

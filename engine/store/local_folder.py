@@ -44,11 +44,6 @@ class LocalFolder:
     def __truediv__(self, name: str) -> "LocalFolder":
         return LocalFolder(self.path / name)
 
-    @property
-    def parent(self) -> "LocalFolder":
-        """The folder that it is in."""
-        return LocalFolder(self.path.parent)
-
     def find(self, name: str) -> FileEntry | None:
         """By its inode, time and size."""
         try:
@@ -116,16 +111,17 @@ class LocalFolder:
         return temporary
 
     def upload(self, name: str) -> "LocalUpload":
-        """A file under its own name, which is synced at the end: nobody knows the name before."""
+        """A file under its own name, which is synced at the end. It can be seen before, but nobody knows the name."""
         return LocalUpload(self.path / name)
 
     def copy(self, name: str, source: Folder) -> None:
         """A hard link."""
         assert isinstance(source, LocalFolder)
         target = self.path / name
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(target.parent)
         if not link(source.path / name, target):
             raise FileExistsError(f"{target} is another file.")
+        sync_folder(target.parent)
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""
@@ -139,10 +135,18 @@ class LocalFolder:
             if (entry := self.find(name)) is not None:
                 yield entry
 
+    def folders(self) -> list[str]:
+        """One listing."""
+        with suppress(FileNotFoundError):
+            return sorted(entry.name for entry in os.scandir(self.path) if entry.is_dir())
+        return []
+
     def below(self) -> Iterator[FileEntry]:
-        """One walk, sorted."""
-        for path in sorted(path for path in self.path.rglob("*") if path.is_file()):
-            if (entry := self.find(str(path.relative_to(self.path)))) is not None:
+        """One walk. What vanishes meanwhile is left out."""
+        cut = len(str(self.path)) + 1
+        paths = (f"{folder}/{name}" for folder, _, names in os.walk(self.path) for name in names)
+        for name in sorted(path[cut:] for path in paths if not path.rpartition("/")[2].startswith(_TEMPORARY)):
+            if (entry := self.find(name)) is not None:
                 yield entry
 
     def delete(self, names: Iterable[str]) -> None:

@@ -106,6 +106,21 @@ def test_a_lost_answer_does_not_make_ones_own_file_anothers(
     assert not beyond.create(how, b"another")
 
 
+def test_what_may_still_happen_is_not_called_refused(folder: BucketFolder, faults: StoreFaults) -> None:
+    """A request that was lost on its way may arrive later: the file is as it was, but nobody else has it."""
+    folder.write("a", b"0")
+    seen = folder.find("a")
+    assert seen is not None
+    faults.fault = lambda method, _path: "dropped" if method == "PUT" else ""
+    beyond = through(faults, folder)
+    with pytest.raises(StoreAwayError):
+        beyond.replace("a", b"1", seen.tag)
+    with pytest.raises(StoreAwayError):
+        beyond.create("b", b"1")
+    assert folder.read("a") == b"0"
+    assert folder.find("b") is None
+
+
 def test_bad_weather_changes_no_outcome(folder: BucketFolder, faults: StoreFaults) -> None:
     """One request in ten is refused, one in ten loses its answer, and one in twenty is cut: each put is done once."""
     dice = random.Random(5)

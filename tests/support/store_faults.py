@@ -1,4 +1,4 @@
-"""A proxy before a store that loses answers after the work is done, refuses requests, cuts bodies and delays."""
+"""A proxy before a store: it drops requests, loses answers after the work is done, refuses, cuts bodies and delays."""
 
 import http.client
 import socket
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Fault = Literal["", "503", "lost", "cut", "slow"]
+Fault = Literal["", "503", "lost", "cut", "slow", "dropped"]
 _SLOW_S = 1.0
 _HOP = ("transfer-encoding", "connection", "content-length")
 
@@ -42,6 +42,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.met[fault] += 1
         if fault == "503":
             self._answer(503, {}, b"")
+            return
+        if fault == "dropped":
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
             return
         if fault == "slow":
             time.sleep(_SLOW_S)

@@ -1,7 +1,7 @@
 """`tidemark maintain`: an operator's request to maintain tables now, and what there is to maintain."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +74,7 @@ class Maintainer:
         for identity, answer in self._publisher.maintenance.take_totals().items():
             self._requested.discard(identity)
             if identity in requests:
-                self._commands.carried_out(requests[identity], asdict(answer))
+                self._commands.carried_out(requests[identity], answer.to_json())
 
 
 def _state(directory: Directory) -> State:

@@ -8,6 +8,7 @@ import pytest
 
 from engine.capture.files import DataFile, FileWriter
 from engine.store.local_folder import LocalFolder
+from tests.support.mounts import mounted
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("a.b", pa.decimal128(20, 0))])
 
@@ -49,6 +50,17 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="worst moment"), writer:
         raise RuntimeError("at the worst moment")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_before_the_first_byte_keeps_no_file(tmp_path: Path) -> None:
+    """And the error names the file."""
+    with mounted(tmp_path / "small", 64 << 10) as disk:
+        disk.fill()
+        writer = FileWriter(LocalFolder(disk.folder), "chunk", SCHEMA, ["id"])
+        with pytest.raises(OSError, match="chunk-"), writer:
+            writer.write(rows(1))
+            writer.close()
+        assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
 
 
 def test_two_attempts_write_two_files(tmp_path: Path) -> None:
