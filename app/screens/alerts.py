@@ -21,6 +21,7 @@ from engine.spec import settings
 from engine.spec.alert_settings import Alerts
 
 _ALL = "All pipelines"
+_WHEN = "An alert appears here once its cause has lasted as long as the rules below say."
 _MOST = 40
 """Cards on the page; more would make it slow."""
 _CHOICE, _NAME = "alerts of", "the operator's name"
@@ -33,10 +34,11 @@ def firing(name: str | None) -> None:
     found = [(where, one) for where in _chosen(name) for one in _of(where)]
     found.sort(key=lambda pair: alert_list.order(pair[1]))
     current = [pair for pair in found if pair[1].known_at is None]
+    last_known = [pair for pair in found if pair[1].known_at is not None]
     _cards("Firing", current)
     if not current:
-        messages.nothing("No alert is firing", "Alerts appear here within two seconds.", ":material/check_circle:")
-    last_known = [pair for pair in found if pair[1].known_at is not None]
+        more = "Those below cannot clear without a runner." if last_known else _WHEN
+        messages.nothing("No alert is firing", more, ":material/notifications_none:")
     if last_known:
         _cards("Last known", last_known)
     seen = sum(not one.waits for _, one in found)

@@ -186,9 +186,8 @@ class ActiveAlerts:
         else:
             self._helpers.add(event.helper or "")
             name = ("helper_failed", None)
-        if name not in self.standing:
-            message = sentences(event.message, event.detail)
-            yield self._raise(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
+        message = sentences(event.message, event.detail)
+        yield from self._stand(Alert(*name, None, None, message, event.hint or "", self._at, self._at))
 
     def _clear_helper_failed(self, message: str) -> Iterator[AlertNotice]:
         if not self._helpers:
@@ -281,34 +280,32 @@ class ActiveAlerts:
                 yield from self._clear((kind, event.table), f"{event.table} is {event.state}.", None)
         if event.state != "copying":
             yield from self._clear(("chunk_parked", event.table), f"{event.table} is {event.state}.", None)
-        if event.state == "stopped" and name not in self.standing:
+        if event.state == "stopped":
             hint = event.hint or remedy(*name)
             message = f"{event.table} stopped: {event.reason}"
-            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+            yield from self._stand(Alert(*name, None, None, message, hint, self._at, self._at))
 
     def _parked(self, event: ChunkParked) -> Iterator[AlertNotice]:
-        name = ("chunk_parked", event.table)
-        if name not in self.standing:
-            message = f"{parked(event, event.table)} Everything else continues."
-            hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
-            yield self._raise(Alert(*name, None, None, message, hint, self._at, self._at))
+        message = f"{parked(event, event.table)} Everything else continues."
+        hint = sentences(event.hint, f"Then: tidemark resume SPEC --table {event.table}")
+        yield from self._stand(Alert("chunk_parked", event.table, None, None, message, hint, self._at, self._at))
 
     def _verified(self, event: TableVerified) -> Iterator[AlertNotice]:
         name, count = ("diverged", event.table), event.differences
         if not count:
             yield from self._clear(name, f"No row of {event.table} differs from the source.", 0.0)
-        elif name not in self.standing:
+        else:
             message = f"{rows_differ(count, event.table)} from the source."
-            yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
+            yield from self._stand(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
         yield from self._readable(event)
 
     def _readable(self, event: TableVerified) -> Iterator[AlertNotice]:
         name, broken = ("mirror_unreadable", event.table), event.summary.get("unreadable")
         if not broken:
             yield from self._clear(name, f"The mirror of {event.table} can be read.", None)
-        elif name not in self.standing:
+        else:
             message = f"{event.table}: {broken['why']}"
-            yield self._raise(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
+            yield from self._stand(Alert(*name, None, None, message, broken["hint"], broken["at"], self._at))
 
     def _audited(self, event: ChangeLogsAudited) -> Iterator[AlertNotice]:
         if event.again is not None and event.again not in event.differing:
@@ -316,7 +313,7 @@ class ActiveAlerts:
             yield from self._clear(("change_log_differs", event.again), message, 0.0)
         for table, count in event.differing.items():
             name = ("change_log_differs", table)
-            if name not in self.standing:
+            if name not in self.standing:  # an earlier part still differs
                 part = f"from {event.start} to {event.end}"
                 message = f"The change log of {table} differs from the binlog {part}: {plural(count, 'difference')}."
                 yield self._raise(Alert(*name, float(count), None, message, remedy(*name), self._at, self._at))
@@ -345,10 +342,7 @@ class ActiveAlerts:
             return
         message += " Rows may differ from the source."
         count = float(event.commits)
-        if (known := self.standing.get(name)) is None:
-            yield self._raise(Alert(*name, count, None, message, remedy(*name), self._at, self._at))
-        elif known.message != message:  # it continues to write, which is no other alert
-            self.standing[name], self.unsaved = replace(known, value=count, message=message), True
+        yield from self._stand(Alert(*name, count, None, message, remedy(*name), self._at, self._at))
 
     def _behind(self, event: MirrorBehind) -> Iterator[AlertNotice]:
         name, message = ("mirror_behind", event.table), f"{event.table}: {behind(event)}."
@@ -387,12 +381,9 @@ class ActiveAlerts:
             if kind != name[0]:
                 yield from self._clear((kind, None), replaced_by(event.cause), None)
         if name not in self.standing and seconds >= patience_s(self._settings):
-            yield self._unreachable(name, seconds, event)
+            hint = event.hint or remedy(*name)
+            yield self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
         yield from self._repeat(self._at)
-
-    def _unreachable(self, name: AlertName, seconds: float, event: SourceAway) -> AlertNotice:
-        hint = event.hint or remedy(*name)
-        return self._raise(Alert(*name, round(seconds, 1), None, away_words(event), hint, event.since, self._at))
 
     def _ended(self, event: RunEnded) -> Iterator[AlertNotice]:
         name, error = ("run_failed", None), event.error
@@ -443,6 +434,15 @@ class ActiveAlerts:
         if alert.name not in self._announced_s:
             self._announced_s[alert.name] = self._now_s - max(seconds_between(alert.announced, at), 0.0)
         return self._now_s - self._announced_s[alert.name]
+
+    def _stand(self, alert: Alert) -> Iterator[AlertNotice]:
+        """Raise an alert, or let the one that stands say what is true now, which is no other alert."""
+        known = self.standing.get(alert.name)
+        if known is None:
+            yield self._raise(alert)
+        elif (known.message, known.hint) != (alert.message, alert.hint):
+            changed = replace(known, value=alert.value, message=alert.message, hint=alert.hint)
+            self.standing[alert.name], self.unsaved = changed, True
 
     def _raise(self, alert: Alert) -> AlertNotice:
         known, silent = self.standing.get(alert.name), self._silenced(alert)

@@ -41,7 +41,7 @@ class Notifier:
         self._spec = spec
         self._directory = directory
         self._journal = journal
-        standing, most = _standing(directory), spec.source.max_resnapshots_per_hour
+        standing, most = standing_before(directory), spec.source.max_resnapshots_per_hour
         self._alerts = ActiveAlerts(spec.alerts, standing, most, self._silenced)
         self._lock = threading.RLock()  # an announcement is a journal line, which comes back here
         self._routes: Routes | None = None
@@ -151,7 +151,7 @@ class Notifier:
         )
 
 
-def _standing(directory: Directory) -> list[Alert]:
+def standing_before(directory: Directory) -> list[Alert]:
     """The alerts that an earlier run left active; none if the file is invalid, or the time of one is not known."""
     with suppress(ValueError, OSError, TypeError, KeyError, AttributeError):
         found = read_alerts(directory)

@@ -36,11 +36,13 @@ class Alert:
 
     @classmethod
     def from_json(cls, record: object) -> Self | None:
-        """An alert of the file. None if it is damaged: no object, or without a kind."""
+        """An alert of the file. None if it is damaged: no object, without a kind, or of no table."""
         if isinstance(record, Mapping) and "told" in record:  # as version 1 wrote it
             record = {**record, "announced": record["told"]}
         found = record_from(cls, record)
-        return found if found is not None and isinstance(found.kind, str) else None
+        if found is None or (type(found.kind), type(found.table)) not in ((str, str), (str, type(None))):
+            return None
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """For the file; `from_json` is the inverse."""

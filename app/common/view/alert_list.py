@@ -24,6 +24,7 @@ from engine.spec.alert_settings import Alerts as Settings
 
 _MEASURED = ("lag", "lag_bytes", "runway")
 """Alerts on measurements of the source."""
+_ABOUT_EARLIER_RUNS = ("runner_lost", "not_restarted")
 _DURATIONS = ("lag", "runway", *OUTAGES.values(), "disk_filling")
 
 
@@ -83,6 +84,8 @@ def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
         since = runner.disk_full_since.isoformat() if runner.disk_full_since else ""
         full = Alert("disk_full", message=message, since=since)
         raised = [full, *raised]
+    if runner.alive:  # a runner that was lost is not missing any more, though the alert clears when this one works
+        raised = [one for one in raised if one.kind not in _ABOUT_EARLIER_RUNS]
     lost = runner.state == "lost"
     raised_already = any(one.kind == ("runner_lost" if lost else "run_failed") for one in raised)
     if not runner.problem or raised_already:
@@ -143,7 +146,7 @@ def _known_at(kind: str, runner: Runner) -> datetime | None:
     """When an alert was last known; None if it is current."""
     if runner.alive:
         return runner.away.since if runner.away is not None and kind in _MEASURED else None
-    about_the_end = kind in ("runner_lost", "not_restarted") or (kind == "run_failed" and runner.state == "failed")
+    about_the_end = kind in _ABOUT_EARLIER_RUNS or (kind == "run_failed" and runner.state == "failed")
     return None if about_the_end else runner.last_seen
 
 

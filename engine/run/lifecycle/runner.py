@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from engine import __version__
+from engine.alerting.notifier import standing_before
 from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
 from engine.destination.publisher import Publisher
 from engine.journal import Entry, Journal
@@ -25,7 +26,6 @@ from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.pipeline_lock import held
-from engine.pipeline.saved_lists import read_alerts
 from engine.run.lifecycle.allocators import return_freed_memory
 from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.destination_check import require_destination
@@ -210,7 +210,7 @@ class _Run:
             return
         from engine.status.exporter import Exporter
 
-        standing = read_alerts(self._parts.directory)
+        standing = standing_before(self._parts.directory)
         helpers = self._parts.control.helpers
         exporter = Exporter(self._spec.name, settings, self._journal, helpers, lambda: ledger.state, standing)
         stack.enter_context(closing(exporter))

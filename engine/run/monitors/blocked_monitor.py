@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from engine.base import clock
-from engine.base.errors import SourceChangedError, TidemarkError, TransientError
+from engine.base.errors import LoginRefusedError, SourceChangedError, TidemarkError, TransientError
 from engine.journal import Journal
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.helpers import Helpers
@@ -101,11 +101,14 @@ class BlockedMonitor:
         self._known = known
 
     def look(self, connection: Connection) -> None:
-        """Look once. Raises TransientError if the source does not answer; other errors are reported."""
+        """Look once. Other errors than that the source cannot be asked are reported.
+
+        Raises TransientError, SourceChangedError or LoginRefusedError.
+        """
         try:
             events = self._known.events(blocked_reads(connection), clock.utc_now())
             self._helpers.succeeded("blocked reads")
-        except (TransientError, SourceChangedError):
+        except (TransientError, SourceChangedError, LoginRefusedError):
             raise
         except Exception as error:  # noqa: BLE001 - lag is measured by the same thread
             self._helpers.failed("blocked reads", error)

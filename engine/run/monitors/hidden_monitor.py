@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.base import clock
-from engine.base.errors import SourceChangedError, TransientError
+from engine.base.errors import LoginRefusedError, SourceChangedError, TransientError
 from engine.decode.schema import table_from_dict
 from engine.journal import Entry, Journal
 from engine.journal.events import SourceBack, TableChanged, TableStateChanged
@@ -141,8 +141,8 @@ class HiddenMonitor:
             try:
                 self._look()
                 self._helpers.succeeded("hidden changes")
-            except (TransientError, SourceChangedError):
-                pass  # others report that the source is away, or another server
+            except (TransientError, SourceChangedError, LoginRefusedError):
+                pass  # others report that the source is away, refuses the login, or is another server
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("hidden changes", error)
             ended_s = clock.monotonic_s()

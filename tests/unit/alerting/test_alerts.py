@@ -226,6 +226,29 @@ def test_a_mirror_that_another_program_changes_raises_one_alert() -> None:
     ]
 
 
+def test_a_damaged_alert_is_none() -> None:
+    """Its kind and its table name it."""
+    assert Alert.from_json({"kind": "lag", "table": ["d.t"]}) is None
+    assert Alert.from_json({"kind": 7}) is None
+    assert Alert.from_json({"kind": "lag"}) == Alert("lag")
+
+
+def test_an_alert_says_what_is_true_now() -> None:
+    """A table that stops again for another reason: it is the same alert, with the new one."""
+    alerts = ActiveAlerts(Settings())
+    assert len(notices(alerts, table(0, "stopped", "the date 0000-00-00 does not exist", "Correct it."))) == 1
+    alerts.unsaved = False
+    again = (table(5, "copying"), table(6, "stopped", "the date 2026-02-00 does not exist", "Correct this one."))
+    assert notices(alerts, *again) == []
+    standing = alerts.standing["table_stopped", "d.t"]
+    assert standing.message == "d.t stopped: the date 2026-02-00 does not exist"
+    assert (standing.hint, standing.since) == ("Correct this one.", utc_text(BEGIN))
+    assert alerts.unsaved
+    alerts.unsaved = False
+    assert notices(alerts, table(7, "stopped", "the date 2026-02-00 does not exist", "Correct this one.")) == []
+    assert not alerts.unsaved
+
+
 def test_a_mirror_that_cannot_be_read_raises_one_alert() -> None:
     """Until a verification has read it, or the table is resnapshotted."""
     broken = {

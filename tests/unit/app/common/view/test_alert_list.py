@@ -72,6 +72,13 @@ def test_without_a_runner_alerts_are_only_the_last_known() -> None:
     assert ended.known_at is not None
 
 
+def test_a_runner_that_starts_is_not_lost() -> None:
+    """The alert about the run before clears when this one works."""
+    earlier = [Alert("runner_lost", message="m", since=AT), Alert("not_restarted", message="m", since=AT), STOPPED]
+    assert [one.kind for one in listed(runner("starting"), *earlier)] == ["table_stopped"]
+    assert [one.kind for one in listed(LOST, *earlier)] == ["runner_lost", "not_restarted", "table_stopped"]
+
+
 def test_a_failed_run_is_one_alert() -> None:
     """Its own if the runner raised it, which is current then; else one of the console's."""
     raised = Alert("run_failed", value=4, message="m", hint="h", since=AT)
