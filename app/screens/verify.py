@@ -274,6 +274,14 @@ def page() -> None:
         return
     differences(chosen[0], details)
     parts(details)
+    shown = _known(where, table)
+    arrival.rerun_when(lambda: _known(where, table) != shown)
+
+
+def _known(where: Directory, table: str) -> tuple[list[str], list[str]]:
+    """What the lists below say of a table: without its age, which the overview shows."""
+    now = [verification.none_differ(one) for one in data_light.tables_of(where, clock.utc_now()) if one.table == table]
+    return now, _keys(read_details(where, table))
 
 
 page()

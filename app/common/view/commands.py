@@ -62,7 +62,5 @@ def _sentence(
 def resnapshot_begun(tables: str) -> str:
     """What an answer means that only began resnapshots. tables: their names, as JSON."""
     names = [str(name) for name in json.loads(tables)]
-    which, its = (
-        (names[0], "its mirror stays") if len(names) == 1 else (words.plural(len(names), "table"), "their mirrors stay")
-    )
-    return f"the resnapshot of {which} has begun; {its} as before until it is complete"
+    which = names[0] if len(names) == 1 else words.plural(len(names), "table")
+    return f"the resnapshot of {which} has begun; readers get the new rows when it is complete, the old ones until then"

@@ -224,9 +224,10 @@ def past_rows(found: Sequence[Redumped], verify: Callable[[Redumped], str]) -> l
             "Verify": verify(one) if one.state == "done" else None,
             "By": one.actor or words.NOTHING,
             "Reason": one.reason or "",
-            "Parts": one.parts,
-            "Rows": one.rows,
-            "Ghosts": one.ghosts,
+            # A resnapshot has no parts, and its rows are not counted: they would be 0.
+            "Parts": None if one.begun and not one.parts else one.parts,
+            "Rows": None if one.begun and not one.parts else one.rows,
+            "Ghosts": None if one.begun and not one.parts else one.ghosts,
             "Keys missing": words.NOTHING if one.missing is None else f"{one.missing:,}",
             "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             "Answer": one.message or "",

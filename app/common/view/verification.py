@@ -242,7 +242,7 @@ def none_differ(one: VerifiedTable) -> str:
         return f"The rows of this table cannot be compared: {one.why}."
     if one.summary is None or not one.summary["last"]:
         return "This table was not compared with its source yet."
-    return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* mends them."
+    return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* fixes them."
 
 
 def schedule(verify: Verify) -> str:

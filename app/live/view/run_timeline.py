@@ -174,7 +174,7 @@ def _ended(row: str, begun: tuple[datetime, Moment] | None, at: datetime, lives:
     if row == "Pauses" and (moment.text or "").startswith(_FULL):
         name = f"{_FULL}: {(moment.text or '').removeprefix(_FULL).strip(' :()')}"
     if row == "Outages":
-        name = f"source away: {moment.text or ''}".rstrip(": ")
+        name = f"source unavailable: {moment.text or ''}".rstrip(": ")
     end = min(at, max(lives.get(moment.run, at), moment.ts))
     return [Span(row, begin, end, name, moment)] if begin < end else []
 

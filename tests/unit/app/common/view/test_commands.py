@@ -39,8 +39,14 @@ def test_a_resnapshot_that_has_begun_is_not_called_done() -> None:
     """Its rows can be read when the copy is complete."""
     answer = CommandAnswer(NOW, "1", "command.done", "redump", None, 0.4, '["d.t"]')
     assert sentences([Sent("1", "redump", ago(1))], [answer], {}, NOW) == [
-        ("blue", "Redump: the resnapshot of d.t has begun; its mirror stays as before until it is complete")
+        (
+            "blue",
+            (
+                "Redump: the resnapshot of d.t has begun; readers get the new rows when it is complete, "
+                "the old ones until then"
+            ),
+        )
     ]
     two = CommandAnswer(NOW, "1", "command.done", "resume", None, 0.4, '["d.t", "d.u"]')
     ((colour, text),) = sentences([Sent("1", "resume", ago(1))], [two], {}, NOW)
-    assert (colour, "the resnapshot of 2 tables has begun; their mirrors stay" in text) == ("blue", True)
+    assert (colour, "the resnapshot of 2 tables has begun; readers" in text) == ("blue", True)

@@ -86,7 +86,10 @@ def test_a_redump_is_shown_until_it_is_done() -> None:
     begun = Redumped("c1", NOW, "table d.t", "me", None, "done", None, 0, 0, 0, None, 0.5, begun='["d.t"]')
     assert redump_form.progress(begun, 100)[:2] == (
         "blue",
-        "table d.t: the resnapshot of d.t has begun; its mirror stays as before until it is complete",
+        (
+            "table d.t: the resnapshot of d.t has begun; readers get the new rows when it is complete, "
+            "the old ones until then"
+        ),
     )
     refused = Redumped("c1", NOW, None, None, None, "refused", "It has no key.", 0, 0, 0, None, None)
     assert redump_form.progress(refused, None)[:2] == ("orange", "c1 was refused: It has no key.")

@@ -72,7 +72,7 @@ def test_an_outage_begins_when_the_source_was_last_heard() -> None:
     ]
     (outage,) = run_timeline.interruptions(found, LIVES, NOW)
     assert (outage.row, outage.begin, outage.end) == ("Outages", ago(70), ago(50))
-    assert outage.name == "source away: refused"
+    assert outage.name == "source unavailable: refused"
 
 
 def test_a_lost_run_ends_with_its_last_event() -> None:
