@@ -19,6 +19,7 @@ from app.explore.view.queries import KnownTable
 from engine.base import clock
 from engine.base.errors import NewerFormatError, TidemarkError
 from engine.base.wording import sentences
+from engine.decode.schema import TM_REDUMP, TM_TS
 from engine.history import chunk_queries, redumps, series, table_queries
 from engine.pipeline.directory import Directory
 from engine.spec import settings
@@ -183,9 +184,9 @@ def _life_of(where: Directory, published: "Table", key: tuple[str, ...]) -> Life
         return Life(key, None, None)
     columns, found = [column.name for column in published.columns], answer.answer
     rows, asked = found.rows.to_pylist(), {}
-    if any(row["_tm_redump"] for row in rows):
+    if any(row[TM_REDUMP] for row in rows):
         asked = {one.id: row_life.asked_by(one) for one in redumps.redumps(home.fresh(), where.root.name, limit=10_000)}
-    read = _read_of(where.root.name, published, key, rows[0]["_tm_ts"] if rows else None)
+    read = _read_of(where.root.name, published, key, rows[0][TM_TS] if rows else None)
     expires = settings.load(where.spec).sink.changes_retention_s is not None
     life = row_life.steps(rows, columns, more=found.more, read=read, redumps=asked, expires=expires)
     return Life(key, answer, life)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from app.common.view import words
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_TS, TM_TX
 from engine.history.chunk_queries import RowRead
 from engine.history.redumps import Redumped
 
@@ -56,24 +57,24 @@ def steps(
     before: dict[str, str] | None = None
     asked = redumps or {}
     for number, row in enumerate(rows):
-        kind, image = row["_tm_kind"], {column: _text(row[column]) for column in columns}
+        kind, image = row[TM_KIND], {column: _text(row[column]) for column in columns}
         if number == 0 and kind not in ("+I", "+U"):
             found.append(_before(None if expires else read, _difference(None, image), expires=expires))
         if kind in ("-U", "mirror"):
             before = image
         if kind in _TITLES:
             title, colour = _TITLES[kind]
-            if row.get("_tm_redump"):
+            if row.get(TM_REDUMP):
                 # It writes every row as an insert, also one that did not change.
                 again = kind == "+I" and (number == 0 or before is not None)
                 title, colour = (_AGAIN, "blue") if again else (f"{title} by a redump", colour)
             after = None if kind == "-D" else image
-            note = asked.get(str(row.get("_tm_redump")), "")
-            found.append(RowChange(title, colour, row.get("_tm_ts"), _place(row), note, _difference(before, after)))
+            note = asked.get(str(row.get(TM_REDUMP)), "")
+            found.append(RowChange(title, colour, row.get(TM_TS), _place(row), note, _difference(before, after)))
             before = after
         elif kind == "mirror":
             found.append(RowChange(_THERE, "green", None, "", "", _difference(None, image)))
-    if rows and rows[-1]["_tm_kind"] != "mirror":
+    if rows and rows[-1][TM_KIND] != "mirror":
         found.append(RowChange(_GONE, "gray", None, "", "", ()))
     return found
 
@@ -118,7 +119,7 @@ def _difference(
 
 
 def _place(row: Mapping[str, Any]) -> str:
-    return " · ".join(str(row[name]) for name in ("_tm_position", "_tm_tx") if row.get(name))
+    return " · ".join(str(row[name]) for name in (TM_POSITION, TM_TX) if row.get(name))
 
 
 def _text(value: Any) -> str:

@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile
 from engine.decode.arrow_schema import arrow_schema
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.folder_removal import drop
 from engine.destination.delta.generations import can_become, keep, kept_generations
 from engine.destination.delta.lake_table import GENERATION, LakeTable
@@ -47,7 +47,7 @@ class ChangeLogTable:
 
     def largest_seq(self) -> int:
         """The largest `_tm_seq`, by the files' statistics; 0 for none."""
-        return max((file.high.get("_tm_seq", 0) for file in self.lake.files()), default=0)
+        return max((file.high.get(TM_SEQ, 0) for file in self.lake.files()), default=0)
 
     def create(self, table: Table, *, must_exist: bool) -> None:
         """Create it if it does not exist; else add what one of an earlier version lacks (`LakeTable.create`)."""
@@ -117,7 +117,7 @@ class ChangeLogTable:
 
         def actions() -> Actions:
             delta = self.lake.load()
-            before, bounded = self.lake.log.files(delta), (*table.key, "_tm_seq")
+            before, bounded = self.lake.log.files(delta), (*table.key, TM_SEQ)
             after = [new for file in before for new in rewrite_wider(self.folder, file, schema, bounded)]
             protocol = protocol_of(delta, needed_features(schema))
             return Actions("WRITE", {}, after, before, metadata_of(delta, schema), protocol)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from engine.base.durable import discarding
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.change_log_table import ChangeLogTable
 from engine.destination.delta.lake_table import SEQ, LakeTable
 from engine.destination.delta.log.delta_actions import (
@@ -153,7 +153,7 @@ class MirrorTable:
         if merges and content.merge is not None:
             found[self.lake.app(MERGE)] = content.merge
             changes = (file for step in content.steps for file in step.changes)
-            if sequences := [file.high["_tm_seq"] for file in changes if "_tm_seq" in file.high]:
+            if sequences := [file.high[TM_SEQ] for file in changes if TM_SEQ in file.high]:
                 found[self.lake.app(SEQ)] = max(sequences)
         return found
 

@@ -11,13 +11,13 @@ from engine.base.errors import IncompatibleColumnsError
 from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, Table
 from engine.store.local_folder import LocalFolder
 
 
 def mirror_schema(table: Table) -> pa.Schema:
     """The source's columns, all nullable, and `_tm_seq` of the change that wrote the row; NULL for rows of a chunk."""
-    return pa.schema([*image_schema(table), pa.field("_tm_seq", pa.int64())])
+    return pa.schema([*image_schema(table), pa.field(TM_SEQ, pa.int64())])
 
 
 def unite(old_schema: pa.Schema, new_schema: pa.Schema) -> pa.Schema:

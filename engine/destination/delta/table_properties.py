@@ -6,11 +6,9 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from engine.decode.arrow_schema import arrow_schema
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, TM_TS, Table
 from engine.destination.delta.log.delta_actions import VECTORS_ENABLED
 
-SEQ_COLUMN = "_tm_seq"
-TS_COLUMN = "_tm_ts"
 PROPERTIES = {
     "delta.enableChangeDataFeed": "false",
     # Merges on read replace the entries of many files. Each stays in the checkpoints for this time.
@@ -38,5 +36,5 @@ def properties_of(table: Table, *, mirror: bool) -> dict[str, str]:
     schema = arrow_schema(table)
     columns = [name for name in table.key if pa.types.is_integer(schema.field(name).type)]
     if all(_PLAIN.fullmatch(name) for name in columns):
-        return {_STATISTICS: ",".join([*columns, SEQ_COLUMN, *([] if mirror else [TS_COLUMN])])}
+        return {_STATISTICS: ",".join([*columns, TM_SEQ, *([] if mirror else [TM_TS])])}
     return {_INDEXED: "-1"}

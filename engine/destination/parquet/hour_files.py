@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from engine.capture.batches import batches
 from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, redump_changes
 from engine.capture.files import DataFile, FileWriter
+from engine.decode.schema import TM_KIND, TM_TS
 from engine.store.local_folder import LocalFolder
 
 _HOUR_US = 3_600_000_000
@@ -51,7 +52,7 @@ class HourWriter:
         """Write the rows of a reader's file."""
         with pq.ParquetFile(source) as file:
             for _, batch in batches(file):
-                rows = batch if "_tm_kind" in batch.column_names else redump_changes(batch, "+I", None, SNAPSHOT_SEQ)
+                rows = batch if TM_KIND in batch.column_names else redump_changes(batch, "+I", None, SNAPSHOT_SEQ)
                 self._write(rows)
 
     def _write(self, rows: pa.Table) -> None:
@@ -64,7 +65,7 @@ class HourWriter:
             self._writer(hour, rows.schema).write(part)
 
     def _hours(self, rows: pa.Table) -> npt.NDArray[np.int64]:
-        ts = rows["_tm_ts"].cast(pa.int64())
+        ts = rows[TM_TS].cast(pa.int64())
         return np.asarray(pc.fill_null(ts, self.hour * _HOUR_US).to_numpy()) // _HOUR_US
 
     def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:

@@ -12,7 +12,7 @@ from engine.base.durable import make_folders
 from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, Table
 from engine.destination.destination_protocol import CHANGES, CHUNKS, MERGE, Content, CopyStart, OpenedTable, StoredState
 from engine.destination.fence import ledgers
 from engine.destination.parquet.hour_files import HourWriter, newest_partitions
@@ -135,12 +135,12 @@ class ParquetTable:
         source = landing.chunks(self.table) if kind == CHUNKS else landing.changes(self.table)
         check_files(source, files)
         hour = int(clock.utc_now().timestamp()) // 3600
-        with HourWriter(self._folder, f"{epoch:08d}-{kind}", hour, (*self.table.key, "_tm_seq")) as writer:
+        with HourWriter(self._folder, f"{epoch:08d}-{kind}", hour, (*self.table.key, TM_SEQ)) as writer:
             for file in files:
                 with source.open(file.name) as data:
                     writer.write(data)
             hour_files = writer.finish()
-        largest = max((one.file.high.get("_tm_seq", 0) for one in hour_files), default=0)
+        largest = max((one.file.high.get(TM_SEQ, 0) for one in hour_files), default=0)
         self._place.unpublished.tables[self.table.full_name] = progress.with_files(kind, epoch, largest)
         self._place.unpublished.files += [
             self._published_file(kind, epoch, f"{one.folder}/{one.file.name}", one.file) for one in hour_files

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, Schema
 from engine import __version__
 from engine.base import clock
 from engine.capture.files import DataFile
+from engine.decode.schema import TM_TS
 from engine.destination.delta.log.deletion_vectors import Descriptor
 
 VECTORS_ENABLED = "delta.enableDeletionVectors"
@@ -105,9 +106,9 @@ def as_number(value: Any) -> int | None:
 def _bounds(values: Mapping[str, int], *, up: bool) -> dict[str, Any]:
     """Statistics as in Delta, where times have milliseconds."""
     found: dict[str, Any] = dict(values)
-    if (time_us := values.get("_tm_ts")) is not None:
+    if (time_us := values.get(TM_TS)) is not None:
         time = _EPOCH + timedelta(milliseconds=-(-time_us // 1000) if up else time_us // 1000)
-        found["_tm_ts"] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        found[TM_TS] = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return found
 
 
@@ -130,7 +131,7 @@ def lines_of(actions: Actions) -> Iterator[dict[str, Any]]:
         yield {"remove": {**where, **change, "size": file.bytes, **vector}}
     for file in actions.add:
         ends = {"minValues": _bounds(file.low, up=False), "maxValues": _bounds(file.high, up=True)}
-        nulls = {name: 0 for name in file.low if name != "_tm_ts"}
+        nulls = {name: 0 for name in file.low if name != TM_TS}
         statistics: dict[str, Any] = {"numRecords": file.rows, **ends, "nullCount": nulls}
         vector = {} if (known := vector_of(file)) is None else {"deletionVector": known.to_json()}
         if vector:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
+from engine.decode.schema import TM_SEQ, TM_TS
 from engine.destination.delta.log.delta_actions import StoredFile
 
 SMALL_BYTES = 16 << 20
 MOST_FILES, MOST_BYTES = 50, 64 << 20
 _US = 1_000_000
 _PERIODS = ("%Y-%m-%d %H", "%Y-%m-%d", "%Y-%m")
-TS, SEQ = "_tm_ts", "_tm_seq"
 
 
 def next_files(files: Sequence[StoredFile], now: datetime) -> list[StoredFile]:
@@ -24,7 +24,9 @@ def next_files(files: Sequence[StoredFile], now: datetime) -> list[StoredFile]:
 
     now: by the source's clock, as are the changes' times.
     """
-    ordered = sorted((file for file in files if SEQ in file.low), key=lambda file: (file.low[SEQ], file.high[SEQ]))
+    ordered = sorted(
+        (file for file in files if TM_SEQ in file.low), key=lambda file: (file.low[TM_SEQ], file.high[TM_SEQ])
+    )
     for period in _PERIODS:
         for group in _groups(ordered, period, f"{now:{period}}"):
             if len(group) > 1:
@@ -50,15 +52,15 @@ def _groups(ordered: Sequence[StoredFile], period: str, current: str) -> Iterato
 
 def _period_of(file: StoredFile, period: str) -> str | None:
     """The period that contains all changes of a file; None if there is none."""
-    if TS not in file.low or TS not in file.high:
+    if TM_TS not in file.low or TM_TS not in file.high:
         return None
-    ends = {f"{datetime.fromtimestamp(file_ts / _US, UTC):{period}}" for file_ts in (file.low[TS], file.high[TS])}
+    ends = {f"{datetime.fromtimestamp(file_ts / _US, UTC):{period}}" for file_ts in (file.low[TM_TS], file.high[TM_TS])}
     return ends.pop() if len(ends) == 1 else None
 
 
 def last_change(files: Sequence[StoredFile]) -> datetime:
     """The time of the newest change, by the source's clock."""
-    return datetime.fromtimestamp(max((file.high.get(TS, 0) for file in files), default=0) / _US, UTC)
+    return datetime.fromtimestamp(max((file.high.get(TM_TS, 0) for file in files), default=0) / _US, UTC)
 
 
 def closed_periods(last: datetime, now: datetime) -> tuple[bool, ...]:
@@ -75,5 +77,5 @@ def expired_files(files: Sequence[StoredFile], before: datetime, merged_seq: int
     return [
         file
         for file in files
-        if file.high.get(TS, limit_us) < limit_us and file.high.get(SEQ, merged_seq + 1) <= merged_seq
+        if file.high.get(TM_TS, limit_us) < limit_us and file.high.get(TM_SEQ, merged_seq + 1) <= merged_seq
     ]

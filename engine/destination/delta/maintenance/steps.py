@@ -26,13 +26,11 @@ from engine.base.durable import discarding
 from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, TM_TS, Table
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.known_tables import Stamps, are_old_enough, stamps_of
 from engine.destination.delta.maintenance.compaction import (
-    SEQ,
-    TS,
     closed_periods,
     expired_files,
     last_change,
@@ -163,7 +161,7 @@ class PairMaintenance:
                 self._closed_periods = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
-            with FileWriter(LocalFolder(changes.folder), "compact", schema, (*self.table.key, SEQ)) as writer:
+            with FileWriter(LocalFolder(changes.folder), "compact", schema, (*self.table.key, TM_SEQ)) as writer:
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()
@@ -202,7 +200,7 @@ class PairMaintenance:
             done.removed_files = expired_files(files, before, merged)
             self._unexpired_version = (
                 lake.log.stamp,
-                min((file.high[TS] for file in files if TS in file.high), default=_NEVER),
+                min((file.high[TM_TS] for file in files if TM_TS in file.high), default=_NEVER),
             )
             return Actions("DELETE", {}, remove=done.removed_files) if done.removed_files else None
 

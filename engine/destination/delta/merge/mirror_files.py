@@ -40,7 +40,7 @@ from engine.capture.batches import BATCH_BYTES, BATCH_ROWS, batches, widest_row
 from engine.capture.chunk.backfill import among
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
-from engine.decode.schema import Table
+from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
@@ -370,7 +370,7 @@ class MirrorFiles:
         return files
 
     def _writer(self) -> FileWriter:
-        return FileWriter(LocalFolder(self.folder), "merge", self.schema, (*self.table.key, "_tm_seq"))
+        return FileWriter(LocalFolder(self.folder), "merge", self.schema, (*self.table.key, TM_SEQ))
 
     def file_rows(self) -> int:
         """The rows of a file that this writes, estimated so that its size is good (`maintenance.optimize`)."""

@@ -19,7 +19,7 @@ from engine.capture.chunk.backfill import LastImages
 from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
-from engine.decode.schema import Table
+from engine.decode.schema import TM_KIND, Table
 from engine.destination.delta.merge.key_index import Codes, codes_of
 from engine.destination.delta.schema_evolution import mirror_schema
 
@@ -101,11 +101,11 @@ def newest_images(paths: Sequence[Path], table: Table, part: KeyPart | None = No
     """The newest image of each key of a part (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     keys = pa.schema([schema.field(name) for name in table.key])
-    wanted, last, begins = keys.append(pa.field("_tm_kind", pa.string())), LastImages(keys), [0]
+    wanted, last, begins = keys.append(pa.field(TM_KIND, pa.string())), LastImages(keys), [0]
     for path in paths:
         for begin, read in _batches(path, wanted, part):
             some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
-            exists = ~np.asarray(pc.is_in(read["_tm_kind"], pa.array(GONE)))
+            exists = ~np.asarray(pc.is_in(read[TM_KIND], pa.array(GONE)))
             if part is not None:
                 here = part.within(some)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
+from engine.decode.schema import TM_SEQ
 from engine.destination.delta.log.delta_actions import StoredFile
-from engine.destination.delta.maintenance.compaction import SEQ
 from engine.destination.delta.merge.newest_images import open_parquet
 from engine.store.local_folder import LocalFolder
 
@@ -32,19 +32,19 @@ def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: p
 
     named: the files of the change log's newest version. schema: its columns. Raises MissingFilesError.
     """
-    if SEQ not in file.low or SEQ not in file.high:
+    if TM_SEQ not in file.low or TM_SEQ not in file.high:
         return False
-    low, high, parts = file.low[SEQ], file.high[SEQ], [schema.empty_table()]
+    low, high, parts = file.low[TM_SEQ], file.high[TM_SEQ], [schema.empty_table()]
     for source in named:
-        if source.low.get(SEQ, low) <= high and source.high.get(SEQ, high) >= low:
+        if source.low.get(TM_SEQ, low) <= high and source.high.get(TM_SEQ, high) >= low:
             with open_parquet(folder / source.name) as data:
                 for _, batch in batches(data):
                     rows = conformed(batch, schema)
-                    parts.append(rows.filter((pc.field(SEQ) >= low) & (pc.field(SEQ) <= high)))
-    found = pa.concat_tables(parts).sort_by(SEQ)
+                    parts.append(rows.filter((pc.field(TM_SEQ) >= low) & (pc.field(TM_SEQ) <= high)))
+    found = pa.concat_tables(parts).sort_by(TM_SEQ)
     if found.num_rows != file.rows:
         return False
-    with FileWriter(LocalFolder(folder), ".changes", schema, (SEQ,)) as writer:
+    with FileWriter(LocalFolder(folder), ".changes", schema, (TM_SEQ,)) as writer:
         writer.write(found)
         for written in writer.close():
             (folder / written.name).rename(restored_path(folder, file))

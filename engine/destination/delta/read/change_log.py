@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from engine.capture.batches import batches_of, widest_row
+from engine.decode.schema import TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS
 from engine.destination.delta.read.delta_rows import rows_of
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20
-_SEQ, _POSITION, _TS = "_tm_seq", "_tm_position", "_tm_ts"
-PLACES = (_SEQ, _POSITION, _TS)
+PLACES = (TM_SEQ, TM_POSITION, TM_TS)
 """Which change a row is, where in the binlog and when. Of other columns, fewer values are read at once."""
-_NARROW = {*PLACES, "_tm_redump"}
+_NARROW = {*PLACES, TM_REDUMP}
 _SAMPLED_FILES = 64
 _OFFSET_BITS = 40
 
@@ -79,7 +79,7 @@ class ChangeLog:
         for segment in self._segments:
             for part in self._changes(segment):
                 if part.num_rows:
-                    return orders_of(part[_POSITION].slice(0, 1))[0], part[_SEQ][0].as_py()
+                    return orders_of(part[TM_POSITION].slice(0, 1))[0], part[TM_SEQ][0].as_py()
         return None
 
     def row_bytes(self) -> int:
@@ -105,12 +105,12 @@ class ChangeLog:
 
     def _orders(self, segment: _Segment) -> list[int]:
         """The positions of a segment's changes."""
-        return [order for part in self._changes(segment) for order in orders_of(part[_POSITION])]
+        return [order for part in self._changes(segment) for order in orders_of(part[TM_POSITION])]
 
     def _changes(self, segment: _Segment) -> Iterator[pa.Table]:
         """Yield the places of a segment's changes, without rows that were read from the table."""
         for part in self._read_files(segment, PLACES):
-            yield part.filter(pc.is_valid(part[_TS]))
+            yield part.filter(pc.is_valid(part[TM_TS]))
 
     def _read_files(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
         if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
@@ -119,8 +119,8 @@ class ChangeLog:
         most = _rows_at_once(segment.files, columns)
         step = (segment.high - segment.low) // (segment.rows // most + 1) + 1
         for low in range(segment.low, segment.high + 1, step):
-            inside = (pc.field(_SEQ) >= low) & (pc.field(_SEQ) < min(low + step, segment.high + 1))
-            yield self._rows.table(columns, inside).sort_by(_SEQ)
+            inside = (pc.field(TM_SEQ) >= low) & (pc.field(TM_SEQ) < min(low + step, segment.high + 1))
+            yield self._rows.table(columns, inside).sort_by(TM_SEQ)
 
     def _stream(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
@@ -139,7 +139,7 @@ def _rows_at_once(files: Sequence[Path], columns: Sequence[str]) -> int:
 
 
 def _is_sorted(path: Path) -> bool:
-    numbers = pq.read_table(path, columns=[_SEQ], partitioning=None)[_SEQ].combine_chunks().to_numpy()
+    numbers = pq.read_table(path, columns=[TM_SEQ], partitioning=None)[TM_SEQ].combine_chunks().to_numpy()
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
@@ -166,5 +166,5 @@ def _bounds(files: pa.Table, folder: Path) -> Iterator[tuple[int, int, int, Path
         if None not in (low, high, rows):
             yield low, high, rows, file
         elif rows := pq.read_metadata(file).num_rows:  # a file of another tool
-            numbers = pq.read_table(file, columns=[_SEQ], partitioning=None)[_SEQ]
+            numbers = pq.read_table(file, columns=[TM_SEQ], partitioning=None)[TM_SEQ]
             yield pc.min(numbers).as_py(), pc.max(numbers).as_py(), rows, file
