@@ -57,8 +57,8 @@ def test_a_disk_that_is_full_before_the_first_byte_keeps_no_file(tmp_path: Path)
     with mounted(tmp_path / "small", 64 << 10) as disk:
         disk.fill()
         writer = FileWriter(LocalFolder(disk.folder), "chunk", SCHEMA, ["id"])
+        writer.write(rows(1))
         with pytest.raises(OSError, match="chunk-"), writer:
-            writer.write(rows(1))
             writer.close()
         assert [path.name for path in disk.folder.iterdir()] == ["ballast"]
 
