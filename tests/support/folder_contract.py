@@ -40,7 +40,7 @@ class FolderContract:
                 read()
 
     def test_the_first_to_create_a_file_keeps_it(self, folder: Folder) -> None:
-        """Others are told, and who comes again with the same content, because an answer was lost, has created it."""
+        """Others get False. A retry after a lost answer finds its own content, and gets True."""
         assert folder.create("a", b"mine")
         assert not folder.create("a", b"another")
         assert folder.create("a", b"mine")
