@@ -9,27 +9,34 @@ from typing import Any
 import obstore
 from obstore.store import ObjectStore
 
+from engine.store.bucket_errors import named_errors
+
 _END_BYTES = 64 << 10
 
 
 class BucketFile:
     """A file that does not change: names in a table are used once."""
 
-    def __init__(self, store: ObjectStore, key: str) -> None:
+    def __init__(self, store: ObjectStore, key: str, place: str) -> None:
+        """place: its URL, for errors, which are those of `Folder`."""
         self._store = store
         self._key = key
+        self._place = place
         self._position = 0
         self.closed = False
+        with named_errors(place):
+            self._size, self._end = self._read_end()
+
+    def _read_end(self) -> tuple[int, bytes]:
+        """The size of the file, and its last bytes."""
         try:
-            found: Any = obstore.get(store, key, options={"range": {"suffix": _END_BYTES}})
-            self._size = int(found.meta["size"])
-            self._end = bytes(found.bytes())
+            found: Any = obstore.get(self._store, self._key, options={"range": {"suffix": _END_BYTES}})
+            return int(found.meta["size"]), bytes(found.bytes())
         except obstore.exceptions.BaseError:
             # An empty file has no last bytes, which stores refuse.
-            self._size = int(obstore.head(store, key)["size"])
-            if self._size:
+            if int(obstore.head(self._store, self._key)["size"]):
                 raise
-            self._end = b""
+            return 0, b""
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes; all that are left by default."""
@@ -41,7 +48,8 @@ class BucketFile:
         from_end = start - (self._size - len(self._end))
         if from_end >= 0:
             return self._end[from_end : from_end + length]
-        return bytes(obstore.get_range(self._store, self._key, start=start, length=length))
+        with named_errors(self._place):
+            return bytes(obstore.get_range(self._store, self._key, start=start, length=length))
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Set the position, from the start, the position or the end. Returns it."""

@@ -5,8 +5,10 @@ there. So after each refusal, and after each error that says nothing of what was
 (`Folder` requires unique content).
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,12 +17,14 @@ import pyarrow as pa
 from obstore import exceptions
 from obstore.store import ObjectStore
 
+from engine.store.bucket_errors import REFUSED, named_errors
 from engine.store.bucket_file import BucketFile
 from engine.store.bucket_settings import BucketSettings, opened
 from engine.store.bucket_upload import BucketUpload
-from engine.store.folder import FileEntry, Folder, StoreAccessError, StoreAwayError, Upload
+from engine.store.folder import FileEntry, Folder, Stamp, Upload
 
-_REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+_COPIES = 16
+"""Files that are copied at once."""
 _TAKEN = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
 
 
@@ -40,6 +44,11 @@ class BucketFolder:
     def name(self) -> str:
         """The last part of the path."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "BucketFolder":
+        """The root's is the root."""
+        return BucketFolder(self.settings, self.path.rpartition("/")[0])
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -77,8 +86,7 @@ class BucketFolder:
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
-        with named_errors(f"{self.url}/{name}"):
-            return pa.PythonFile(BucketFile(opened(self.settings), self._key(name)), mode="r")
+        return pa.PythonFile(BucketFile(opened(self.settings), self._key(name), f"{self.url}/{name}"), mode="r")
 
     def create(self, name: str, content: bytes) -> bool:
         """A conditional put: `If-None-Match: *`."""
@@ -99,11 +107,17 @@ class BucketFolder:
         """In parts; one put if it is small."""
         return _NamedErrors(BucketUpload(opened(self.settings), self._key(name)), f"{self.url}/{name}")
 
-    def copy(self, name: str, source: Folder) -> None:
-        """Within the store."""
+    def copy(self, names: Iterable[str], source: Folder) -> None:
+        """Within the store: a request for each, several at once."""
         assert isinstance(source, BucketFolder)
-        with named_errors(f"{self.url}/{name}"):
-            obstore.copy(opened(self.settings), f"{source.path}/{name}".lstrip("/"), self._key(name))
+        store, origin = opened(self.settings), source
+
+        def copy_one(name: str) -> None:
+            with named_errors(f"{self.url}/{name}"):
+                obstore.copy(store, (origin / name).path, self._key(name))
+
+        with ThreadPoolExecutor(_COPIES) as pool:
+            list(pool.map(copy_one, names))
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """A request for a thousand files."""
@@ -128,6 +142,17 @@ class BucketFolder:
                 opened(self.settings), self.path or None, offset=self._key(after) if after else None
             ):
                 yield from (_entry(one["path"][cut:], one) for one in found)
+
+    def sync(self, *names: str) -> None:
+        """Nothing: what can be seen is durable."""
+
+    def stamp(self) -> Stamp:
+        """By the names and tags of all files below: a request for a thousand of them."""
+        digest, changed_s = hashlib.sha256(), 0.0
+        for entry in self.below():
+            digest.update(f"{entry.name}\0{entry.tag}\n".encode())
+            changed_s = max(changed_s, entry.changed_s)
+        return Stamp(digest.hexdigest()[:32], changed_s)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
@@ -168,19 +193,6 @@ class _NamedErrors:
         return self
 
 
-@contextmanager
-def named_errors(place: str) -> Iterator[None]:
-    """Turn the client's errors into those of `Folder`. place: what was asked for."""
-    try:
-        yield
-    except _REFUSED as error:
-        raise StoreAccessError(f"{place}: {_short(error)}") from error
-    except FileNotFoundError as error:
-        raise FileNotFoundError(f"{place} is not there") from error
-    except exceptions.BaseError as error:
-        raise StoreAwayError(f"{place}: {_short(error)}") from error
-
-
 def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | None = None) -> bool:
     """A conditional put. Returns whether the file has this content afterwards. Raises what the client raises.
 
@@ -190,7 +202,7 @@ def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | N
         obstore.put(store, key, content, mode=mode)
     except (*_TAKEN, FileNotFoundError):
         return _found(store, key)[0] == content
-    except _REFUSED:
+    except REFUSED:
         raise
     except exceptions.BaseError:
         found, found_tag = _found(store, key)
@@ -210,8 +222,3 @@ def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:
 
 def _entry(name: str, found: Any) -> FileEntry:
     return FileEntry(name, found["size"], found["e_tag"] or "", found["last_modified"].timestamp())
-
-
-def _short(error: BaseException) -> str:
-    """The first line of the client's text: the others are its internals."""
-    return str(error).strip().partition("\n")[0]

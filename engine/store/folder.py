@@ -19,8 +19,10 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
+from engine.base.durable import UnknownOutcomeError
 
-class StoreAwayError(OSError):
+
+class StoreAwayError(UnknownOutcomeError):
     """The store does not answer, or refuses for now. What was asked may have been done."""
 
 
@@ -40,6 +42,17 @@ class FileEntry:
     """Changes whenever the file is replaced."""
     changed_s: float
     """When it was made or last replaced: seconds since 1970, by the store's clock."""
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """The state of a folder."""
+
+    tag: str
+    """Changes whenever a file is made, removed or renamed in the folder; for a bucket, also in folders below."""
+    changed_s: float
+    """When that last happened, as far as it is known: seconds since 1970, by the store's clock. A later change may
+    leave the tag as it is within the resolution of that clock."""
 
 
 class Upload(Protocol):
@@ -73,6 +86,10 @@ class Folder(Protocol):
     @property
     def name(self) -> str:
         """Its own name."""
+
+    @property
+    def parent(self) -> Self:
+        """The folder that it is in."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -109,8 +126,20 @@ class Folder(Protocol):
     def upload(self, name: str) -> Upload:
         """Begin a file that is written piece by piece; its name MUST be new."""
 
-    def copy(self, name: str, source: "Folder") -> None:
-        """Give this folder the file of that name from another one of the same store, without reading its content."""
+    def copy(self, names: Iterable[str], source: "Folder") -> None:
+        """Give this folder the files of these names from another one of the same store, without reading them.
+
+        Files that it has already are no error if they are the same.
+        """
+
+    def sync(self, *names: str) -> None:
+        """Make durable what another program has written: these files, or the folder's own names if none is given.
+
+        Raises FileNotFoundError.
+        """
+
+    def stamp(self) -> Stamp:
+        """Its state, which shows whether it has changed since."""
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """The files with a prefix in their names, by name, folders below left out. after: only those behind it."""

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from engine.base.durable import link, make_folders, naming, rename, sync_file, sync_folder
-from engine.store.folder import FileEntry, Folder
+from engine.base.durable import UnknownOutcomeError, link, make_folders, naming, rename, sync_file, sync_folder
+from engine.store.folder import FileEntry, Folder, Stamp
 
 _TEMPORARY = ".tidemark-"
 
@@ -32,6 +32,11 @@ class LocalFolder:
         return self.path.name
 
     @property
+    def parent(self) -> "LocalFolder":
+        """The path's."""
+        return LocalFolder(self.path.parent)
+
+    @property
     def options(self) -> Mapping[str, str]:
         """None are needed."""
         return {}
@@ -45,7 +50,7 @@ class LocalFolder:
         return LocalFolder(self.path / name)
 
     def find(self, name: str) -> FileEntry | None:
-        """By its inode, time and size."""
+        """By its inode, change time and size."""
         try:
             found = os.stat(f"{self.path}/{name}")  # noqa: PTH116 - a merge asks for hundreds of files
         except (FileNotFoundError, NotADirectoryError):
@@ -76,7 +81,12 @@ class LocalFolder:
         finally:
             with suppress(OSError):
                 temporary.unlink()
-        sync_folder(path.parent)
+        try:
+            sync_folder(path.parent)
+        except OSError as error:
+            raise UnknownOutcomeError(
+                error.errno, f"{path} is there, but its name could not be synced: {error}"
+            ) from error
         return True
 
     def replace(self, name: str, content: bytes, tag: str) -> bool:
@@ -114,26 +124,46 @@ class LocalFolder:
         """A file under its own name, which is synced at the end. It can be seen before, but nobody knows the name."""
         return LocalUpload(self.path / name)
 
-    def copy(self, name: str, source: Folder) -> None:
-        """A hard link."""
+    def copy(self, names: Iterable[str], source: Folder) -> None:
+        """Hard links."""
         assert isinstance(source, LocalFolder)
-        target = self.path / name
-        make_folders(target.parent)
-        if not link(source.path / name, target):
-            raise FileExistsError(f"{target} is another file.")
-        sync_folder(target.parent)
+        changed_folders = set[Path]()
+        for name in names:
+            target = self.path / name
+            if target.parent not in changed_folders:
+                make_folders(target.parent)
+                changed_folders.add(target.parent)
+            if not link(source.path / name, target):
+                raise FileExistsError(f"{target} is another file.")
+        for folder in changed_folders:
+            sync_folder(folder)
+
+    def sync(self, *names: str) -> None:
+        """By fsync."""
+        for name in names:
+            sync_file(self.path / name)
+        if not names:
+            sync_folder(self.path)
+
+    def stamp(self) -> Stamp:
+        """Inode and change time, which no tool can set back; of files in it alone, not in folders below."""
+        try:
+            found = self.path.stat()
+        except FileNotFoundError:
+            return Stamp("", 0.0)
+        return Stamp(f"{found.st_ino}-{found.st_ctime_ns}", found.st_ctime)
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""
-        try:
-            names = sorted(name for name in os.listdir(self.path) if name.startswith(prefix) and name > after)  # noqa: PTH208
-        except FileNotFoundError:
-            return
-        for name in names:
-            if name.startswith(_TEMPORARY) or (self.path / name).is_dir():
-                continue
-            if (entry := self.find(name)) is not None:
-                yield entry
+        found = list[FileEntry]()
+        with suppress(FileNotFoundError), os.scandir(self.path) as held:
+            for entry in held:
+                name = entry.name
+                if not name.startswith(prefix) or name <= after or name.startswith(_TEMPORARY) or entry.is_dir():
+                    continue
+                with suppress(FileNotFoundError):  # it has vanished meanwhile
+                    found.append(_entry(name, entry.stat()))
+        yield from sorted(found, key=lambda one: one.name)
 
     def folders(self) -> list[str]:
         """One listing."""
@@ -192,5 +222,5 @@ class LocalUpload:
 
 
 def _entry(name: str, found: os.stat_result) -> FileEntry:
-    tag = f"{found.st_ino}-{found.st_mtime_ns}-{found.st_size}"
+    tag = f"{found.st_ino}-{found.st_ctime_ns}-{found.st_size}"  # a change time cannot be set back
     return FileEntry(name, found.st_size, tag, found.st_mtime_ns / 1e9)

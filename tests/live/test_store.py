@@ -171,6 +171,18 @@ def test_wrong_credentials_are_told_from_a_store_that_is_away(
         assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in str(error.value)
 
 
+def test_a_file_that_is_read_names_its_errors(folder: BucketFolder, faults: StoreFaults) -> None:
+    """When it is opened, and in the middle."""
+    folder.write("a", bytes(1 << 20))
+    beyond = through(faults, folder)
+    source = beyond.open("a")
+    faults.fault = lambda _method, _path: "503"
+    with pytest.raises(StoreAwayError, match=f"{folder.path}/a"):
+        source.read(100)
+    with pytest.raises(StoreAwayError, match=f"{folder.path}/a"):
+        beyond.open("a")
+
+
 def test_commits_that_race_with_another_librarys_lose_no_row(folder: BucketFolder, faults: StoreFaults) -> None:
     """Ours are made by `create`; half of all answers to them are lost."""
     rows = pa.table({"id": pa.array(range(10), pa.int64())})

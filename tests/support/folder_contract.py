@@ -129,12 +129,31 @@ class FolderContract:
             upload.write(b"y")
         assert folder.read("a") == b"x"
 
-    def test_a_file_is_copied(self, folder: Folder) -> None:
-        """Into another folder of the store."""
-        (folder / "one").write("a", b"hello")
-        (folder / "two").copy("a", folder / "one")
-        (folder / "one").delete(["a"])
-        assert (folder / "two").read("a") == b"hello"
+    def test_files_are_copied(self, folder: Folder) -> None:
+        """Into another folder of the store; a second attempt finds them there."""
+        for name in ("a", "deep/b"):
+            (folder / "one").write(name, b"hello")
+        for _ in range(2):
+            (folder / "two").copy(["a", "deep/b"], folder / "one")
+        (folder / "one").delete(["a", "deep/b"])
+        assert [(folder / "two").read(name) for name in ("a", "deep/b")] == [b"hello", b"hello"]
+        assert (folder / "two").parent == folder
+
+    def test_a_stamp_shows_changes(self, folder: Folder) -> None:
+        """Of files that are made, replaced or removed."""
+        stamps = [folder.stamp().tag]
+        for number, removed in enumerate(("", "", "n0")):
+            folder.write(f"n{number}", b"1")
+            folder.delete([removed] if removed else [])
+            stamps.append(folder.stamp().tag)
+            assert folder.stamp().tag == stamps[-1]
+        assert len(set(stamps)) == len(stamps)
+
+    def test_what_is_there_can_be_synced(self, folder: Folder) -> None:
+        """A file, and the names of a folder."""
+        folder.write("a", b"1")
+        folder.sync("a")
+        folder.sync()
 
     def test_a_folder_can_be_sent_to_a_task(self, folder: Folder) -> None:
         """It is the same folder there."""

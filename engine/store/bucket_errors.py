@@ -1,0 +1,29 @@
+"""The errors of a bucket's client as those of `Folder`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from obstore import exceptions
+
+from engine.store.folder import StoreAccessError, StoreAwayError
+
+REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
+"""What the client raises for credentials."""
+
+
+@contextmanager
+def named_errors(place: str) -> Iterator[None]:
+    """Turn the client's errors into those of `Folder`. place: what was asked for."""
+    try:
+        yield
+    except REFUSED as error:
+        raise StoreAccessError(f"{place}: {_short(error)}") from error
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{place} is not there") from error
+    except exceptions.BaseError as error:
+        raise StoreAwayError(f"{place}: {_short(error)}") from error
+
+
+def _short(error: BaseException) -> str:
+    """The first line of the client's text: the others are its internals."""
+    return str(error).strip().partition("\n")[0]
