@@ -5,7 +5,6 @@ there. So after each refusal, and after each error that says nothing of what was
 (`Folder` requires unique content).
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,7 +20,7 @@ from engine.store.bucket_errors import REFUSED, named_errors
 from engine.store.bucket_file import BucketFile
 from engine.store.bucket_settings import BucketSettings, opened
 from engine.store.bucket_upload import BucketUpload
-from engine.store.folder import FileEntry, Folder, Stamp, Upload
+from engine.store.folder import FileEntry, Folder, Upload
 
 _COPIES = 16
 """Files that are copied at once."""
@@ -74,15 +73,13 @@ class BucketFolder:
             except FileNotFoundError:
                 return None
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """One request."""
+        store, key = opened(self.settings), self._key(name)
         with named_errors(f"{self.url}/{name}"):
-            return bytes(obstore.get(opened(self.settings), self._key(name)).bytes())
-
-    def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """One request."""
-        with named_errors(f"{self.url}/{name}"):
-            return bytes(obstore.get_range(opened(self.settings), self._key(name), start=offset, length=length))
+            if length is None:
+                return bytes(obstore.get(store, key).bytes())
+            return bytes(obstore.get_range(store, key, start=offset, length=length))
 
     def open(self, name: str) -> pa.NativeFile:
         """A request for its end and its size, then one for each piece."""
@@ -142,17 +139,6 @@ class BucketFolder:
                 opened(self.settings), self.path or None, offset=self._key(after) if after else None
             ):
                 yield from (_entry(one["path"][cut:], one) for one in found)
-
-    def sync(self, *names: str) -> None:
-        """Nothing: what can be seen is durable."""
-
-    def stamp(self) -> Stamp:
-        """By the names and tags of all files below: a request for a thousand of them."""
-        digest, changed_s = hashlib.sha256(), 0.0
-        for entry in self.below():
-            digest.update(f"{entry.name}\0{entry.tag}\n".encode())
-            changed_s = max(changed_s, entry.changed_s)
-        return Stamp(digest.hexdigest()[:32], changed_s)
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""

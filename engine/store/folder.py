@@ -44,17 +44,6 @@ class FileEntry:
     """When it was made or last replaced: seconds since 1970, by the store's clock."""
 
 
-@dataclass(frozen=True)
-class Stamp:
-    """The state of a folder."""
-
-    tag: str
-    """Changes whenever a file is made, removed or renamed in the folder; for a bucket, also in folders below."""
-    changed_s: float
-    """When that last happened, as far as it is known: seconds since 1970, by the store's clock. A later change may
-    leave the tag as it is within the resolution of that clock."""
-
-
 class Upload(Protocol):
     """A file that is being written: nobody sees it before `close`."""
 
@@ -105,11 +94,8 @@ class Folder(Protocol):
     def find(self, name: str) -> FileEntry | None:
         """A file by name; None if it is not there."""
 
-    def read(self, name: str) -> bytes:
-        """A file's content."""
-
-    def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Part of a file's content; less at its end."""
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
+        """A file's content, or part of it; less at its end. length: None for all of it."""
 
     def open(self, name: str) -> pa.NativeFile:
         """A file for random access, as Parquet readers need it. Close it."""
@@ -131,15 +117,6 @@ class Folder(Protocol):
 
         Files that it has already are no error if they are the same.
         """
-
-    def sync(self, *names: str) -> None:
-        """Make durable what another program has written: these files, or the folder's own names if none is given.
-
-        Raises FileNotFoundError.
-        """
-
-    def stamp(self) -> Stamp:
-        """Its state, which shows whether it has changed since."""
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """The files with a prefix in their names, by name, folders below left out. after: only those behind it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from engine.base.durable import UnknownOutcomeError, link, make_folders, naming, rename, sync_file, sync_folder
-from engine.store.folder import FileEntry, Folder, Stamp
+from engine.store.folder import FileEntry, Folder
 
 _TEMPORARY = ".tidemark-"
 
@@ -57,12 +57,10 @@ class LocalFolder:
             return None
         return _entry(name, found)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, offset: int = 0, length: int | None = None) -> bytes:
         """The content."""
-        return (self.path / name).read_bytes()
-
-    def read_range(self, name: str, offset: int, length: int) -> bytes:
-        """Part of the content."""
+        if length is None:
+            return (self.path / name).read_bytes()
         with (self.path / name).open("rb", buffering=0) as file:
             file.seek(offset)
             return file.read(length)
@@ -137,21 +135,6 @@ class LocalFolder:
                 raise FileExistsError(f"{target} is another file.")
         for folder in changed_folders:
             sync_folder(folder)
-
-    def sync(self, *names: str) -> None:
-        """By fsync."""
-        for name in names:
-            sync_file(self.path / name)
-        if not names:
-            sync_folder(self.path)
-
-    def stamp(self) -> Stamp:
-        """Inode and change time, which no tool can set back; of files in it alone, not in folders below."""
-        try:
-            found = self.path.stat()
-        except FileNotFoundError:
-            return Stamp("", 0.0)
-        return Stamp(f"{found.st_ino}-{found.st_ctime_ns}", found.st_ctime)
 
     def entries(self, prefix: str = "", after: str = "") -> Iterator[FileEntry]:
         """One listing, sorted."""

@@ -1,0 +1,46 @@
+"""The state of a folder in which other programs write too."""
+
+import hashlib
+from dataclasses import dataclass
+
+from engine.base.durable import sync_file, sync_folder
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """The state of a folder."""
+
+    tag: str
+    """Changes whenever a file is made, removed or renamed in the folder; in a bucket, also in folders below."""
+    changed_s: float
+    """When that last happened, as far as it is known: seconds since 1970, by the store's clock. A later change may
+    leave the tag as it is within the resolution of that clock."""
+
+
+def stamp_of(folder: Folder) -> Stamp:
+    """Of a file system: inode and change time, which no tool can set back. Of a bucket: all names, listed."""
+    if isinstance(folder, LocalFolder):
+        try:
+            found = folder.path.stat()
+        except FileNotFoundError:
+            return Stamp("", 0.0)
+        return Stamp(f"{found.st_ino}-{found.st_ctime_ns}", found.st_ctime)
+    digest, changed_s = hashlib.sha256(), 0.0
+    for entry in folder.below():
+        digest.update(f"{entry.name}\0{entry.tag}\n".encode())
+        changed_s = max(changed_s, entry.changed_s)
+    return Stamp(digest.hexdigest()[:32], changed_s)
+
+
+def sync(folder: Folder, *names: str) -> None:
+    """Make durable what another program has written: these files, or the folder's own names if none is given.
+
+    What can be seen in a bucket is durable. Raises FileNotFoundError.
+    """
+    if isinstance(folder, LocalFolder):
+        for name in names:
+            sync_file(folder.path / name)
+        if not names:
+            sync_folder(folder.path)
