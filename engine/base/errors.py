@@ -16,6 +16,7 @@ Secrets are removed on creation. The tree, with the command line's exit codes (d
     ├── PipelineHeldError             5   another runner holds the pipeline
     ├── DifferencesFoundError         6   an audit or a verification found differences
     ├── MismatchError                 7   ledger and destination do not belong together
+    ├── NotComparedError              8   a verification could not compare a table, or a part of one
     ├── LedgerError                   1   the committed state cannot be read
     ├── TableStoppedError             1   one table cannot continue; the others do
     │   ├── TablesStoppedError        1   a run ended as asked, and tables had stopped
@@ -216,6 +217,12 @@ class MismatchError(TidemarkError):
     exit_code = 7
 
 
+class NotComparedError(TidemarkError):
+    """A verification could not compare a table, or a part of one. It found no difference in what it compared."""
+
+    exit_code = 8
+
+
 class LedgerError(TidemarkError):
     """The committed state cannot be read or is inconsistent."""
 
@@ -307,6 +314,7 @@ ERRORS: dict[str, type[TidemarkError]] = {
         PipelineHeldError,
         DifferencesFoundError,
         MismatchError,
+        NotComparedError,
         LedgerError,
         TableStoppedError,
         TableGoneError,

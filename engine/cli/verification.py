@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.base import clock
-from engine.base.errors import DifferencesFoundError, SpecError
+from engine.base.errors import DifferencesFoundError, NotComparedError, SpecError
+from engine.base.exit_codes import DONE
 from engine.base.text_grid import text_grid
 from engine.cli.command import (
     Chunks,
@@ -25,6 +26,8 @@ from engine.cli.command import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from engine.verify.verdicts import TableResult
 
 _SHOWN = 20
@@ -59,14 +62,14 @@ def verify(
 ) -> None:
     """Compare mirrors with the source, exactly, while both change.
 
-    Exit code 6 if rows differ, or a repair could not be verified.
+    Exit code 6 if rows differ, or a repair could not be verified. Exit code 8 if something could not be compared.
 
     It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no
     runner.
     """
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
-    from engine.verify.repair import Repair, unproven
+    from engine.verify.repair import Repair
     from engine.verify.report import report_of, write_report
     from engine.verify.scope import scope_of
     from engine.verify.verdicts import LEVELS, worst
@@ -93,8 +96,17 @@ def verify(
         write_report(report, report_of(spec, results, started))
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
+    raise typer.Exit(_exit_code(found, results))
+
+
+def _exit_code(found: "Sequence[TableResult]", results: "Sequence[TableResult]") -> int:
+    """The exit code of a verification. found: before the repair; results: at the end."""
+    from engine.verify.repair import unproven
+    from engine.verify.verdicts import not_compared, worst
+
     if worst(results) == "diverged" or unproven(found, results):
-        raise typer.Exit(DifferencesFoundError.exit_code)
+        return DifferencesFoundError.exit_code
+    return NotComparedError.exit_code if not_compared(results) else DONE
 
 
 def _show(result: "TableResult") -> None:

@@ -22,6 +22,8 @@ State = Literal["verified", "stale", "diverged", "unverifiable"]
 NO_KEY = "it has no key, so it has no mirror"
 NO_MIRRORS = "its destination keeps no mirrors"
 CHANGES_ONLY = "the pipeline copies no tables, so its mirror has only the rows that changed"
+NEVER_COMPARED = (NO_KEY, NO_MIRRORS, CHANGES_ONLY)
+"""Why a table can never be compared, whatever becomes of its mirror."""
 WRITTEN = "another program changed its mirror"
 """Why a table is stale that was verified before that."""
 STOPPED = "it is stopped"
@@ -75,7 +77,7 @@ class Verdict:
     @property
     def comparable(self) -> bool:
         """Whether a comparison can have a result, whatever became of the last one."""
-        return self.why not in (NO_KEY, NO_MIRRORS, CHANGES_ONLY)
+        return self.why not in NEVER_COMPARED
 
 
 def label_of(state: State, differences: int, *, readable: bool) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from engine.pipeline.table_verdict import NEVER_COMPARED
 from engine.plan.keys import Bound
 from engine.verify.comparison import DifferenceKind
 
@@ -103,3 +104,12 @@ def worst(results: Sequence[TableResult]) -> VerdictText:
     """The verdict of all tables together."""
     order: tuple[VerdictText, ...] = ("diverged", "lagging", "unverifiable")
     return next((verdict for verdict in order if any(one.verdict == verdict for one in results)), "verified")
+
+
+def not_compared(results: Sequence[TableResult]) -> list[TableResult]:
+    """The results that prove nothing, because something could not be compared.
+
+    Tables that the spec or their plan leaves without a mirror to compare count only if there are no others.
+    """
+    comparable = [one for one in results if one.why not in NEVER_COMPARED]
+    return [one for one in comparable or results if one.verdict in ("lagging", "unverifiable")]

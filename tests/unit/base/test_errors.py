@@ -29,6 +29,7 @@ CODES = {
     "PipelineHeldError": 5,
     "MismatchError": 7,
     "DifferencesFoundError": 6,
+    "NotComparedError": 8,
 }
 
 
