@@ -87,7 +87,7 @@ def _tables(where: Directory) -> None:
     runner = home.runner(where)
     live = runner.works
     strategies = {plan.table: plan.strategy for plan in home.ask(table_queries.plans, name)}
-    copying = [one.table for one in found if live and not one.copied]
+    copying = [one.table for one in found if live and one.being_copied]
     reads = home.ask(chunk_queries.reads, name, run.run if run else None, limit=600) if copying else []
     current = current_reads(home.reading_of(where), found, now) if copying else []
     rates = {table: rows_per_s([*reads, *current], now, table=table) for table in copying}

@@ -89,6 +89,11 @@ class TableProgress(NamedTuple):
         """Whether no chunk remains to be read or split off."""
         return self.complete and self.done == self.chunks
 
+    @property
+    def being_copied(self) -> bool:
+        """Whether chunks remain, and will be read: those of a stopped table will not."""
+        return not self.copied and self.state != "stopped"
+
 
 def expected(known: int, estimated: int | None, *, complete: bool) -> int:
     """The known chunks if the table is completely split; otherwise the estimate, but never fewer than are known."""

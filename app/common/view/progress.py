@@ -61,6 +61,8 @@ class Copy:
     """Rows read per second; None while nothing is copied."""
     remaining: Remaining | None
     """None while there is too little data."""
+    halted: bool = False
+    """Whether only stopped tables have chunks left."""
 
     @property
     def eta(self) -> str | None:
@@ -109,7 +111,8 @@ def copy_of(
     expected = sum(max(n or 0, t.rows) for n, t in zip(known, planned, strict=True)) if known else None
     going = copying(tables, live=live)
     rows = sum(t.rows for t in tables) + sum(read.rows for read in current)
-    foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in tables)
+    open_tables = [one for one in tables if one.being_copied]
+    foreseen = all(t.complete or t.chunks < (t.estimated_chunks or 0) for t in open_tables)
     return Copy(
         rows=rows,
         expected_rows=None if None in known or expected is None else max(expected, rows),
@@ -119,23 +122,26 @@ def copy_of(
         share=share(tables),
         changes=totals.changes,
         rows_s=rows_per_s([*reads, *current], now) if going else None,
-        remaining=estimate(CopyPart(done, sum(t.rows for t in tables)), left_of(tables, reads), reads, now, throttle)
+        remaining=estimate(
+            CopyPart(done, sum(t.rows for t in tables)), left_of(open_tables, reads), reads, now, throttle
+        )
         if going and foreseen
         else None,
+        halted=not open_tables and not all(t.copied for t in tables),
     )
 
 
 def copying(tables: Sequence[TableProgress], *, live: bool) -> bool:
     """Whether tables are being copied. live: a runner is alive and not paused."""
-    return live and not all(one.copied for one in tables)
+    return live and any(one.being_copied for one in tables)
 
 
 def current_reads(reading: Mapping[str, TableReading], tables: Sequence[TableProgress], now: datetime) -> list[Read]:
-    """What is read so far of the chunks that are being read, one entry per table that is not copied yet.
+    """What is read so far of the chunks that are being read, one entry per table that is being copied.
 
     reading: that of a live runner's heartbeat.
     """
-    copied = {one.table for one in tables if one.copied}
+    rest = {one.table for one in tables if not one.being_copied}
     return [
         Read(
             "",
@@ -151,7 +157,7 @@ def current_reads(reading: Mapping[str, TableReading], tables: Sequence[TablePro
             0,
         )
         for table, one in reading.items()
-        if one.rows and table not in copied
+        if one.rows and table not in rest
     ]
 
 
@@ -280,7 +286,8 @@ def status_line(
     lag_text = f"{_tight(words.duration(lag.lag_s))} {_tight(words.size(lag.lag_bytes))}" if lag else words.NOTHING
     lag_text = _tight(stale_lag.replace("up to ", "≤")) if stale_lag else lag_text
     chunks = f"{copy.chunks_done}/{'' if copy.split else '~'}{copy.chunks} chunks"
-    eta = copy.eta or ("copy done" if copy.done else "not known yet" if state == "running" else words.NOTHING)
+    unknown = "not known yet" if state == "running" and not copy.halted else words.NOTHING
+    eta = copy.eta or ("copy done" if copy.done else unknown)
     parts = (
         f"Copy: {words.count(copy.rows)}{expected} rows, {chunks} {words.percent(copy.share)}",
         f"Changes: {words.count(copy.changes)}",

@@ -293,10 +293,10 @@ def first_parked(facts: PageFacts) -> int | None:
 def flow_rows(facts: PageFacts, now: datetime) -> list[tuple[str, str]]:
     """The table's way from the source to the mirror, step by step."""
     flow = facts.flow
-    merged = max((at for at in (flow.merged, facts.copied) if at is not None), default=None)
+    published, merged = _newest(flow.published, facts.copied), _newest(flow.merged, facts.copied)
     rows = [
         ("Last change committed", _at(flow.committed, now)),
-        ("Last published", _at(flow.published, now)),
+        ("Last published", _at(published, now)),
         ("Last merged into the mirror", _at(merged, now) if facts.mirrored else f"no mirror: {facts.no_mirror}"),
     ]
     if flow.unpublished_since is not None:
@@ -307,6 +307,10 @@ def flow_rows(facts: PageFacts, now: datetime) -> list[tuple[str, str]]:
     stale = stale_since(facts.runner, facts.lag, now)
     rows.append(("Last measured", _at(stale, now) if stale else _at(facts.lag.ts if facts.lag else None, now)))
     return rows
+
+
+def _newest(*times: datetime | None) -> datetime | None:
+    return max((at for at in times if at is not None), default=None)
 
 
 def change_row(label: str, found: Changes) -> dict[str, object]:

@@ -10,6 +10,7 @@ from app.common.view.progress import (
     between,
     committed_position,
     copy_of,
+    copying,
     current_reads,
     estimate,
     finish,
@@ -212,6 +213,20 @@ def test_the_estimate_covers_all_expected_chunks() -> None:
     assert copy_of([growing(60, 50, 55)], reads, TOTALS, NOW, live=True).eta is None
     assert copy_of([growing(60, 50, None)], reads, TOTALS, NOW, live=True).eta is None
     assert copy_of([growing(50, 50, 100)], reads, TOTALS, NOW, live=True).rows_s is not None
+
+
+def test_the_chunks_of_a_stopped_table_have_no_eta() -> None:
+    """They are not read until it is resnapshotted, and do not delay the others."""
+    stopped = table(10, 4, 400)._replace(state="stopped")
+    recent = [read(n + 1, n, 100, chunk=n) for n in range(4)]
+    alone = copy_of([stopped, table(3, 3, 30, name="d.done")], recent, TOTALS, NOW, live=True)
+    assert (alone.remaining, alone.rows_s, alone.halted) == (None, None, True)
+    assert status_line(alone, None, "running", "streaming").endswith("; ETA: —")
+    going = table(10, 4, 400, name="d.going")
+    assert not copying([stopped], live=True)
+    assert copying([stopped, going], live=True)
+    both = copy_of([stopped, going], recent, TOTALS, NOW, live=True)
+    assert both.eta == copy_of([going], recent, TOTALS, NOW, live=True).eta is not None
 
 
 def test_the_committed_position_is_the_newest_that_is_known() -> None:

@@ -83,6 +83,14 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
     assert layer.details[0] == "when last seen, 2026-01-31 13:30:17 UTC"
 
 
+def test_a_resnapshot_is_published_like_a_change() -> None:
+    """The copy that replaced the mirror is newer than any change."""
+    copied = replace(facts(flow=Flow(ago(900), ago(900), ago(890), None, None)), copied=ago(60))
+    rows = dict(flow_rows(copied, NOW))
+    assert rows["Last published"] == rows["Last merged into the mirror"] == "2026-01-31 15:29:17 UTC · 1 min ago"
+    assert rows["Last change committed"].endswith("15 min ago")
+
+
 @pytest.mark.parametrize(
     ("by", "shown"),
     [
