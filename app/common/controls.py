@@ -107,14 +107,14 @@ def controls(where: Directory, runner: Runner, *, key: str, spark: bool = False)
                 start_button(where, runner, key=key)
 
 
-def try_now(where: Directory) -> None:
+def try_now(where: Directory, key: str = "try") -> None:
     """The button that ends the pause before the next try to reach the source."""
     if access.operator():
         click = clicks(where.root.name)
         st.button(
             "Try now",
             icon=":material/refresh:",
-            key=f"try-{click}",
+            key=f"{key}-{click}",
             on_click=send_once,
             args=(where, click, "resume", ""),
         )

@@ -20,6 +20,7 @@ from engine.pipeline.table_verdict import TableFacts
 from engine.pipeline.verifications import (
     ForeignChanges,
     Summary,
+    Unreadable,
     mirror_logs_changed,
     read_mirror_logs,
     read_summaries,
@@ -138,6 +139,11 @@ def table_layer(where: Directory, table: str, now: datetime, *, current: bool) -
     if not found:  # it was removed
         found = verification.tables_of(_facts(where, table), verify_settings(where), now)
     return verification.layer(found, now, current=current, continuous=_continuous(where))
+
+
+def broken(where: Directory, table: str, now: datetime) -> Unreadable | None:
+    """Why a table's mirror cannot be read; None if it can, as far as known."""
+    return next((one.broken for one in tables_of(where, now) if one.table == table), None)
 
 
 def layer_of(where: Directory, now: datetime, *, current: bool) -> Layer:

@@ -12,9 +12,14 @@ _LINE = 20
 """Pixels of a line of code."""
 
 
-def three_parts(message: str, detail: str = "", hint: str = "", *, amber: bool = False) -> None:
-    """A message in three parts: what happened, what it means for the data, and what to do."""
-    text = words.three_parts(message, detail, hint)
+def three_parts(
+    message: str, detail: str = "", hint: str = "", *, amber: bool = False, above_buttons: bool = False
+) -> None:
+    """A message in three parts: what happened, what it means for the data, and what to do.
+
+    above_buttons: as for `hints.for_console`.
+    """
+    text = words.three_parts(message, detail, hint, above_buttons=above_buttons)
     show = st.warning if amber else st.error
     show(text, icon=":material/warning:" if amber else ":material/error:")
 

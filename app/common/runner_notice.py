@@ -5,7 +5,7 @@ It has never run, is starting, has failed or lost its runner, or cannot reach it
 
 import streamlit as st
 
-from app.common import controls, home, messages, places
+from app.common import access, controls, home, messages, places
 from app.common.autorefresh import autorefresh
 from app.common.view import blocked, words
 from app.common.view.alert_list import said_of
@@ -111,6 +111,17 @@ def brief(where: Directory, runner: Runner) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.markdown(f":{runner.style.colour}[{runner.style.icon} {words.escape(text)}]", width="content")
         st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+        restart(where, runner, key="notice")
+    controls.refusal(where.root.name)
+
+
+def restart(where: Directory, runner: Runner, *, key: str) -> None:
+    """The button that restarts a runner that is lost or has failed, unless it would fail again without a resnapshot.
+
+    Nothing for a viewer.
+    """
+    if access.operator() and runner.problem and not runner.needs_resnapshot:
+        controls.start_button(where, runner, key=key)
 
 
 @autorefresh()

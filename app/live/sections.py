@@ -8,13 +8,14 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.common import columns, home, meaning, messages, places, selection
+from app.common import access, columns, home, meaning, messages, places, selection, table_acts
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.charts import plot
+from app.common.table_acts import Act
 from app.common.view import factor, words, zone
 from app.common.view.hints import others_continue
 from app.common.view.progress import current_reads, rows_per_s, share
-from app.live import stopped_tables, timeline_section
+from app.live import timeline_section
 from app.live.view import chunk_counts, reader_timeline
 from engine.base import clock
 from engine.base.errors import TidemarkError
@@ -48,9 +49,9 @@ _TABLE_FIGURES = ("Copied", "Rows", "Chunks", "Retrying", "Rows/s", "Changes", "
 def overview(where: Directory) -> None:
     """Progress per table, lag and throughput."""
     name = where.root.name
-    stopped = home.ask(table_queries.stopped, name)
-    _stops(where, stopped)
-    stopped_tables.buttons(where, stopped, key="stop")
+    acts = table_acts.of_tables(where)
+    _troubles(where, acts)
+    table_acts.buttons(where, acts, key="stop")
     _tables(where)
     if home.ask(runs.latest_run, name) is None:
         return
@@ -60,18 +61,22 @@ def overview(where: Directory) -> None:
 
 
 @autorefresh()
-def _stops(where: Directory, drawn: list[str]) -> None:
-    """Why tables stopped. If others are stopped now, the page runs again: its buttons depend on them."""
+def _troubles(where: Directory, drawn: dict[str, tuple[Act, ...]]) -> None:
+    """Why tables stopped, and which mirrors cannot be read.
+
+    If that concerns others now, the page runs again: its buttons depend on it.
+    """
     others = others_continue(works=home.runner(where).works)
-    for one in home.ask(table_queries.progress, where.root.name):
-        if one.state == "stopped":
-            first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
-            messages.three_parts(
-                f"{one.table} stopped: {first}",
-                f"{others} {rest}".strip(),
-                one.hint or remedy("table_stopped", one.table),
-            )
-    if home.ask(table_queries.stopped, where.root.name) != drawn:
+    for one in table_acts.stopped(where):
+        first, _, rest = (one.reason or "The reason is in the journal of an earlier run.").partition("\n")
+        messages.three_parts(
+            f"{one.table} stopped: {first}",
+            f"{others} {rest}".strip(),
+            one.hint or remedy("table_stopped", one.table),
+            above_buttons=access.operator(),
+        )
+    table_acts.unreadable(where)
+    if table_acts.of_tables(where) != drawn:
         st.rerun()
 
 

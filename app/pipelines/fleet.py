@@ -164,6 +164,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
         acts = f" :small[:gray[Who acts: {one.who}]]" if one.who else ""
         for number, (colour, line) in enumerate(one.lines):
             st.markdown(f":{colour}[:material/error:] {words.escape(line)}{'' if number else acts}")
+        if one.runner.away is not None and one.runner.away.attempt:
+            controls.try_now(where, f"card-{one.name}-try")
 
 
 def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pandas as pd
 import streamlit as st
 
-from app.alerts import route_test, silence_section
+from app.alerts import alert_acts, route_test, silence_section
 from app.common import access, appeared, columns, home, meaning, messages, places, welcome
 from app.common.autorefresh import autorefresh
 from app.common.view import alert_list, words
@@ -82,14 +82,16 @@ def _card(where: Directory, one: Firing) -> None:
         with button, st.container(horizontal=True, horizontal_alignment="right"):
             if one.waits and access.operator():
                 _ask(where, one, f"{where.root.name}-{mark}")
+        do = for_console(one.do, above_buttons=alert_acts.has_table_buttons(where, one))
         if one.known_at is not None:
             st.markdown(
                 f":gray[:material/history: Last known at {words.escape(words.date_time(one.known_at))}."
                 " It may be over: nothing can clear it now.]"
             )
-        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(for_console(one.do))}")
+        st.markdown(f"{words.escape(one.message)}  \n**What to do** {words.escape(do)}")
         if one.kind == appeared.KIND and one.waits:
             appeared.buttons(where, one, key=f"appeared-{where.root.name}")
+        alert_acts.buttons(where, one, key=f"act-{where.root.name}-{mark}")
         if one.acknowledged is not None:
             st.markdown(
                 f":small[:gray[:material/done: {words.escape(alert_list.acknowledged_words(one.acknowledged))}]]"

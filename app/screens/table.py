@@ -2,8 +2,19 @@
 
 import streamlit as st
 
-from app.common import access, arrival, home, messages, no_mirrors, page_head, places, runner_notice, selection
-from app.live import destination_section, merge_now, stopped_tables
+from app.common import (
+    access,
+    arrival,
+    home,
+    messages,
+    no_mirrors,
+    page_head,
+    places,
+    runner_notice,
+    selection,
+    table_acts,
+)
+from app.live import destination_section, merge_now
 from app.table import table_sections
 from app.table.view import table_page
 from app.table.view.table_page import PageFacts
@@ -52,14 +63,14 @@ def one_table(where: Directory, table: str) -> None:
     facts = table_sections.facts_of(where, table, runner)
     links(where, facts)
     waits = table_page.waits_to_merge(facts, clock.utc_now())
-    table_sections.top(where, table, (runner.shown, facts.word, waits))
+    acts = table_acts.of_tables(where, table)
+    table_sections.top(where, table, (runner.shown, facts.word, waits), acts)
+    table_acts.buttons(where, acts, key="stop")
     if waits:
         merge_now.button(where, [table])
-    if facts.word == "stopped":
-        stopped_tables.buttons(where, [table], key="stop")
     runner_notice.notices(where)
     table_sections.flow_and_changes(where, table)
-    table_sections.errors(name, table)
+    table_sections.errors(where, table)
     table_sections.schema(name, table)
     destination_section.of_table(where, table)
 

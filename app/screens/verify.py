@@ -21,8 +21,10 @@ from app.common import (
     places,
     runner_notice,
     selection,
+    table_acts,
 )
 from app.common.autorefresh import autorefresh
+from app.common.table_acts import Act
 from app.common.view import verification, words
 from app.common.view.verification import VerifiedTable
 from app.verify.view import part_map
@@ -39,8 +41,11 @@ _FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
-def overview(where: Directory) -> None:
-    """The numbers of the pipeline. No word is green while the mirrors do not follow the source."""
+def overview(where: Directory, drawn: dict[str, tuple[Act, ...]]) -> None:
+    """The numbers of the pipeline. No word is green while the mirrors do not follow the source.
+
+    drawn: the buttons below. If others are needed, the page runs again.
+    """
     now, runner = clock.utc_now(), home.runner(where)
     found = data_light.tables_of(where, now)
     if not found:
@@ -63,8 +68,9 @@ def overview(where: Directory) -> None:
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))
     st.markdown(f":{shown.colour}[**{words.escape(shown.headline)}**] :gray[{words.escape(' · '.join(shown.details))}]")
-    for name, broken in ((one.table, one.broken) for one in found if one.broken):
-        messages.three_parts(f"{name}: {broken['why']}.", "Its rows cannot be compared.", broken["hint"])
+    table_acts.unreadable(where)
+    if table_acts.of_tables(where) != drawn:
+        st.rerun()
     settings = data_light.verify_settings(where)
     st.caption(verification.schedule(settings))
     st.caption(verification.audits(settings, read_audit(where), now))
@@ -255,7 +261,9 @@ def page() -> None:
     if no_mirrors.true_of(where):
         no_mirrors.explain("No mirrors to verify")
         return
-    overview(where)
+    acts = table_acts.of_tables(where)
+    overview(where, acts)
+    table_acts.buttons(where, acts, key="act")
     listed = data_light.tables_of(where, clock.utc_now())
     if not listed:
         arrival.rerun_when(lambda: data_light.tables_of(where, clock.utc_now()))

@@ -6,8 +6,19 @@ from datetime import timedelta
 import pandas as pd
 import streamlit as st
 
-from app.common import columns, data_light, home, meaning, messages, no_mirrors, runner_notice
+from app.common import (
+    access,
+    columns,
+    data_light,
+    home,
+    meaning,
+    messages,
+    no_mirrors,
+    runner_notice,
+    table_acts,
+)
 from app.common.autorefresh import INTERVAL_S, autorefresh
+from app.common.table_acts import Act
 from app.common.view import words
 from app.common.view.health import Runner
 from app.live import health_strip, pacing
@@ -43,6 +54,7 @@ def facts_of(where: Directory, table: str, runner: Runner) -> PageFacts:
         no_mirror=_no_mirror(where, plan),
         paused=pace.snapshot or table in pace.tables,
         max_merge_delay_s=_max_merge_delay_s(where),
+        broken=data_light.broken(where, table, now),
     )
 
 
@@ -60,16 +72,22 @@ def _max_merge_delay_s(where: Directory) -> float:
 
 
 @autorefresh()
-def top(where: Directory, table: str, drawn: tuple[str, str | None, bool]) -> None:
-    """The strip, and why the table stopped. If a state changes, the whole page runs again: its links depend on it."""
+def top(where: Directory, table: str, drawn: tuple[str, str | None, bool], acts: dict[str, tuple[Act, ...]]) -> None:
+    """The strip, and why the table stopped or its mirror cannot be read.
+
+    If a state changes, the whole page runs again: its links depend on it. acts: the buttons below.
+    """
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
-    if (runner.shown, facts.word, table_page.waits_to_merge(facts, now)) != drawn:
+    shown = (runner.shown, facts.word, table_page.waits_to_merge(facts, now))
+    if shown != drawn or table_acts.of_tables(where, table) != acts:
         st.rerun()
     current = facts.runner.works and not home.lacking_settings(where)
     health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=current)))
     if parts := table_page.stopped(facts):
-        messages.three_parts(*parts)
+        messages.three_parts(*parts, above_buttons=access.operator())
+    else:
+        table_acts.unreadable(where, table)
     runner_notice.blocked_reads(where, table)
     messages.freshness(now)
 
@@ -111,11 +129,13 @@ def flow_and_changes(where: Directory, table: str) -> None:
 
 
 @autorefresh(5 * INTERVAL_S)
-def errors(name: str, table: str) -> None:
-    """The table's errors, newest first."""
+def errors(where: Directory, table: str) -> None:
+    """The table's errors, newest first; before them, that its mirror cannot be read now."""
+    name = where.root.name
     st.markdown("**Errors** :gray[newest first]")
     events = event_queries.events(home.fresh(), name, table_events.ERRORS, table=table, limit=_EVENTS)
-    rows = table_events.error_rows(events, table)
+    broken = data_light.broken(where, table, clock.utc_now())
+    rows = table_events.broken_rows(broken) + table_events.error_rows(events, table)
     _list(rows, "table-errors", {"Who acts": 100, "What": 900}, "Errors of the table, newest first")
 
 

@@ -343,7 +343,9 @@ def from_dict(record: Mapping[str, Any]) -> TidemarkError:
     return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
 
 
-_WAYS_BACK = ("tidemark redump", "tidemark remove-table", "is copied and streamed")
+COMES_BACK = "is copied and streamed"
+"""In the hint about a table that its source does not have now: it continues by itself if it appears again."""
+_WAYS_BACK = ("tidemark redump", "tidemark remove-table", COMES_BACK)
 """What a hint says of how a stopped table continues."""
 
 
@@ -353,6 +355,8 @@ def stop_of(error: TidemarkError, table: str) -> Failure:
     Its hint ends with how the table continues, if it does not say so itself.
     """
     hint = error.hint.replace("--table …", f"--table {table}")
+    if hint and hint[-1].isalnum() and "tidemark" not in hint:
+        hint += "."
     if not any(way in hint for way in _WAYS_BACK):
         hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()
     return {**error.as_dict(), "hint": redact(hint)}

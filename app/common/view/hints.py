@@ -1,31 +1,60 @@
 """Advice in the console's own terms: where the engine names a command, the console names its page and form."""
 
 import re
+from functools import partial
 
+from engine.base.errors import COMES_BACK
+
+_NAME = r"[^\s,;)]*[^\s,;).]"
+"""A table in a command, without the full stop of the sentence."""
+_END = r"(?=\.?(?:[\s,;)]|$))(?! --)"
+"""After the last table of a command."""
 _FORMS = (
     (r"tidemark redump SPEC --all", "redump everything on the page Redump"),
     (r"tidemark redump SPEC --table …", "redump it on the page Redump"),
-    (r"tidemark redump SPEC((?: --table [^\s,;)]+)+)", "redump{tables} on the page Redump"),
+    (r"tidemark redump SPEC((?: --table {NAME})+)", "redump{tables} on the page Redump"),
     (r"tidemark verify SPEC --repair", "choose a table on the page Verify, then Repair"),
-    (r"tidemark verify SPEC((?: --table [^\s,;)]+)+) --repair", "choose{tables} on the page Verify, then Repair"),
+    (r"tidemark verify SPEC((?: --table {NAME})+) --repair", "choose{tables} on the page Verify, then Repair"),
     (r"tidemark add-table SPEC --table …", "add them on the page Live, Tables"),
-    (r"tidemark add-table SPEC((?: --table [^\s,;)]+)+)", "add{tables} on the page Live, Tables"),
+    (r"tidemark add-table SPEC((?: --table {NAME})+)", "add{tables} on the page Live, Tables"),
     (r"tidemark remove-table SPEC --table …", "remove it on the page Live, Tables"),
-    (r"tidemark remove-table SPEC((?: --table [^\s,;)]+)+) --drop", "remove and drop{tables} on the page Live, Tables"),
-    (r"tidemark remove-table SPEC((?: --table [^\s,;)]+)+)", "remove{tables} on the page Live, Tables"),
+    (r"tidemark remove-table SPEC((?: --table {NAME})+) --drop", "remove and drop{tables} on the page Live, Tables"),
+    (r"tidemark remove-table SPEC((?: --table {NAME})+)", "remove{tables} on the page Live, Tables"),
     (r"`?tidemark stop SPEC`?", "the button Stop"),
     (r"`?tidemark bundle SPEC`?", "the page Diagnostics"),
     (r"`tidemark status SPEC` shows", "the page Live shows"),
     (r"status, the console's readers", "the readers on the page Live"),
 )
 """Commands that have a form, and where it is."""
+_BUTTONS = (
+    (r"tidemark redump SPEC --table {NAME}{END}", "the button Resnapshot below"),
+    (r"tidemark remove-table SPEC --table {NAME}{END}", "the button Remove below"),
+)
+"""Commands of one table that have a button, where the text stands above it."""
 
 
-def for_console(hint: str) -> str:
-    """The advice with forms instead of commands. Commands without a form stay."""
-    for command, form in _FORMS:
-        hint = re.sub(command, lambda found, form=form: form.format(tables=_tables(found)), hint)  # type: ignore[misc]
+def for_console(hint: str, *, above_buttons: bool = False) -> str:
+    """The advice with forms instead of commands. Commands without a form stay.
+
+    above_buttons: the buttons of the table stand below the text (`table_acts`).
+    """
+    forms = (*(_BUTTONS if above_buttons else ()), *_FORMS)
+    for command, form in forms:
+        pattern = command.replace("{NAME}", _NAME).replace("{END}", _END)
+        hint = re.sub(pattern, partial(_form, form), hint)
     return hint
+
+
+def _form(form: str, found: re.Match[str]) -> str:
+    """The form of a command, which may end the sentence."""
+    names = found[1].split(" --table ")[1:] if found.re.groups else []
+    text = form.format(tables=f" {', '.join(names)}" if names else "")
+    return text if found.end() < len(found.string) else f"{text}."
+
+
+def comes_back(hint: str) -> bool:
+    """Whether the advice is about a table that its source does not have now: it cannot be resnapshotted."""
+    return COMES_BACK in hint
 
 
 def names_full_resnapshot(hint: str) -> bool:
@@ -52,11 +81,6 @@ def for_wizard(hint: str, *, sent: bool = True) -> str:
             "or check that User needs none."
         )
     return re.sub(r"source\.\w+", lambda found: _LABELS.get(found[0], found[0]), hint)
-
-
-def _tables(found: re.Match[str]) -> str:
-    names = found[1].split(" --table ")[1:] if found.re.groups else []
-    return f" {', '.join(names)}" if names else ""
 
 
 def others_continue(*, works: bool) -> str:

@@ -16,8 +16,10 @@ def escape(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", text.replace("\n", " "))
 
 
-def three_parts(message: str, detail: str = "", hint: str = "") -> str:
+def three_parts(message: str, detail: str = "", hint: str = "", *, above_buttons: bool = False) -> str:
     """Markdown for a message: what happened, further lines of it as a list, what it means, and what to do.
+
+    above_buttons: as for `hints.for_console`.
 
     Blank lines are left out: an empty item of a list would turn the line above it into a heading.
     """
@@ -26,7 +28,7 @@ def three_parts(message: str, detail: str = "", hint: str = "") -> str:
     if detail:
         text += f"\n\n**What it means** {escape(detail)}"
     if hint:
-        text += f"\n\n**What to do** {escape(for_console(hint))}"
+        text += f"\n\n**What to do** {escape(for_console(hint, above_buttons=above_buttons))}"
     return text
 
 

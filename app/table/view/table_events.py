@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from app.common.view import words
+from app.common.view.status_style import who_acts
 from app.live.view import event_feed
 from engine.history.event_queries import JournalLine
 from engine.journal.events import ErrorReported, TableChanged, TablePlanned, TableStateChanged
+from engine.pipeline.verifications import Unreadable
 
 ERRORS = (
     "error",
@@ -30,6 +33,14 @@ def error_rows(lines: Sequence[JournalLine], table: str) -> list[dict[str, objec
     errors = {(line.run, line.seq) for line in known if not _goes_on(line)}
     found = [line for line in event_feed.feed_lines(known) if (line.run, line.seq) in errors]
     return [{"Time": line.ts, "Who acts": line.who, "What": line.whole} for line in found]
+
+
+def broken_rows(broken: Unreadable | None) -> list[dict[str, object]]:
+    """The error of a mirror that cannot be read now, which the journal may not have."""
+    if broken is None:
+        return []
+    what = f"{broken['why'][:1].upper()}{broken['why'][1:]}."
+    return [{"Time": datetime.fromisoformat(broken["at"]), "Who acts": who_acts("red"), "What": what}]
 
 
 def _goes_on(line: JournalLine) -> bool:

@@ -24,6 +24,7 @@ from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
+from engine.pipeline.verifications import Unreadable
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
@@ -61,6 +62,8 @@ class PageFacts:
     paused: bool
     """Whether an operator paused its copy."""
     max_merge_delay_s: float
+    broken: Unreadable | None = None
+    """Why its mirror cannot be read; None if it can, as far as known."""
 
     @property
     def mirrored(self) -> bool:
@@ -123,7 +126,7 @@ def freshness_layer(facts: PageFacts, now: datetime) -> Layer:
     """Whether the destination has what the source has, and if not, what holds it up."""
     tip = (
         "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and "
-        "the mirror has them too or is about to be merged."
+        "the mirror has them too or is about to be merged, and can be read as far as known."
     )
     return Layer("Freshness", *_freshness(facts, now), tip)
 
@@ -134,6 +137,9 @@ def _freshness(facts: PageFacts, now: datetime) -> VerdictLine:
         if facts.state.state == "removed":
             return "No longer captured", "gray", (f"nothing published since {since}",)
         return "Stopped", "red", (f"nothing published since {since}", f"the {facts.shown_by} stays as it was")
+    if facts.broken is not None:
+        found_at = words.date_time(datetime.fromisoformat(facts.broken["at"]))
+        return "Mirror cannot be read", "red", (f"found {found_at}", "readers of the mirror fail")
     rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
     return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.base.errors import IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
+from engine.base.errors import COMES_BACK, IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
 from engine.capture.projection.projection_rules import as_read, check_altered, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
@@ -164,8 +164,8 @@ def _current_table(connection: Connection, spec: Spec, before: Table, statement:
         raise TableGoneError(
             f"{before.full_name} was dropped or renamed.",
             detail="Its published data is its last state and stays.",
-            hint="If a table of this name appears again, it is copied and streamed. Otherwise exclude it: tidemark "
-            f"remove-table SPEC --table {before.full_name}, or exclude it in source.tables before the next start",
+            hint=f"If a table of this name appears again, it {COMES_BACK}. Otherwise exclude it: tidemark "
+            f"remove-table SPEC --table {before.full_name}, or exclude it in source.tables before the next start.",
         )
     null_dates = spec.source.invalid_dates == "null"
     after = read_table(connection, before.database, before.name, null_dates=null_dates)

@@ -2,9 +2,10 @@
 
 import json
 
-from app.table.view.table_events import error_rows, schema_rows
+from app.table.view.table_events import broken_rows, error_rows, schema_rows
 from engine.history.event_queries import JournalLine
-from tests.unit.app.support import ago
+from engine.pipeline.verifications import Unreadable
+from tests.unit.app.support import AT, NOW, ago
 
 
 def line(age: float, event: str, table: str | None = "d.t", *, resolved: bool = False, **fields: object) -> JournalLine:
@@ -100,3 +101,11 @@ def test_that_a_table_stopped_is_among_its_errors() -> None:
     assert str(found["What"]).startswith("Table is stopped – a date 0000-00-00. Set source.invalid_dates")
     (over,) = error_rows([*states, line(2, "table.state", state="copying")], "d.t")
     assert (over["Time"], over["Who acts"]) == (ago(8), "")
+
+
+def test_a_mirror_that_cannot_be_read_is_an_error_now() -> None:
+    """Although no runner has journaled it."""
+    broken: Unreadable = {"at": AT, "why": "its mirror cannot be read: gone", "hint": "", "chunks": []}
+    (row,) = broken_rows(broken)
+    assert (row["Time"], row["Who acts"], row["What"]) == (NOW, "you", "Its mirror cannot be read: gone.")
+    assert broken_rows(None) == []

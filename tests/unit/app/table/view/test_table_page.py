@@ -10,6 +10,7 @@ from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshnes
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
+from engine.pipeline.verifications import Unreadable
 from tests.unit.app.support import NOW, ago, growing, lag, runner, table
 
 FLOW = Flow(ago(3), ago(3), ago(2), None, None)
@@ -81,6 +82,20 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
     layer = state_layer(quiet, NOW)
     assert (layer.headline, layer.colour) == ("Streaming", "gray")
     assert layer.details[0] == "when last seen, 2026-01-31 13:30:17 UTC"
+
+
+@pytest.mark.parametrize("by", [runner(), LOST])
+def test_a_mirror_that_cannot_be_read_is_not_up_to_date(by: Runner) -> None:
+    """Whatever the pipeline does: readers fail. That the table stopped is more urgent."""
+    broken: Unreadable = {
+        "at": "2026-01-31T15:20:00Z",
+        "why": "its mirror cannot be read: gone",
+        "hint": "",
+        "chunks": [],
+    }
+    found = replace(facts(by=by), broken=broken)
+    assert fresh(found) == ("Mirror cannot be read", "red", "found 2026-01-31 15:20:00 UTC")
+    assert fresh(replace(found, state=STOPPED))[0] == "Stopped"
 
 
 def test_a_resnapshot_is_published_like_a_change() -> None:
