@@ -40,6 +40,11 @@ def fitted(rows: Sequence[Mapping[str, object]], *names: str) -> dict[str, Colum
     return {name: figure(width=fitting([name, *(str(row.get(name, "")) for row in rows)])) for name in names}
 
 
+def states(texts: Iterable[str]) -> ColumnConfig:
+    """A column of states, wide enough for each of these, whichever comes first."""
+    return st.column_config.TextColumn(width=fitting(texts))
+
+
 def fitting(texts: Iterable[str]) -> int:
     """The width in pixels, in steps, in which each text fits."""
     longest = max(map(len, texts), default=0)

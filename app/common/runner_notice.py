@@ -48,7 +48,7 @@ def problems(where: Directory, runner: Runner) -> None:
 def blocked_reads(where: Directory, table: str | None = None) -> None:
     """A panel for each table whose reads wait for a lock on the source. table: only this one."""
     for what, meaning, do in blocked.panels(home.live_record(where), table):
-        messages.three_parts(what, meaning, do)
+        messages.three_parts(what, meaning, do, amber=True)
 
 
 def alerts_said(where: Directory, runner: Runner) -> set[str]:

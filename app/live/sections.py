@@ -22,6 +22,7 @@ from engine.base.errors import TidemarkError
 from engine.history import chunk_queries, runs, table_queries
 from engine.journal.alert_texts import remedy
 from engine.pipeline.directory import Directory
+from engine.pipeline.state_words import TABLE_STATES
 from engine.spec import settings
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
@@ -40,6 +41,7 @@ _TABLE_COLUMNS = {
     "Last change": columns.figure(
         "Since the newest change of the table was committed. *Table* says whether it is fresh", 100
     ),
+    "State": columns.states(TABLE_STATES),
     "Retrying": columns.figure("Chunks whose last attempt failed"),
     "Page": columns.page(),
 }

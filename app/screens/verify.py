@@ -32,6 +32,7 @@ from app.verify.view.part_map import PartTile
 from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.pipeline.directory import Directory
+from engine.pipeline.table_verdict import STATES
 from engine.pipeline.verifications import Details, read_audit, read_details
 
 _PATIENCE_S = 6 * 3600.0
@@ -91,7 +92,7 @@ def tables(where: Directory) -> None:
         key="verified-tables",
         column_order=(*_FIRST, *(name for name in table_rows[0] if name not in _FIRST)),
         height=420 if len(table_rows) > 11 else "auto",
-        column_config={"Page": columns.page()}
+        column_config={"Page": columns.page(), "State": columns.states([*STATES, *(one.label for one in found)])}
         | columns.time("Compared")
         | columns.figures("Rows", "Parts", "Version", "Took"),
         placeholder=words.NOTHING,

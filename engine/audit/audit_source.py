@@ -9,6 +9,7 @@ ends with a commit; those after a savepoint that is rolled back do not; those of
 A transaction of more than `MOST_BYTES` is passed on before its end. If it is rolled back then, its tables are `unsure`.
 """
 
+import logging
 import re
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,6 +27,9 @@ from engine.destination.delta.read.change_log import pack
 from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
 from engine.source.replication import server_id
+
+logging.getLogger("pymysqlreplication").addHandler(logging.NullHandler())
+"""Its notices about settings that an audit does not need would go to stderr. What it cannot decode is counted."""
 
 MOST_BYTES = 64 << 20
 """Bytes of an open transaction, as Python's values, that are held back until its outcome is known."""

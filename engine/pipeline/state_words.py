@@ -27,6 +27,9 @@ AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "
 """The keys of `STATES` while a live runner does not get what it needs from its source."""
 _OWN = ("stopped", "removed")
 """States of a table that hold whatever its pipeline does."""
+_NO_RUNNER = "no runner"
+TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NO_RUNNER, *STATES.values())
+"""Every state of a table, as it is shown."""
 
 
 def shown_state(state: str, *, away: Cause | None, full: bool) -> str:
@@ -47,4 +50,4 @@ def table_state(state: str, shown: str) -> str:
     if state in _OWN or shown in ("running", "table_stopped"):
         return state
     # "stopped" is a table that needs an operator.
-    return "no runner" if shown == "ended" else STATES.get(shown, state)
+    return _NO_RUNNER if shown == "ended" else STATES.get(shown, state)

@@ -36,6 +36,9 @@ LABELS: dict[State, str] = {
     "diverged": "Rows differ",
     "unverifiable": "Cannot be verified",
 }
+UNREADABLE = "Mirror cannot be read"
+STATES = (*LABELS.values(), UNREADABLE)
+"""Every verdict in words; the number of rows that differ may stand before one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def label_of(state: State, differences: int, *, readable: bool) -> str:
     """A verdict in words. differences: rows that differ. readable: whether the mirror can be read, as far as known."""
     if differences:
         return rows_differ(differences)
-    return LABELS[state] if readable else "Mirror cannot be read"
+    return LABELS[state] if readable else UNREADABLE
 
 
 def incomparable(*, key: bool, copies: bool, mirrors: bool) -> str:
@@ -146,7 +149,7 @@ def _generation(facts: TableFacts) -> int:
 def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s: float) -> str:
     """Why a table's comparisons do not verify it now; empty if they do."""
     if summary is None or not summary["last"]:
-        return "it was not verified yet"
+        return "it was not compared yet"
     if summary["generation"] != generation or (not summary["parts"] and summary["why"] == RESNAPSHOTTED):
         return RESNAPSHOTTED
     if not summary["at"]:

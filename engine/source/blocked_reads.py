@@ -140,10 +140,12 @@ def _blocked(
         others = [row for row in query(connection, _SESSIONS) if int(row["id"]) not in waiting]
     except PreflightError:
         unseen = "The account does not see the sessions of others"
-        return BlockedRead(table, state, seconds, len(rows), unseen=unseen, hint=_grant_hint(connection, server))
+        hint = f"{_END} {_grant_hint(connection, server)}"
+        return BlockedRead(table, state, seconds, len(rows), unseen=unseen, hint=hint)
     sessions = candidates(others, table, connection.user)
     unseen = "The server does not say who holds the lock" + (": one of these may" if sessions else "")
-    return BlockedRead(table, state, seconds, len(rows), sessions, unseen, _exact_hint(connection, server))
+    hint = f"{_END} {_exact_hint(connection, server)}"
+    return BlockedRead(table, state, seconds, len(rows), sessions, unseen, hint)
 
 
 def _locks(connection: Connection, server: Server, waiting: Sequence[int]) -> list[dict[str, Any]]:
@@ -228,6 +230,9 @@ def _session(row: Mapping[str, Any], role: Role) -> BlockingSession:
         idle=row["command"] == "Sleep",
         statement=without_literals(str(row["statement"] or "")),
     )
+
+
+_END = "Finish or end the session that holds the lock."
 
 
 def _end_hint(sessions: Sequence[BlockingSession]) -> str:

@@ -106,9 +106,10 @@ def _prepare(server: Server, shell: Shell, rows: int) -> None:
         if statement.strip():
             server.execute(statement)
     (spec,) = _blocks("toml")
-    assert 'host = "db.example.com"' in spec
+    written = 'host = "db.example.com"\nport = 3306'
+    assert written in spec
     address = f'host = "{server.host}"\nport = {server.port}'
-    (shell.folder / "shop.toml").write_text(spec.replace('host = "db.example.com"', address))
+    (shell.folder / "shop.toml").write_text(spec.replace(written, address))
 
 
 def _rows(shell: Shell) -> pa.Table:

@@ -91,7 +91,7 @@ class Stand:
             _replaced(
                 text,
                 {
-                    'host = "db.example.com"': f'host = "{self.server.host}"\nport = {self.server.port}',
+                    'host = "db.example.com"\nport = 3306': f'host = "{self.server.host}"\nport = {self.server.port}',
                     'tables = ["shop.orders"]': 'tables = ["shop.orders", "shop.carts"]',
                     'path = "lake"': 'path = "lake"\nmerge_interval_s = 1',
                 },

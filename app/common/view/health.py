@@ -434,7 +434,9 @@ def source_layer(runner: Runner, lag: Lag | None, now: datetime) -> Layer:
     tip += f" Committed position: {lag.position or 'none yet'}."
     left_s, stale = retention_left_s(runner, lag, now), stale_since(runner, lag, now)
     if left_s is None:
-        return Layer(title, "Retention left unknown", "gray", ("the source purges by no known age",), tip)
+        return Layer(
+            title, "Retention left unknown", "gray", ("no time limit is known for the binlog of the source",), tip
+        )
     left = f"retention left {'about ' if stale is not None else ''}{words.duration(round(left_s))}"
     if left_s < RETENTION_RED_S:
         do = "reach the source" if runner.away is not None else "raise the source's binlog retention now"

@@ -168,12 +168,13 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     if done < len(able):
         headline = f"{done:,} of {len(able):,} verified" if done else LABELS["stale"]
         if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
-            headline, why = "Not verified yet", "no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"
+            headline = "Not verified yet"
+            whys = ["no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"]
         elif current and continuous and (progress := _first_progress(able)):
             return Layer("Data", "Verifying", "blue", (progress, *notes), _TIP)
         else:
-            why = _stale(able)
-        return Layer("Data", headline, "gray", (why, *notes), _TIP)
+            whys = _stale(able)
+        return Layer("Data", headline, "gray", (*whys, *notes), _TIP)
     oldest = min(one.at for one in able if one.at is not None)
     colour = "green" if current else "gray"
     return Layer(
@@ -209,14 +210,18 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
     return ", ".join(f"{count:,} {kind}" for kind, count in first.summary["by_kind"].items())
 
 
-def _stale(tables: Sequence[VerifiedTable]) -> str:
-    """Why the most tables are stale.
+def _stale(tables: Sequence[VerifiedTable]) -> list[str]:
+    """Why tables are stale, with the number of each: first what an operator must know, then the most frequent.
 
-    Or says that some have stopped or were changed by other programs, which an operator must know.
+    Together they count every stale table.
     """
+    if len(tables) == 1:
+        return [_reason(tables[0].verdict)]
     whys = Counter(_short(one.why) for one in tables if one.state == "stale")
-    why, count = max(whys.items(), key=lambda item: (item[0] in _URGENT, item[1]))
-    return _reason(tables[0].verdict) if len(tables) == 1 else f"{words.plural(count, 'table')}: {why}"
+    ordered = sorted(whys.items(), key=lambda item: (item[0] not in _URGENT, -item[1]))
+    shown, rest = ordered[:_NAMED], sum(count for _, count in ordered[_NAMED:])
+    others = [f"{words.plural(rest, 'table')}: other reasons"] if rest else []
+    return [*(f"{words.plural(count, 'table')}: {why}" for why, count in shown), *others]
 
 
 def _reason(verdict: Verdict) -> str:

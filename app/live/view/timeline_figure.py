@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import cycle
 from typing import Any
 
 from app.common.view import words, zone
@@ -26,6 +27,8 @@ _ROW_COLOURS = {
 _SYMBOLS = {"Schema changes": "diamond", "Restarts": "triangle-right", "Outages": "x", "Alerts": "square"}
 _LEAST_BYTES = 4
 """The scale of a lag in bytes reaches at least this far."""
+_PLACES = ("end", "middle", "start")
+"""Where the names of a curve's thresholds stand, in turn."""
 _LEVEL_SHOWN = 2.0
 """A threshold is drawn up to this many times the highest value. Further above, it would flatten the curve."""
 
@@ -125,10 +128,7 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
         "y": [row] * len(spans),
         "width": 0.7,
         "name": spans[0].row,
-        "text": [
-            _plain(label) if seconds / length_s * _USUAL_WIDTH > len(label) * _LETTER else ""
-            for label, seconds in zip((span.name.partition(":")[0] for span in spans), lengths, strict=True)
-        ],
+        "text": _labels(spans, length_s),
         "textposition": "inside",
         "insidetextanchor": "middle",
         "constraintext": "none",
@@ -147,6 +147,23 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
         ],
         "hovertemplate": "%{customdata[1]}<extra></extra>",
     }
+
+
+def _labels(spans: Sequence[Span], length_s: float) -> list[str]:
+    """The name of each span, in the middle of its bar; empty where it does not fit, or would cover another one.
+
+    Spans of a row may overlap: two alerts fire at once. The longer span keeps its name.
+    """
+    found, taken = [""] * len(spans), list[tuple[float, float]]()
+    a_letter_s = length_s / _USUAL_WIDTH * _LETTER
+    for n in sorted(range(len(spans)), key=lambda n: spans[n].begin - spans[n].end):
+        name = spans[n].name.partition(":")[0]
+        begin, end, half_s = spans[n].begin.timestamp(), spans[n].end.timestamp(), len(name) * a_letter_s / 2
+        low, high = (begin + end) / 2 - half_s, (begin + end) / 2 + half_s
+        if begin < low and high < end and all(high <= other[0] or other[1] <= low for other in taken):
+            found[n] = _plain(name)
+            taken.append((low, high))
+    return found
 
 
 def _symbols(marks: Sequence[Instant], rows: Sequence[str]) -> list[Figure]:
@@ -210,20 +227,19 @@ def _lines(marks: Sequence[Instant]) -> list[Figure]:
 
 
 def _levels(curves: Sequence[Curve], levels: Sequence[Threshold]) -> list[Figure]:
-    return [
-        _level(level, f"y{n + 2}")
-        for n, curve in enumerate(curves)
-        for level in levels
-        if level.unit == curve.title and level.value <= curve.most * _LEVEL_SHOWN
-    ]
+    found = []
+    for n, curve in enumerate(curves):
+        drawn = [one for one in levels if one.unit == curve.title and one.value <= curve.most * _LEVEL_SHOWN]
+        found += [_level(one, f"y{n + 2}", place) for one, place in zip(drawn, cycle(_PLACES), strict=False)]
+    return found
 
 
-def _level(level: Threshold, axis: str) -> Figure:
-    """A dashed line across a curve, with its name."""
+def _level(level: Threshold, axis: str, place: str) -> Figure:
+    """A dashed line across a curve, with its name at this place, so that names of near lines do not overlap."""
     ends = {"x0": 0, "x1": 1, "y0": level.value, "y1": level.value, "xref": "paper", "yref": axis}
     label = {
         "text": level.name,
-        "textposition": "end",
+        "textposition": place,
         "yanchor": "bottom",
         "font": {"size": 10},
     }

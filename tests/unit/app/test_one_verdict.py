@@ -77,7 +77,7 @@ def in_status(where: Directory) -> str:
     ("case", "label", "why"),
     [
         ("verified", "Verified", ""),
-        ("never", "Not verified", "not verified yet"),
+        ("never", "Not verified", "not compared yet"),
         ("half", "Not verified", "1 of 5 parts were compared so far"),
         ("old", "Not verified", "verified too long ago"),
         ("lacks", "Not verified", "its mirror lacks changes since 2026-01-31 15:00:09 UTC"),

@@ -1,5 +1,8 @@
 """The headers of events: positions, and which events the package may see."""
 
+import subprocess
+import sys
+
 import pytest
 
 from engine.audit.audit_source import Frames
@@ -66,3 +69,10 @@ def test_what_the_package_cannot_decode_is_noted(frames: Frames) -> None:
     assert frames.anywhere == {pack(3, 50): "compressed"}
     assert not frames.admit(event(TABLE_MAP, 60, mapped(9, "t", b"\3\xf2")))
     assert "VECTOR" in frames.undecoded["d", "t"]
+
+
+def test_the_package_writes_no_notices_to_the_terminal() -> None:
+    """It advises to change settings of the source that an audit does not need."""
+    code = "import logging, engine.audit.audit_source; logging.getLogger('pymysqlreplication').warning('set FULL')"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stderr == ""

@@ -254,3 +254,16 @@ def _anchors(page: Path) -> set[str]:
     """The headings of a page as GitHub links to them."""
     names = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return {re.sub(r"[^\w -]", "", name.lower()).replace(" ", "-") for name in names}
+
+
+def test_each_step_of_the_quick_start_that_starts_a_runner_names_the_password() -> None:
+    """The spec names its variable, and its steps are followed in one shell or in several."""
+    page = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
+    (spec,) = (
+        tomllib.loads(block.text) for block in BLOCKS if block.page == "quick-start.md" and block.language == "toml"
+    )
+    assert {"host", "port", "user"} <= spec["source"].keys()
+    variable = spec["source"]["password_env"]
+    steps = page.split("\n## ")
+    starting = [step for step in steps if "tidemark run shop.toml" in step or "tidemark console" in step]
+    assert [f"export {variable}=…" in step for step in starting] == [True, True]

@@ -72,7 +72,7 @@ def test_a_part_does_not_verify_a_table() -> None:
 def test_when_it_is_stale() -> None:
     """Not compared yet, resnapshotted since, or compared more than two periods ago."""
     summary, _ = merged(None, NONE, WHOLE, 0)
-    assert state_of(None, 0, DAY, NOW_S) == ("stale", "it was not verified yet")
+    assert state_of(None, 0, DAY, NOW_S) == ("stale", "it was not compared yet")
     assert state_of(summary, 1, DAY, NOW_S) == ("stale", "it was resnapshotted since")
     assert state_of(summary, 0, 1000.0, NOW_S) == ("stale", "it was verified too long ago")
 

@@ -98,7 +98,7 @@ def test_details_name_the_age_and_what_is_left_out() -> None:
     """The oldest table counts."""
     found = tables(a=SUMMARY, b=summary(at="2026-11-23T12:00:00Z"), c=summary(verdict="unverifiable", why="no key"))
     assert layer(found, NOW).details == ("within the last 2 d", "1 table cannot be verified")
-    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not verified yet",)
+    assert layer(tables(a=SUMMARY, b=None), NOW).details == ("1 table: not compared yet",)
     assert layer(tables(a=None, b=None), NOW).details == ("2 tables",)
     assert layer(tables(a=None), NOW).details == ("no row was compared yet",)
     old = layer(tables(a=summary(at="2026-10-01T10:00:00Z", last="2026-10-01T10:00:00Z")), NOW)
@@ -120,13 +120,29 @@ def test_the_first_comparison_is_under_way() -> None:
     assert layer(tables(a=half, b=old), NOW, continuous=True).colour == "gray"
 
 
+def test_the_reasons_of_the_light_count_every_table() -> None:
+    """Verified and not verified ones add up; seldom reasons are one."""
+    stopped, old = TableFacts(SUMMARY, stopped=True), TableFacts(summary(at="2026-10-01T10:00:00Z"))
+    known = {"a": TableFacts(SUMMARY), "b": stopped, "c": stopped, "d": TableFacts()}
+    found = layer(tables_of(known, Verify(), NOW), NOW)
+    assert (found.headline, found.details) == ("1 of 4 verified", ("2 tables: stopped", "1 table: not compared yet"))
+    half, again = TableFacts(summary(at="", parts=5, compared=1)), TableFacts(SUMMARY, generation=1)
+    more = {**known, "e": old, "f": old, "g": half, "h": again}
+    assert layer(tables_of(more, Verify(), NOW), NOW).details == (
+        "2 tables: stopped",
+        "2 tables: verified too long ago",
+        "1 table: not compared yet",
+        "2 tables: other reasons",
+    )
+
+
 def test_the_light_says_that_another_program_changed_a_mirror() -> None:
     """Also if more tables are stale for another reason, and if none was verified yet."""
     old = TableFacts(summary(at="2026-11-01T10:00:00Z"))
     known = {"a": TableFacts(SUMMARY), "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 4})}
     found = layer(tables_of({**known, "c": old, "d": old}, Verify(), NOW), NOW)
     assert (found.headline, found.colour) == ("1 of 4 verified", "gray")
-    assert found.details == ("1 table: another program changed its mirror",)
+    assert found.details == ("1 table: another program changed its mirror", "2 tables: verified too long ago")
     found = layer(tables_of({"a": TableFacts(foreign={"commits": 2, "version": 4})}, Verify(), NOW), NOW)
     assert (found.headline, found.details) == ("Not verified", ("another program changed its mirror",))
     proved = {**known, "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 3})}

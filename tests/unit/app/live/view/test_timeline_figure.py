@@ -52,6 +52,21 @@ def test_a_threshold_is_drawn_where_the_curve_comes_near() -> None:
     assert drawn(70) == ["keeping up below 10 s", "alert above 1 min"]
 
 
+def test_names_do_not_cover_each_other() -> None:
+    """Spans of a row may overlap: a longer one keeps its name, and so do others beside it. Thresholds may be near."""
+    alerts = [
+        Span("Alerts", ago(100), NOW, "Table stopped", moment(100, "alert.raised")),
+        Span("Alerts", ago(90), ago(10), "Mirror behind", moment(90, "alert.raised")),
+        Span("Alerts", ago(30), NOW, "Lag", moment(30, "alert.raised")),
+    ]
+    (bars, *_) = figure(alerts, [], [], [], ago(100), NOW)["data"]
+    assert bars["text"] == ["Table stopped", "", "Lag"]
+    near = thresholds(12.0, None)
+    shapes = figure([], [], curves(11), near, ago(100), NOW)["layout"]["shapes"]
+    places = [shape["label"]["textposition"] for shape in shapes if "label" in shape]
+    assert places == ["end", "middle"]
+
+
 def test_bars_and_marks_lead_to_their_events() -> None:
     """A point of a curve leads to none. Names from the database are no markup."""
     data = figure(SPANS, MARKS, curves(1), [], ago(100), NOW)["data"]
