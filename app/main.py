@@ -43,10 +43,12 @@ st.html(
     ".unseen, .st-key-spoken {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}"
     # Components without a visible part.
     ".st-key-return-kept, .st-key-return-followed,"
-    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-cell-links, "
+    ".st-key-times-kept, .st-key-title-kept, .st-key-address-kept, .st-key-history-guard, "
+    ".st-key-cell-links, "
     ".st-key-popover-focus {display: none}"
     "</style>"
 )
+copy_link.guard()
 st.logo(str(_ASSETS / "logo.svg"), size="large")
 screen = st.navigation(places.pages(operator=access.operator()), position="top")
 selection.found_page(screen)

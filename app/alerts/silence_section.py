@@ -79,7 +79,7 @@ def _form(chosen: Mapping[str, Directory]) -> None:
         st.text_input(
             "Reason for the silence", key=f"silence-reason-{click}", placeholder="Others see it beside the alerts"
         )
-        if problem := st.session_state.pop(_PROBLEM, ""):
+        if problem := st.session_state.get(_PROBLEM):
             st.markdown(f":red[{words.escape(problem)}]")
         st.button(
             "Silence alerts",
@@ -110,4 +110,5 @@ def _add(chosen: Mapping[str, Directory], click: int) -> None:
     except (OSError, TidemarkError) as problem:
         st.session_state[_PROBLEM] = f"{problem}"
         return
+    st.session_state.pop(_PROBLEM, None)
     controls.first_time("silence", click)

@@ -73,6 +73,7 @@ def first_time(name: str, click: int) -> bool:
     if clicks(name) != click:
         return False
     st.session_state[_CLICKS][name] += 1
+    st.session_state.pop(_refused(name), None)
     return True
 
 
@@ -153,7 +154,7 @@ def _launch(where: Directory) -> None:
         return
     problem = launch(where)
     if problem is not None:
-        st.session_state[f"refused {where.root.name}"] = problem
+        st.session_state[_refused(where.root.name)] = problem
 
 
 def launch(where: Directory) -> TidemarkError | None:
@@ -182,7 +183,7 @@ def resnapshot_all(where: Directory) -> None:
         )
         st.text_input("Reason", placeholder="Shown in the events and the history", key="resnapshot-all-reason")
         st.text_input(f"Type {name} to confirm", key="resnapshot-all-sure")
-        if st.session_state.pop(_UNSURE, None) == name:
+        if st.session_state.get(_UNSURE) == name:
             st.markdown(f":red[Nothing was sent: the name is not {words.escape(name)}.]")
         st.button(  # never disabled: the focus would leave the popover (`focus`)
             "Resnapshot and start",
@@ -199,15 +200,20 @@ def _resnapshot_all(where: Directory, click: int) -> None:
     if st.session_state.get("resnapshot-all-sure") != name:
         st.session_state[_UNSURE] = name
         return
+    st.session_state.pop(_UNSURE, None)
     if not first_time(name, click):
         return
     post(where, "redump", st.session_state.get("resnapshot-all-reason"), {"tables": []})
     _launch(where)
 
 
+def _refused(name: str) -> str:
+    return f"refused {name}"
+
+
 def refusal(name: str) -> None:
-    """Why the last start from this browser failed."""
-    problem = st.session_state.pop(f"refused {name}", None)
+    """Why nothing came of the last click of this browser. It stays until the next one: pages refresh by themselves."""
+    problem = st.session_state.get(_refused(name))
     if isinstance(problem, TidemarkError):
         messages.error(problem)
 
@@ -268,7 +274,7 @@ def post(where: Directory, verb: str, reason: str | None, arguments: Mapping[str
     try:
         identity = send_command(where, verb, reason=(reason or "").strip(), arguments=arguments, actor=access.actor())
     except TidemarkError as problem:  # the inbox belongs to another user
-        st.session_state[f"refused {where.root.name}"] = problem
+        st.session_state[_refused(where.root.name)] = problem
         return ""
     sent(where.root.name).append(Sent(identity, verb, clock.utc_now()))
     return identity

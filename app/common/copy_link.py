@@ -45,32 +45,43 @@ def draw() -> None:
     _COMPONENT(key="copy-link", width="content", height="content")
 
 
-# Streamlit would add an entry to the browser's history for each change.
-_ADDRESS = st.components.v2.component(
-    "tidemark_address",
+# As a page is left, Streamlit writes an address with its path and without its values: as a new entry of the browser's
+# history, or, after *Back*, over the entry that is there. *Back* would lead to it, not to the section that was open.
+# A page may be left before it is drawn, so this is decided by the addresses alone.
+_GUARD = st.components.v2.component(
+    "tidemark_history_guard",
     html="<span hidden></span>\n",
-    js="""// As a page is left, Streamlit writes an address with its path and without its values: as a new entry of \
-the browser's
-// history, or, after *Back*, over the entry that is there. *Back* would lead to it, \
-and not to the section that was open. A page
-// that keeps its pipeline in its address never loses it on purpose.
-const history = window.history
-if (!history.addressKept) {
-  const kept = history.addressKept = { values: {} }
+    js="""const history = window.history
+if (!history.keepsPipeline) {
+  history.keepsPipeline = true
   for (const name of ["pushState", "replaceState"]) {
     const write = history[name]
     history[name] = function (state, title, to) {
-      const next = new URL(to ?? "", window.location.href)
-      const loses = "pipeline" in kept.values && !next.searchParams.has("pipeline")
-      if (loses && next.pathname === window.location.pathname) return
+      const here = new URL(window.location.href), next = new URL(to ?? "", here)
+      const loses = here.searchParams.has("pipeline") && !next.searchParams.has("pipeline")
+      const all = here.pathname.endsWith("/alerts")  // it shows all pipelines then
+      if (loses && !all && next.pathname === here.pathname) return
       write.call(history, state, title, to)
     }
   }
 }
-export default function ({ data }) {
+export default function () {}
+""",
+)
+
+
+def guard() -> None:
+    """Keep the pipeline in the addresses of pages that are left. Call it before the navigation is drawn."""
+    _GUARD(key="history-guard", height=1)
+
+
+# Streamlit would add an entry to the browser's history for each change.
+_ADDRESS = st.components.v2.component(
+    "tidemark_address",
+    html="<span hidden></span>\n",
+    js="""export default function ({ data }) {
   const url = new URL(window.location.href)
   if (url.pathname.split("/").pop() !== data.page) return  // another page was opened meanwhile
-  history.addressKept.values = data.values
   for (const [name, values] of Object.entries(data.values)) {
     if (url.searchParams.getAll(name).join("\\n") === values.join("\\n") && url.searchParams.has(name)) continue
     url.searchParams.delete(name)

@@ -180,7 +180,7 @@ def _variable(draft: Draft) -> None:
         args=(draft.id, key),
         help="A variable in the environment of this console. The password itself is never saved.",
     )
-    if fault := st.session_state.pop(f"{draft.id} variable-fault", ""):
+    if fault := st.session_state.get(f"{draft.id} variable-fault"):
         st.markdown(f":small[:red[:material/error: {words.escape(fault)}]]")
     elif name and name not in os.environ:
         st.markdown(
@@ -198,6 +198,7 @@ def _keep_variable(identity: str, key: str) -> None:
     if fault := variable_fault(name):
         st.session_state[f"{identity} variable-fault"] = fault
         return
+    st.session_state.pop(f"{identity} variable-fault", None)
     drafts.change(identity, lambda draft: draft.put("source", "password_env", value=name or None))
 
 

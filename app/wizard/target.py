@@ -248,7 +248,7 @@ def _remote(draft: Draft, master: str) -> None:
         help="spark://host:7077 (standalone), sc://host:15002 (Connect), yarn, k8s://https://host:6443. A token comes "
         "from SPARK_CONNECT_AUTHENTICATE_TOKEN, never from the spec.",
     )
-    if problem := st.session_state.pop(f"{draft.id} master-fault", None):
+    if problem := st.session_state.get(f"{draft.id} master-fault"):
         messages.error(problem)
     elif not master:
         st.caption("Until an address is entered, the draft keeps this machine.")
@@ -261,6 +261,7 @@ def _remote(draft: Draft, master: str) -> None:
 def _keep_master(identity: str, key: str) -> None:
     """Save the address, unless it is invalid: it may contain a token."""
     value = (st.session_state[key] or "").strip()
+    st.session_state.pop(f"{identity} master-fault", None)
     if not value:
         return
     draft = drafts.load(identity).put("spark", "master", value=value)

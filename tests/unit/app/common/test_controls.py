@@ -8,6 +8,7 @@ from streamlit.testing.v1 import AppTest
 
 from app.common import controls
 from app.common.view.roles import EVERYBODY
+from engine.base.errors import TidemarkError
 from engine.pipeline.directory import Directory
 from engine.watch.record import WatchRecord, write_record
 from tests.support.simulation import SPEC
@@ -39,6 +40,8 @@ def test_a_full_resnapshot_needs_the_pipelines_name_and_starts_the_runner(
     run.text_input(key="resnapshot-all-sure").input("shap")
     run.button[0].click().run()
     assert "Nothing was sent" in run.markdown[-1].value
+    run.run()
+    assert "Nothing was sent" in run.markdown[-1].value, "a page that refreshes by itself would show it for two seconds"
     run.text_input(key="resnapshot-all-reason").input("the binlog was purged")
     run.text_input(key="resnapshot-all-sure").input("shop")
     run.button[0].click().run()
@@ -79,3 +82,35 @@ def test_a_restart_that_is_due_can_be_cancelled(monkeypatch: pytest.MonkeyPatch,
     sent = json.loads(command.read_text())
     assert (sent["verb"], sent["run"], sent["reason"]) == ("stop", "r1", "moving house")
     assert [one.label for one in run.button] == ["Restart"]
+
+
+def refused(root: str) -> None:
+    """The buttons and why nothing came of them."""
+    from pathlib import Path
+
+    from app.common import controls, home
+    from engine.pipeline.directory import Directory
+
+    where = Directory(Path(root))
+    controls.controls(where, home.runner(where), key="live")
+    controls.refusal(where.root.name)
+
+
+def test_a_refused_start_is_shown_until_the_next_click(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However often the page refreshes."""
+    where = Directory(tmp_path / "shop")
+    where.root.mkdir()
+    where.spec.write_text(SPEC.format(name="shop"))
+    monkeypatch.setenv(EVERYBODY, "1")
+    answers = iter([TidemarkError("No password is set."), None])
+    monkeypatch.setattr(controls, "launch", lambda _where: next(answers))
+    run = AppTest.from_function(refused, args=(str(where.root),)).run(timeout=30)
+    start = [one for one in run.button if one.label == "Start"]
+    start[0].click().run()
+    for _ in range(2):
+        (shown,) = run.error
+        assert "No password" in shown.value
+        run.run()
+    next(one for one in run.button if one.label == "Start").click().run()
+    assert not run.exception
+    assert not run.error
