@@ -1,7 +1,7 @@
 """The timeline of a run: a strip with what it did, above its curves, on one time axis with one crosshair."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import cycle
 from typing import Any
 
@@ -57,7 +57,8 @@ def figure(
         spikecolor=HEX["gray"],
         hoverformat=f"%H:%M:%S {zone.name()}",
     )
-    by_row = [[span for span in spans if span.row == row] for row in shown]
+    ordered = sorted(spans, key=lambda span: span.begin - span.end)  # a shorter one is drawn over a longer one
+    by_row = [[span for span in ordered if span.row == row] for row in shown]
     length_s = (until - since).total_seconds()
     data = [_bars(own, n, length_s) for n, own in enumerate(by_row) if own] + _symbols(marks, shown)
     axes: Figure = {"yaxis": _strip_axis(shown, height)}
@@ -150,19 +151,18 @@ def _bars(spans: Sequence[Span], row: int, length_s: float) -> Figure:
 
 
 def _labels(spans: Sequence[Span], length_s: float) -> list[str]:
-    """The name of each span, in the middle of its bar; empty where it does not fit, or would cover another one.
+    """The name of each span, in the middle of its bar; empty where it does not fit, or a later bar covers it.
 
-    Spans of a row may overlap: two alerts fire at once. The longer span keeps its name.
+    Spans of a row may overlap: two alerts fire at once.
     """
-    found, taken = [""] * len(spans), list[tuple[float, float]]()
     a_letter_s = length_s / _USUAL_WIDTH * _LETTER
-    for n in sorted(range(len(spans)), key=lambda n: spans[n].begin - spans[n].end):
-        name = spans[n].name.partition(":")[0]
-        begin, end, half_s = spans[n].begin.timestamp(), spans[n].end.timestamp(), len(name) * a_letter_s / 2
-        low, high = (begin + end) / 2 - half_s, (begin + end) / 2 + half_s
-        if begin < low and high < end and all(high <= other[0] or other[1] <= low for other in taken):
-            found[n] = _plain(name)
-            taken.append((low, high))
+    found = []
+    for n, span in enumerate(spans):
+        name = span.name.partition(":")[0]
+        middle, half = span.begin + (span.end - span.begin) / 2, timedelta(seconds=len(name) * a_letter_s / 2)
+        low, high = middle - half, middle + half
+        covered = any(other.begin < high and low < other.end for other in spans[n + 1 :])
+        found.append(_plain(name) if span.begin < low and not covered else "")
     return found
 
 

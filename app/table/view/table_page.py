@@ -139,7 +139,7 @@ def _freshness(facts: PageFacts, now: datetime) -> VerdictLine:
         return "Stopped", "red", (f"nothing published since {since}", f"the {facts.shown_by} stays as it was")
     if facts.broken is not None:
         found_at = words.date_time(datetime.fromisoformat(facts.broken["at"]))
-        return "Mirror cannot be read", "red", (f"found {found_at}", "readers of the mirror fail")
+        return "Cannot be read", "red", (f"found {found_at}", "readers of the mirror fail")
     rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
     return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)
 

@@ -53,14 +53,14 @@ def test_a_threshold_is_drawn_where_the_curve_comes_near() -> None:
 
 
 def test_names_do_not_cover_each_other() -> None:
-    """Spans of a row may overlap: a longer one keeps its name, and so do others beside it. Thresholds may be near."""
+    """A shorter span is drawn over a longer one, whose name it may hide. Thresholds may be near each other."""
     alerts = [
         Span("Alerts", ago(100), NOW, "Table stopped", moment(100, "alert.raised")),
         Span("Alerts", ago(90), ago(10), "Mirror behind", moment(90, "alert.raised")),
         Span("Alerts", ago(30), NOW, "Lag", moment(30, "alert.raised")),
     ]
     (bars, *_) = figure(alerts, [], [], [], ago(100), NOW)["data"]
-    assert bars["text"] == ["Table stopped", "", "Lag"]
+    assert bars["text"] == ["", "Mirror behind", "Lag"]
     near = thresholds(12.0, None)
     shapes = figure([], [], curves(11), near, ago(100), NOW)["layout"]["shapes"]
     places = [shape["label"]["textposition"] for shape in shapes if "label" in shape]
@@ -82,7 +82,7 @@ def test_a_bar_that_is_too_narrow_has_no_text() -> None:
     """Plotly would shrink it until nobody can read it."""
     spans = [Span("Phase", ago(100), ago(99), "catching up"), Span("Phase", ago(99), NOW, "streaming")]
     (bars,) = figure(spans, [], [], [], ago(100), NOW)["data"]
-    assert bars["text"] == ["", "streaming"]
+    assert bars["text"] == ["streaming", ""]
 
 
 def test_the_figure_has_a_sentence() -> None:

@@ -94,7 +94,7 @@ def test_a_mirror_that_cannot_be_read_is_not_up_to_date(by: Runner) -> None:
         "chunks": [],
     }
     found = replace(facts(by=by), broken=broken)
-    assert fresh(found) == ("Mirror cannot be read", "red", "found 2026-01-31 15:20:00 UTC")
+    assert fresh(found) == ("Cannot be read", "red", "found 2026-01-31 15:20:00 UTC")
     assert fresh(replace(found, state=STOPPED))[0] == "Stopped"
 
 
