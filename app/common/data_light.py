@@ -17,15 +17,8 @@ from engine.explore.table_facts import committed_facts
 from engine.history import table_queries
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts
-from engine.pipeline.verifications import (
-    ForeignChanges,
-    Summary,
-    Unreadable,
-    mirror_logs_changed,
-    read_mirror_logs,
-    read_summaries,
-    summaries_changed,
-)
+from engine.pipeline.verification_records import ForeignChanges, Summary, Unreadable
+from engine.pipeline.verifications import mirror_logs_changed, read_mirror_logs, read_summaries, summaries_changed
 from engine.spec import settings
 from engine.spec.verify_settings import OFF, Verify
 
@@ -77,7 +70,7 @@ def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
 def _newer(known: TableFacts, summary: Summary | None, foreign: ForeignChanges | None, stopped: bool) -> TableFacts:
     generation = known.generation
     if generation is not None and summary is not None:
-        generation = max(generation, summary["generation"])
+        generation = max(generation, summary.generation)
     return replace(known, summary=summary, generation=generation, foreign=foreign, stopped=stopped or known.stopped)
 
 
@@ -114,17 +107,17 @@ def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
 
 @lru_cache(maxsize=1024)
 def _differing_in(where: Directory, _changed_s: float) -> tuple[str, ...]:
-    return tuple(sorted(name for name, one in read_summaries(where).items() if one["differences"]))
+    return tuple(sorted(name for name, one in read_summaries(where).items() if one.differences))
 
 
 @lru_cache(maxsize=1024)
-def _foreign_in(where: Directory, _changed_s: float) -> dict[str, ForeignChanges]:
-    return read_mirror_logs(where)["foreign"]
+def _foreign_in(where: Directory, _changed_s: float) -> Mapping[str, ForeignChanges]:
+    return read_mirror_logs(where).foreign
 
 
 @lru_cache(maxsize=1024)
 def _differences_in(where: Directory, _changed_s: float) -> int:
-    return sum(one["differences"] for one in read_summaries(where).values())
+    return sum(one.differences for one in read_summaries(where).values())
 
 
 def differences(where: Directory) -> int:

@@ -66,9 +66,9 @@ def unreadable(where: Directory, only: str | None = None) -> None:
     for one in data_light.tables_of(where, clock.utc_now()):
         if one.broken and only in (None, one.table):
             messages.three_parts(
-                f"{one.table}: {one.broken['why']}.",
+                f"{one.table}: {one.broken.why}.",
                 "Its rows cannot be compared.",
-                one.broken["hint"],
+                one.broken.hint,
                 above_buttons=access.operator(),
             )
 

@@ -33,7 +33,8 @@ from engine.base import clock
 from engine.base.errors import TidemarkError
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import STATES
-from engine.pipeline.verifications import Details, read_audit, read_details
+from engine.pipeline.verification_records import Details
+from engine.pipeline.verifications import read_audit, read_details
 
 _PATIENCE_S = 6 * 3600.0
 _CELLS = 2000
@@ -64,7 +65,7 @@ def overview(where: Directory, drawn: dict[str, tuple[Act, ...]]) -> None:
         "Oldest verification", age, help="The part that was compared longest ago; — if some part never was."
     )
     rows = sum(one.differences for one in found)
-    compared = sum(one.summary["rows"] for one in found if one.summary)
+    compared = sum(one.summary.rows for one in found if one.summary)
     # Before anything is compared, 0 would pass for a verdict.
     cells[2].metric("Rows that differ", f"{rows:,}" if rows or compared else words.NOTHING)
     cells[3].metric("Compared rows", words.count(compared))
@@ -174,7 +175,7 @@ def _outcome(where: Directory, answered: list[dict[str, Any]], ended: str) -> No
 
 def differences(one: VerifiedTable, details: Details) -> None:
     """The rows that differ, and both sides of one of them."""
-    table, found = one.table, details["differences"]
+    table, found = one.table, details.differences
     st.subheader(f"Rows that differ :gray[{len(found):,}]" if found else "Rows that differ", anchor=False)
     if not found:
         st.caption(verification.none_differ(one))
@@ -204,7 +205,7 @@ def differences(one: VerifiedTable, details: Details) -> None:
 
 
 def _keys(details: Details) -> list[str]:
-    return list(dict.fromkeys(verification.key_text(row) for row in details["differences"]))
+    return list(dict.fromkeys(verification.key_text(row) for row in details.differences))
 
 
 def _repair(where: Directory, table: str, rows: int) -> None:
@@ -241,7 +242,7 @@ def _start_repair(where: Directory, table: str, click: int) -> None:
 
 def parts(details: Details) -> None:
     """The map of the table's parts, by age; those with differences are red."""
-    cells = verification.part_cells(details["parts"], _CELLS)
+    cells = verification.part_cells(details.parts, _CELLS)
     if len(cells) < 2:
         return
     st.subheader("Parts by age", anchor=False)

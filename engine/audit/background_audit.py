@@ -42,7 +42,8 @@ from engine.journal.verification_events import ChangeLogsAudited
 from engine.ledger.state import State
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
-from engine.pipeline.verifications import LastAudit, read_audit, save_audit
+from engine.pipeline.verification_records import LastAudit
+from engine.pipeline.verifications import read_audit, save_audit
 from engine.source.endpoint import endpoint_of
 from engine.source.positions import position_from_text
 from engine.spec.settings import Spec

@@ -40,7 +40,7 @@ def facts_of(
 
     copies: whether the pipeline copies tables (`source.startup`). mirrors: whether its destination keeps them.
     """
-    summaries, foreign = read_summaries(directory), read_mirror_logs(directory)["foreign"]
+    summaries, foreign = read_summaries(directory), read_mirror_logs(directory).foreign
     return {
         name: TableFacts(
             summaries.get(name),

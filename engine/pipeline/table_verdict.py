@@ -8,15 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from engine.base.wording import rows_differ
-from engine.pipeline.verifications import (
-    RESNAPSHOTTED,
-    ForeignChanges,
-    Summary,
-    Unreadable,
-    has_proved,
-    stale_at_s,
-    unreadable,
-)
+from engine.pipeline.verification_records import ForeignChanges, Summary, Unreadable
+from engine.pipeline.verifications import RESNAPSHOTTED, has_proved, stale_at_s, unreadable
 
 State = Literal["verified", "stale", "diverged", "unverifiable"]
 NO_KEY = "it has no key, so it has no mirror"
@@ -119,21 +112,21 @@ def _unable(facts: TableFacts) -> Verdict | None:
 def _differing(facts: TableFacts) -> Verdict | None:
     """What the last comparisons found, if that is a fact until another comparison."""
     summary, broken = facts.summary, unreadable(facts.summary, _generation(facts))
-    if summary is None or not summary["last"]:
+    if summary is None or not summary.last:
         return None
-    if summary["differences"]:
-        return Verdict("diverged", differences=summary["differences"], broken=broken)
+    if summary.differences:
+        return Verdict("diverged", differences=summary.differences, broken=broken)
     if broken:
-        return Verdict("unverifiable", broken["why"], broken=broken)
-    refused = summary["verdict"] == "unverifiable" and not facts.stopped
-    return Verdict("unverifiable", summary["why"]) if refused else None
+        return Verdict("unverifiable", broken.why, broken=broken)
+    refused = summary.verdict == "unverifiable" and not facts.stopped
+    return Verdict("unverifiable", summary.why) if refused else None
 
 
 def _obsolete(facts: TableFacts, period_s: float, now_s: float) -> Verdict | None:
     """Why its comparisons do not verify it now; the most urgent reason."""
     if facts.stopped:
         return Verdict("stale", STOPPED)
-    if facts.foreign is not None and not has_proved(facts.summary, facts.foreign["version"]):
+    if facts.foreign is not None and not has_proved(facts.summary, facts.foreign.version):
         return Verdict("stale", WRITTEN)
     if why := _why_stale(facts.summary, _generation(facts), period_s, now_s):
         return Verdict("stale", why)
@@ -143,15 +136,15 @@ def _obsolete(facts: TableFacts, period_s: float, now_s: float) -> Verdict | Non
 def _generation(facts: TableFacts) -> int:
     if facts.generation is not None:
         return facts.generation
-    return facts.summary["generation"] if facts.summary else 0
+    return facts.summary.generation if facts.summary else 0
 
 
 def _why_stale(summary: Summary | None, generation: int, period_s: float, now_s: float) -> str:
     """Why a table's comparisons do not verify it now; empty if they do."""
-    if summary is None or not summary["last"]:
+    if summary is None or not summary.last:
         return "it was not compared yet"
-    if summary["generation"] != generation or (not summary["parts"] and summary["why"] == RESNAPSHOTTED):
+    if summary.generation != generation or (not summary.parts and summary.why == RESNAPSHOTTED):
         return RESNAPSHOTTED
-    if not summary["at"]:
-        return f"{summary['compared']:,} of {summary['parts']:,} parts were compared so far"
-    return "it was verified too long ago" if now_s > stale_at_s(summary["at"], period_s) else ""
+    if not summary.at:
+        return f"{summary.compared:,} of {summary.parts:,} parts were compared so far"
+    return "it was verified too long ago" if now_s > stale_at_s(summary.at, period_s) else ""

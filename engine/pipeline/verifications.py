@@ -14,14 +14,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NotRequired, Self, TypedDict
 
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
+from engine.pipeline.verification_records import Details, LastAudit, MirrorLogs, Summary, Unreadable
 from engine.spec.folder_names import folder_name
 
 _LONGEST_NAME = 200
@@ -29,147 +28,19 @@ RESNAPSHOTTED = "it was resnapshotted since"
 """Why a table is stale whose mirror was replaced."""
 
 
-class PartState(TypedDict):
-    """The last comparison of a part."""
-
-    chunk: int | None
-    lower: str | None
-    upper: str | None
-    at: str
-    """When it was compared: UTC text; empty if it was not yet."""
-    rows: int
-    differences: int
-    position: str | None
-    version: int | None
-    level: NotRequired[str]
-    """counts or rows."""
-
-
-class Summary(TypedDict):
-    """The verification of one table."""
-
-    verdict: str
-    """Of the last comparison: verified, diverged, unverifiable or lagging."""
-    why: str
-    at: str
-    """When the part was compared whose comparison is the oldest; empty if some part was never compared."""
-    last: str
-    """When anything of it was last compared."""
-    position: str | None
-    version: int | None
-    """Of the mirror: the oldest at which a part was compared."""
-    level: str
-    """rows; counts if the rows of some part were only counted."""
-    rows: int
-    """Rows in the compared parts."""
-    differences: int
-    """Rows that differ, as far as known."""
-    by_kind: Mapping[str, int]
-    parts: int
-    """0 after a resnapshot, until something is compared."""
-    compared: int
-    """Parts that were ever compared."""
-    generation: int
-    """The table's snapshot that was compared (`ledger.state.TableState`)."""
-    seconds: float
-    """How long the last comparison took."""
-    unreadable: NotRequired["Unreadable"]
-    """Its mirror, or a part of it, could not be read; absent when it can be read again."""
-
-
-class Unreadable(TypedDict):
-    """A mirror that could not be read."""
-
-    at: str
-    """When that was found: UTC text."""
-    why: str
-    """As a clause."""
-    hint: str
-    chunks: Sequence[int]
-    """The chunks that were read then; empty: the whole table, or rows by key."""
-
-
-class Details(TypedDict):
-    """The parts of one table, and the rows that differ."""
-
-    table: str
-    complete: bool
-    """Whether the parts cover the table."""
-    parts: list[PartState]
-    differences: list[dict[str, Any]]
-    """At most a thousand: kind, key, columns, cause, source, mirror."""
-
-
-@dataclass(frozen=True)
-class LastAudit:
-    """The runner's last audit of a random part of the change logs."""
-
-    at: str
-    """When it ended: UTC text."""
-    tables: int
-    images: int
-    differences: int
-    start: str
-    end: str
-    """The audited part of the binlog; both are empty if nothing was compared."""
-    differing: Mapping[str, Sequence[str]]
-    """By table, start and end of the part in which its change log differed and may differ still."""
-    generations: Mapping[str, int]
-    """The snapshots of these tables then (`ledger.state.TableState`), as far as known."""
-    server: str
-    """The identity of the server whose binlog it was; empty if it is not known."""
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """The audit in `audit.json`. Raises KeyError, TypeError, ValueError or AttributeError if it is damaged."""
-        return cls(
-            at=record["at"],
-            tables=int(record["tables"]),
-            images=int(record["images"]),
-            differences=int(record["differences"]),
-            start=str(record["start"]),
-            end=str(record["end"]),
-            differing={name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
-            generations={name: int(number) for name, number in record.get("generations", {}).items()},
-            server=str(record.get("server", "")),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """For `audit.json`."""
-        return asdict(self)
-
-
-class ForeignChanges(TypedDict):
-    """What other programs have changed in a mirror since all its rows were last verified or resnapshotted."""
-
-    commits: int
-    version: int
-    """Of the newest of these commits."""
-
-
-class MirrorLogs(TypedDict):
-    """How far the runner has read the mirrors' Delta logs, and what other programs have changed.
-
-    The changed mirrors are given by table.
-    """
-
-    versions: dict[str, int]
-    foreign: dict[str, ForeignChanges]
-
-
 def read_mirror_logs(directory: Directory) -> MirrorLogs:
     """What the runner knows of the mirrors' logs; empty if it has read none, or a newer version wrote it."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         record = json.loads((directory.verifications / "mirrors.json").read_text(encoding="utf-8"))
         if formats.version_of(record) <= formats.VERSIONS["verification"]:
-            return {"versions": dict(record["versions"]), "foreign": dict(record["foreign"])}
-    return {"versions": {}, "foreign": {}}
+            return MirrorLogs.from_json(record)
+    return MirrorLogs()
 
 
 def save_mirror_logs(directory: Directory, logs: MirrorLogs) -> None:
     """Save what the runner knows of the mirrors' logs. Raises OSError."""
     directory.verifications.mkdir(parents=True, exist_ok=True)
-    record = formats.stamped("verification", logs)
+    record = formats.stamped("verification", logs.to_json())
     write_atomically(directory.verifications / "mirrors.json", json.dumps(record, ensure_ascii=False))
 
 
@@ -197,10 +68,10 @@ def save_audit(directory: Directory, audit: LastAudit) -> None:
 
 def read_summaries(directory: Directory) -> dict[str, Summary]:
     """The summaries by table; empty if nothing was verified, or a newer version wrote them."""
-    with suppress(OSError, ValueError, TypeError, KeyError):
+    with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         record = json.loads((directory.verifications / "summary.json").read_text(encoding="utf-8"))
         if formats.version_of(record) <= formats.VERSIONS["verification"]:
-            return dict(record["tables"])
+            return {name: Summary.from_json(one) for name, one in record["tables"].items()}
     return {}
 
 
@@ -219,26 +90,16 @@ def read_details(directory: Directory, table: str) -> Details:
     """A table's parts and differences; empty if there are none."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         record = json.loads(_file(directory, table).read_text(encoding="utf-8"))
-        return {
-            "table": table,
-            "complete": bool(record["complete"]),
-            "parts": list(record["parts"]),
-            "differences": list(record["differences"]),
-        }
-    return no_details(table)
-
-
-def no_details(table: str) -> Details:
-    """The details of a table that was never compared."""
-    return {"table": table, "complete": False, "parts": [], "differences": []}
+        return Details.from_json(table, record)
+    return Details(table)
 
 
 def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequence[Details]) -> None:
     """Save new summaries, beside those of other tables and later ones of these, and details. Raises OSError."""
     (directory.verifications / "tables").mkdir(parents=True, exist_ok=True)
     for one in details:
-        record = formats.stamped("verification", one)
-        write_atomically(_file(directory, one["table"]), json.dumps(record, ensure_ascii=False, default=str))
+        record = formats.stamped("verification", one.to_json())
+        write_atomically(_file(directory, one.table), json.dumps(record, ensure_ascii=False, default=str))
     if not summaries:
         return
     with locked(directory):
@@ -246,13 +107,14 @@ def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequen
         newer = {
             name: one for name, one in summaries.items() if name not in known or _order(one) >= _order(known[name])
         }
-        record = formats.stamped("verification", {"tables": {**known, **newer}})
+        tables = {name: one.to_json() for name, one in {**known, **newer}.items()}
+        record = formats.stamped("verification", {"tables": tables})
         write_atomically(directory.verifications / "summary.json", json.dumps(record, ensure_ascii=False))
 
 
 def _order(summary: Summary) -> tuple[int, str]:
     """Another process may have saved a later result since: results are saved in this order."""
-    return summary["generation"], summary["last"]
+    return summary.generation, summary.last
 
 
 def _file(directory: Directory, table: str) -> Path:
@@ -280,14 +142,14 @@ def stale_at_s(at: str, period_s: float) -> float:
 
 def was_compared(summary: Summary | None, version: int) -> bool:
     """Whether all rows of a mirror were compared at this version or later ones."""
-    if summary is None or not summary["at"] or summary["level"] != "rows":
+    if summary is None or not summary.at or summary.level != "rows":
         return False
-    return summary["version"] is not None and summary["version"] >= version
+    return summary.version is not None and summary.version >= version
 
 
 def has_proved(summary: Summary | None, version: int) -> bool:
     """Whether all rows of a mirror were compared at this version or later ones, and none differs."""
-    return summary is not None and not summary["differences"] and was_compared(summary, version)
+    return summary is not None and not summary.differences and was_compared(summary, version)
 
 
 def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
@@ -295,4 +157,4 @@ def unreadable(summary: Summary | None, generation: int) -> Unreadable | None:
 
     generation: of its current snapshot.
     """
-    return summary.get("unreadable") if summary is not None and summary["generation"] == generation else None
+    return summary.unreadable if summary is not None and summary.generation == generation else None

@@ -257,9 +257,9 @@ def _verification(facts: TableFacts, period_s: float, now: datetime) -> TableVer
     return TableVerification(
         state=verdict.state,
         why=f"{verdict.why} since {utc_time(verdict.since)}" if verdict.since else verdict.why,
-        at=(summary["at"] or None) if summary else None,
-        position=summary["position"] if summary else None,
-        version=summary["version"] if summary else None,
+        at=(summary.at or None) if summary else None,
+        position=summary.position if summary else None,
+        version=summary.version if summary else None,
         differences=verdict.differences,
         readable=verdict.broken is None,
     )

@@ -21,7 +21,7 @@ from engine.pipeline.runner_record import (
 )
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import State as VerdictState
-from engine.pipeline.verifications import LastAudit
+from engine.pipeline.verification_records import LastAudit
 from engine.spec.sink_settings import Merging
 from engine.watch.watch_status import WatchStatus
 

@@ -25,12 +25,9 @@ from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.saved_lists import read_alerts
+from engine.pipeline.verification_records import Details, ForeignChanges, PartState, Summary
 from engine.pipeline.verifications import (
-    ForeignChanges,
-    PartState,
-    Summary,
     mirror_logs_changed,
-    no_details,
     read_details,
     read_mirror_logs,
     read_summaries,
@@ -96,7 +93,7 @@ class ContinuousVerifier:
         self._changed = 0.0
         self._logs_changed = 0.0
         self._summaries = dict[str, Summary]()
-        self._foreign = dict[str, ForeignChanges]()
+        self._foreign: Mapping[str, ForeignChanges] = {}
         self._hurried = False
         self._known = known_at_start(directory)
         self._committed = CommittedEpochs(directory.ledger)
@@ -143,7 +140,7 @@ class ContinuousVerifier:
 
     def _waiting(self) -> list[str]:
         """The tables that do not wait for their turn."""
-        if not self._foreign and not any("unreadable" in one for one in self._summaries.values()):
+        if not self._foreign and not any(one.unreadable for one in self._summaries.values()):
             return []
         return hurried(self._committed.state(), self._summaries, self._foreign)
 
@@ -163,7 +160,7 @@ class ContinuousVerifier:
             return Rests(0.0, 0.0)  # it was abandoned, and says nothing about the table
         verifier.record(recorder, result, scope)
         recorder.flush()
-        first = name not in summaries or not summaries[name]["at"]
+        first = name not in summaries or not summaries[name].at
         took_s = clock.monotonic_s() - began_s
         long_s, short_s = (rest_s(self._spec.verify, state, result.rows, took_s, soon=soon) for soon in (first, True))
         return Rests(long_s, short_s)
@@ -183,17 +180,17 @@ class ContinuousVerifier:
         None if it is compared as a whole.
         """
         details = read_details(self._directory, name)
-        if not details["complete"] or not cover(details["parts"]) or (known is not None and not known["compared"]):
+        if not details.complete or not cover(details.parts) or (known is not None and not known.compared):
             summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
             save(self._directory, {name: summary}, [details])
         broken = unreadable(known, state.tables[name].generation)
-        return due_ranges(details["parts"], plan_from_dict(state.tables[name].plan), broken["chunks"] if broken else ())
+        return due_ranges(details.parts, plan_from_dict(state.tables[name].plan), broken.chunks if broken else ())
 
     def _report(self) -> None:
         """Read what is new, and journal new results."""
         logs_changed, changed = mirror_logs_changed(self._directory), summaries_changed(self._directory)
         if logs_changed != self._logs_changed:
-            self._foreign = read_mirror_logs(self._directory)["foreign"]
+            self._foreign = read_mirror_logs(self._directory).foreign
             self._logs_changed = logs_changed
         state = self._committed.state()
         if changed == self._changed:
@@ -205,10 +202,10 @@ class ContinuousVerifier:
         self._summaries = read_summaries(self._directory)
         self._changed = changed
         for name, one in self._summaries.items():
-            current = name in tables and tables[name].generation == one["generation"]
-            if current and self._known.get(name) != one["last"]:
-                self._known[name] = one["last"]
-                self._journal.write(TableVerified(table=name, differences=one["differences"], summary=one))
+            current = name in tables and tables[name].generation == one.generation
+            if current and self._known.get(name) != one.last:
+                self._known[name] = one.last
+                self._journal.write(TableVerified(table=name, differences=one.differences, summary=one.to_json()))
 
 
 def known_at_start(directory: Directory) -> dict[str, str]:
@@ -221,9 +218,9 @@ def known_at_start(directory: Directory) -> dict[str, str]:
     with suppress(ValueError, OSError, TypeError, KeyError):  # somebody may have damaged it
         alerted = {alert.table for alert in read_alerts(directory) if alert.kind in _VERIFIED_AGAIN}
     return {
-        name: one["last"]
+        name: one.last
         for name, one in read_summaries(directory).items()
-        if not one["differences"] and "unreadable" not in one and name not in alerted
+        if not one.differences and one.unreadable is None and name not in alerted
     }
 
 
@@ -232,13 +229,13 @@ def forget_replaced(directory: Directory, state: State, summaries: dict[str, Sum
     replaced = dict[str, Summary]()
     for name, one in summaries.items():
         known = state.tables.get(name)
-        if (known is None and (one["differences"] or one["compared"])) or (
-            known is not None and one["generation"] != known.generation
+        if (known is None and (one.differences or one.compared)) or (
+            known is not None and one.generation != known.generation
         ):
-            replaced[name] = forgotten(one, one["generation"] if known is None else known.generation)
+            replaced[name] = forgotten(one, one.generation if known is None else known.generation)
     if replaced:
         # What differed in the replaced mirror says nothing about the new one.
-        save(directory, replaced, [no_details(name) for name in replaced])
+        save(directory, replaced, [Details(name) for name in replaced])
         summaries.update(replaced)
 
 
@@ -248,15 +245,14 @@ def due_ranges(parts: Sequence[PartState], plan: Plan, broken: Collection[int] =
     broken: those that could not be read. They come first, and together: that the mirror can be read needs all of them.
     Their bounds are those saved: the journals keep them for `journal.retention` only.
     """
-    chunks = [part for part in parts if part["chunk"] is not None]
+    chunks = [part for part in parts if part.chunk is not None]
     if len(chunks) < 2 or len(chunks) < len(parts):
         return ()
     most = max(_UNIT_ROWS // max(plan.chunk_rows, 1), len(chunks) // _UNITS, 1)
-    due = [part for part in chunks if part["chunk"] in broken]
-    due = due or sorted(chunks, key=lambda part: (part["at"], part["chunk"] or 0))[:most]
+    due = [part for part in chunks if part.chunk in broken]
+    due = due or sorted(chunks, key=lambda part: (part.at, part.chunk or 0))[:most]
     return tuple(
-        NumberedRange(part["chunk"], Range(bound_from(part["lower"], plan), bound_from(part["upper"], plan)))
-        for part in due
+        NumberedRange(part.chunk, Range(bound_from(part.lower, plan), bound_from(part.upper, plan))) for part in due
     )
 
 
@@ -268,7 +264,7 @@ def oldest(state: State, summaries: Mapping[str, Summary]) -> str | None:
         if one is None:
             return ""
         # One that could not be compared waits for its turn, or no other table would ever be compared.
-        return one["last"] if one["verdict"] in ("lagging", "unverifiable") else one["at"]
+        return one.last if one.verdict in ("lagging", "unverifiable") else one.at
 
     return min((name for name, table in state.tables.items() if _comparable(table)), key=age, default=None)
 
@@ -282,9 +278,9 @@ def hurried(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str
         if name in state.tables
         and _comparable(state.tables[name])
         and unreadable(one, state.tables[name].generation)
-        and one["last"] < before
+        and one.last < before
     ]
-    return [*sorted(broken, key=lambda name: summaries[name]["last"]), *written(state, summaries, foreign)]
+    return [*sorted(broken, key=lambda name: summaries[name].last), *written(state, summaries, foreign)]
 
 
 def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str, ForeignChanges]) -> list[str]:
@@ -297,10 +293,10 @@ def written(state: State, summaries: Mapping[str, Summary], foreign: Mapping[str
         one = summaries.get(name)
         if name not in state.tables or not _comparable(state.tables[name]):
             return False
-        unverifiable = one is not None and one["verdict"] == "unverifiable"
-        return not unverifiable and not was_compared(one, foreign[name]["version"])
+        unverifiable = one is not None and one.verdict == "unverifiable"
+        return not unverifiable and not was_compared(one, foreign[name].version)
 
-    return sorted(filter(waits, foreign), key=lambda name: summaries[name]["last"] if name in summaries else "")
+    return sorted(filter(waits, foreign), key=lambda name: summaries[name].last if name in summaries else "")
 
 
 def _comparable(table: TableState) -> bool:

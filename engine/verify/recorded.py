@@ -1,20 +1,16 @@
 """Records results: what a table's verification is after one more comparison. Pure, except for `Recorder`."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from engine.base import clock
 from engine.pipeline.directory import Directory
+from engine.pipeline.verification_records import Details, PartState, Summary, Unreadable
 from engine.pipeline.verifications import (
     RESNAPSHOTTED,
-    Details,
-    PartState,
-    Summary,
-    Unreadable,
     locked,
-    no_details,
     read_details,
     read_summaries,
     save,
@@ -27,22 +23,7 @@ from engine.verify.table_check import NumberedRange
 from engine.verify.verdicts import MOST_LISTED, Difference, TableResult
 
 _SAVE_S = 2.0
-_NEVER: Summary = {
-    "verdict": "",
-    "why": "",
-    "at": "",
-    "last": "",
-    "position": None,
-    "version": None,
-    "level": "rows",
-    "rows": 0,
-    "differences": 0,
-    "by_kind": {},
-    "parts": 0,
-    "compared": 0,
-    "generation": 0,
-    "seconds": 0.0,
-}
+_NEVER = Summary()
 
 
 def merged(
@@ -61,67 +42,60 @@ def merged(
     if result.hint:
         return _unreadable(before, details, result, generation, chunks)
     if result.verdict == "unverifiable" or (result.verdict == "lagging" and not result.parts):
-        why = {"verdict": result.verdict, "why": result.why, "last": result.at}
-        return {**before, **why}, details  # type: ignore[typeddict-item]
-    if before["generation"] != generation:
-        details, before = no_details(result.table), {**before, "differences": 0}
+        return replace(before, verdict=result.verdict, why=result.why, last=result.at), details
+    if before.generation != generation:
+        details, before = Details(result.table), replace(before, differences=0)
     left = _left(details, result, keys)
     unlisted = _unlisted(before, details, result, keys)
     parts = _parts(details, result, None if unlisted or not keys else left)
     found = [json_of(one) for one in result.differences]
     total = result.differences_total + len(left) + unlisted
-    oldest = min(parts, key=lambda part: part["at"], default=None)
-    complete = (result.whole or details["complete"]) and cover(parts)
-    summary: Summary = {
-        "verdict": "diverged" if total else result.verdict,
-        "why": result.why,
-        "at": oldest["at"] if oldest is not None and complete else "",
-        "last": result.at,
-        "position": oldest["position"] if oldest is not None else result.position,
-        "version": min((part["version"] for part in parts if part["version"] is not None), default=result.version),
-        "level": "counts" if any(part.get("level") == "counts" for part in parts) else "rows",
-        "rows": sum(part["rows"] for part in parts),
-        "differences": total,
-        "by_kind": _kinds(result, left),
-        "parts": len(parts),
-        "compared": sum(bool(part["at"]) for part in parts),
-        "generation": generation,
-        "seconds": result.seconds,
-    }
+    oldest = min(parts, key=lambda part: part.at, default=None)
+    complete = (result.whole or details.complete) and cover(parts)
+    summary = Summary(
+        verdict="diverged" if total else result.verdict,
+        why=result.why,
+        at=oldest.at if oldest is not None and complete else "",
+        last=result.at,
+        position=oldest.position if oldest is not None else result.position,
+        version=min((part.version for part in parts if part.version is not None), default=result.version),
+        level="counts" if any(part.level == "counts" for part in parts) else "rows",
+        rows=sum(part.rows for part in parts),
+        differences=total,
+        by_kind=_kinds(result, left),
+        parts=len(parts),
+        compared=sum(bool(part.at) for part in parts),
+        generation=generation,
+        seconds=result.seconds,
+    )
     if (broken := unreadable(before, generation)) and not _reads_again(broken, result, summary):
-        verdict = summary["verdict"] if total else "unverifiable"
-        summary = {**summary, "verdict": verdict, "why": broken["why"], "unreadable": broken}
+        verdict = summary.verdict if total else "unverifiable"
+        summary = replace(summary, verdict=verdict, why=broken.why, unreadable=broken)
     listed = [*found, *left][:MOST_LISTED]
-    return summary, {"table": result.table, "complete": complete, "parts": parts, "differences": listed}
+    return summary, Details(result.table, complete, tuple(parts), tuple(listed))
 
 
 def _unreadable(
     before: Summary, details: Details, result: TableResult, generation: int, chunks: Sequence[int]
 ) -> tuple[Summary, Details]:
     """After a mirror could not be read. What was known of an earlier snapshot is forgotten."""
-    if before["generation"] != generation:
-        before, details = {**_NEVER, "generation": generation}, no_details(result.table)
-    broken: Unreadable = {"at": result.at, "why": result.why, "hint": result.hint, "chunks": list(chunks)}
-    summary: Summary = {
-        **before,
-        "verdict": result.verdict,
-        "why": result.why,
-        "last": result.at,
-        "unreadable": broken,
-    }
+    if before.generation != generation:
+        before, details = Summary(generation=generation), Details(result.table)
+    broken = Unreadable(result.at, result.why, result.hint, tuple(chunks))
+    summary = replace(before, verdict=result.verdict, why=result.why, last=result.at, unreadable=broken)
     return summary, details
 
 
 def _reads_again(broken: Unreadable, result: TableResult, after: Summary) -> bool:
     """Whether a comparison has read what could not be read before. after: the summary with it."""
     read = {part.chunk for part in result.parts}
-    here = bool(broken["chunks"]) and read.issuperset(broken["chunks"])
-    return (result.whole and bool(result.parts)) or here or after["at"] > broken["at"]
+    here = bool(broken.chunks) and read.issuperset(broken.chunks)
+    return (result.whole and bool(result.parts)) or here or after.at > broken.at
 
 
 def cover(parts: Sequence[PartState]) -> bool:
     """Whether the parts cover their table without a gap."""
-    return covers((part["lower"], part["upper"]) for part in parts)
+    return covers((part.lower, part.upper) for part in parts)
 
 
 def json_of(difference: Difference) -> dict[str, Any]:
@@ -133,95 +107,67 @@ def planned(
     known: Summary | None, details: Details, ranges: Sequence[NumberedRange], generation: int
 ) -> tuple[Summary, Details]:
     """The summary and details of a table that is to be compared part by part, from the first."""
-    parts: list[PartState] = [
-        {
-            "chunk": one.chunk,
-            "lower": text(one.limits.lower),
-            "upper": text(one.limits.upper),
-            "at": "",
-            "rows": 0,
-            "differences": 0,
-            "position": None,
-            "version": None,
-        }
-        for one in ranges
-    ]
-    summary: Summary = {**(known or _NEVER), "parts": len(parts), "compared": 0, "at": "", "generation": generation}
-    return summary, {**details, "complete": True, "parts": parts}
+    parts = tuple(PartState(one.chunk, text(one.limits.lower), text(one.limits.upper)) for one in ranges)
+    summary = replace(known or _NEVER, parts=len(parts), compared=0, at="", generation=generation)
+    return summary, replace(details, complete=True, parts=parts)
 
 
 def forgotten(summary: Summary, generation: int) -> Summary:
     """The summary of a table whose mirror was replaced by a new snapshot: no number of the old one is left."""
-    after: Summary = {
-        **summary,
-        "verdict": "",
-        "why": RESNAPSHOTTED,
-        "at": "",
-        "position": None,
-        "version": None,
-        "rows": 0,
-        "differences": 0,
-        "by_kind": {},
-        "parts": 0,
-        "compared": 0,
-        "generation": generation,
-        "seconds": 0.0,
-    }
-    after.pop("unreadable", None)
-    return after
+    return Summary(why=RESNAPSHOTTED, last=summary.last, level=summary.level, generation=generation)
 
 
 def _parts(
-    details: Details, result: TableResult, differences: Sequence[dict[str, Any]] | None = None
+    details: Details, result: TableResult, differences: Sequence[Mapping[str, Any]] | None = None
 ) -> list[PartState]:
     """The parts after a result. differences: all that are left, if they are known; of a comparison of named rows."""
     if differences is not None:
         counts = Counter(one.get("chunk") for one in differences)
-        return [{**part, "differences": counts[part["chunk"]]} for part in details["parts"]]
-    new: list[PartState] = [
-        {
-            "chunk": part.chunk,
-            "lower": part.lower,
-            "upper": part.upper,
-            "at": result.at,
-            "rows": part.rows,
-            "differences": part.differences,
-            "position": result.position,
-            "version": result.version,
-            "level": result.level,
-        }
+        return [replace(part, differences=counts[part.chunk]) for part in details.parts]
+    new = [
+        PartState(
+            chunk=part.chunk,
+            lower=part.lower,
+            upper=part.upper,
+            at=result.at,
+            rows=part.rows,
+            differences=part.differences,
+            position=result.position,
+            version=result.version,
+            level=result.level,
+        )
         for part in result.parts
     ]
     if result.whole:
         return new
-    compared = {(part["lower"], part["upper"]): part for part in new}
-    parts = [compared.pop((part["lower"], part["upper"]), part) for part in details["parts"]]
-    return parts if details["complete"] else [*parts, *compared.values()]
+    compared = {(part.lower, part.upper): part for part in new}
+    parts = [compared.pop((part.lower, part.upper), part) for part in details.parts]
+    return parts if details.complete else [*parts, *compared.values()]
 
 
-def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> list[Mapping[str, Any]]:
     """The differences known before that the result says nothing about."""
     if result.whole:
         return []
     named = {tuple(key) for key in (*keys, *(one.key for one in result.differences))}
     chunks = {part.chunk for part in result.parts if part.chunk is not None}
-    return [one for one in details["differences"] if tuple(one["key"]) not in named and one.get("chunk") not in chunks]
+    return [one for one in details.differences if tuple(one["key"]) not in named and one.get("chunk") not in chunks]
 
 
 def _unlisted(before: Summary, details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> int:
     """The number of differences known before that are not listed, and that the result says nothing about."""
-    listed = details["differences"]
-    hidden = before["differences"] - len(listed)
+    listed = details.differences
+    hidden = before.differences - len(listed)
     if result.whole or hidden <= 0:
         return 0
     if keys:
         return max(0, hidden - len({tuple(key) for key in keys} - {tuple(one["key"]) for one in listed}))
     chunks = {part.chunk for part in result.parts if part.chunk is not None}
-    here = sum(part["differences"] for part in details["parts"] if part["chunk"] in chunks)
+    here = sum(part.differences for part in details.parts if part.chunk in chunks)
     return max(0, hidden - max(0, here - sum(one.get("chunk") in chunks for one in listed)))
 
 
-def _kinds(result: TableResult, left: Sequence[dict[str, Any]]) -> dict[str, int]:
+def _kinds(result: TableResult, left: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     kinds = dict(result.by_kind)
     for one in left:
         kinds[one["kind"]] = kinds.get(one["kind"], 0) + 1

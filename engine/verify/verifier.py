@@ -108,7 +108,7 @@ class Verifier:
 
     def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
         """Record a result in the pipeline's directory, and differences that were not known in the destination."""
-        found = read_details(self._directory, result.table)["differences"]
+        found = read_details(self._directory, result.table).differences
         before = [{**one, "cause": "", "chunk": None} for one in found]
         new = [one for one in result.differences if json_of(replace(one, cause="", chunk=None)) not in before]
         known = self.committed.state().tables.get(result.table)

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from engine.pipeline.directory import Directory
+from engine.pipeline.verification_records import Details
 from engine.pipeline.verifications import save
 from tests.browser.conftest import OpenPage
 from tests.servers.oidc import CLIENT, SECRET, provider
@@ -54,7 +55,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
         "chunk": 1,
     }
     differing["source"] = {"note": "a value of the source"}
-    save(shop.directory, {}, [{"table": "shop.orders", "complete": True, "parts": [], "differences": [differing]}])
+    save(shop.directory, {}, [Details(table="shop.orders", complete=True, parts=[], differences=[differing])])
     (shop.directory.verifications / "report.html").write_text("a value of the source")
     port = free_port()
     with provider([ADA, BOB, EVE, MAL], {MAL: CHOSEN}) as issuer, pytest.MonkeyPatch.context() as patch:

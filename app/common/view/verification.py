@@ -25,7 +25,8 @@ from engine.pipeline.table_verdict import (
     Verdict,
     verdict_of,
 )
-from engine.pipeline.verifications import Details, LastAudit, PartState, Summary, Unreadable, stale_at_s
+from engine.pipeline.verification_records import Details, LastAudit, PartState, Summary, Unreadable
+from engine.pipeline.verifications import stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 
 _TIP = (
@@ -59,7 +60,7 @@ class VerifiedTable:
     @property
     def at(self) -> datetime | None:
         """When its oldest part was verified; None if some part never was."""
-        return datetime.fromisoformat(self.summary["at"]) if self.summary and self.summary["at"] else None
+        return datetime.fromisoformat(self.summary.at) if self.summary and self.summary.at else None
 
     @property
     def broken(self) -> Unreadable | None:
@@ -87,7 +88,7 @@ def outcome(
     now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not said any more.
     """
     found = []
-    since = {one.table: one.summary["last"] for one in now if one.summary}
+    since = {one.table: one.summary.last for one in now if one.summary}
     compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
     if compared:
         of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
@@ -126,7 +127,7 @@ def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) ->
     order = {state: n for n, state in enumerate(("diverged", "stale", "unverifiable", "verified"))}
 
     def place(one: VerifiedTable) -> tuple[int, str, str]:
-        return -1 if one.broken else order[one.state], one.summary["at"] if one.summary else "", one.table
+        return -1 if one.broken else order[one.state], one.summary.at if one.summary else "", one.table
 
     return sorted(found, key=place)
 
@@ -136,7 +137,7 @@ def steady_until_s(tables: Sequence[VerifiedTable], verify: Verify) -> float:
 
     Seconds since 1970; infinite if none does.
     """
-    oldest = min((one.summary["at"] for one in tables if one.summary and one.state == "verified"), default=None)
+    oldest = min((one.summary.at for one in tables if one.summary and one.state == "verified"), default=None)
     return math.inf if oldest is None else stale_at_s(oldest, verify.period_s)
 
 
@@ -167,7 +168,7 @@ def layer(tables: Sequence[VerifiedTable], now: datetime, *, current: bool = Tru
     done = sum(one.state == "verified" for one in tables)
     if done < len(able):
         headline = f"{done:,} of {len(able):,} verified" if done else LABELS["stale"]
-        if not any((one.summary and one.summary["last"]) or one.why in _URGENT for one in able):
+        if not any((one.summary and one.summary.last) or one.why in _URGENT for one in able):
             headline = "Not verified yet"
             whys = ["no row was compared yet" if len(able) == 1 else f"{len(able):,} tables"]
         elif current and continuous and (progress := _first_progress(able)):
@@ -195,10 +196,10 @@ def _first_progress(tables: Sequence[VerifiedTable]) -> str:
     Empty if something else is the reason that tables are not verified.
     """
     stale = [one for one in tables if one.state == "stale"]
-    if any(one.why in _URGENT or (one.summary and one.summary["at"]) for one in stale):
+    if any(one.why in _URGENT or (one.summary and one.summary.at) for one in stale):
         return ""
-    if len(tables) == 1 and (only := tables[0].summary) and only["parts"]:
-        return f"{only['compared']:,} of {words.plural(only['parts'], 'part')} compared so far"
+    if len(tables) == 1 and (only := tables[0].summary) and only.parts:
+        return f"{only.compared:,} of {words.plural(only.parts, 'part')} compared so far"
     return f"{len(tables) - len(stale):,} of {words.plural(len(tables), 'table')} compared so far"
 
 
@@ -207,7 +208,7 @@ def _where(tables: Sequence[VerifiedTable]) -> str:
     (first, *others) = [one for one in tables if one.differences]
     if len(tables) > 1 or first.summary is None or others:
         return f"in {words.plural(1 + len(others), 'table')}"
-    return ", ".join(f"{count:,} {kind}" for kind, count in first.summary["by_kind"].items())
+    return ", ".join(f"{count:,} {kind}" for kind, count in first.summary.by_kind.items())
 
 
 def _stale(tables: Sequence[VerifiedTable]) -> list[str]:
@@ -245,7 +246,7 @@ def none_differ(one: VerifiedTable) -> str:
         return "The mirror of this table cannot be read, so its rows cannot be compared."
     if one.state == "unverifiable":
         return f"The rows of this table cannot be compared: {one.why}."
-    if one.summary is None or not one.summary["last"]:
+    if one.summary is None or not one.summary.last:
         return "This table was not compared with its source yet."
     return "No row of this table is known to differ. Rows that differ are listed here, and *Repair* fixes them."
 
@@ -278,11 +279,11 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
             "State": one.label,
             "Table": one.table,
             "Compared": one.at,
-            "Rows": words.count(one.summary["rows"]) if one.summary and _compared(one.summary) else words.NOTHING,
+            "Rows": words.count(one.summary.rows) if one.summary and _compared(one.summary) else words.NOTHING,
             "Parts": _parts(one.summary),
-            "Position": (one.summary["position"] or words.NOTHING) if one.summary else words.NOTHING,
+            "Position": (one.summary.position or words.NOTHING) if one.summary else words.NOTHING,
             "Version": _version(one.summary),
-            "Took": words.duration(one.summary["seconds"]) if one.summary and _compared(one.summary) else words.NOTHING,
+            "Took": words.duration(one.summary.seconds) if one.summary and _compared(one.summary) else words.NOTHING,
             "Why": _reason(one.verdict)[:1].upper() + _reason(one.verdict)[1:],
         }
         for one in tables
@@ -291,17 +292,17 @@ def table_rows(tables: Sequence[VerifiedTable]) -> list[dict[str, Any]]:
 
 def _compared(summary: Summary | None) -> bool:
     """Whether anything of the current snapshot was compared."""
-    return summary is not None and summary["compared"] > 0
+    return summary is not None and summary.compared > 0
 
 
 def _parts(summary: Summary | None) -> str:
-    if summary is None or not summary["parts"]:
+    if summary is None or not summary.parts:
         return words.NOTHING
-    return f"{summary['compared']:,} of {summary['parts']:,}"
+    return f"{summary.compared:,} of {summary.parts:,}"
 
 
 def _version(summary: Summary | None) -> str:
-    return words.NOTHING if summary is None or summary["version"] is None else f"{summary['version']:,}"
+    return words.NOTHING if summary is None or summary.version is None else f"{summary.version:,}"
 
 
 def difference_rows(details: Details) -> list[dict[str, Any]]:
@@ -314,7 +315,7 @@ def difference_rows(details: Details) -> list[dict[str, Any]]:
             "Columns": ", ".join(one["columns"]),
             "Likely cause": one["cause"],
         }
-        for one in details["differences"]
+        for one in details.differences
     ]
 
 
@@ -353,11 +354,11 @@ def part_cells(parts: Sequence[PartState], most: int) -> list[tuple[str, str, fl
     cells = []
     for first in range(0, len(parts), step):
         some = parts[first : first + step]
-        ats = [part["at"] for part in some]
+        ats = [part.at for part in some]
         oldest = None if "" in ats else datetime.fromisoformat(min(ats)).timestamp()
-        differences = sum(part["differences"] for part in some)
-        numbers = [part["chunk"] for part in some if part["chunk"] is not None]
+        differences = sum(part.differences for part in some)
+        numbers = [part.chunk for part in some if part.chunk is not None]
         label = "the table" if not numbers else f"chunk {min(numbers):,}" if len(some) == 1 else f"{len(some):,} chunks"
-        rows = sum(part["rows"] for part in some)
+        rows = sum(part.rows for part in some)
         cells.append((label, f"{words.count(rows)} rows", oldest, differences))
     return cells

@@ -9,7 +9,7 @@ from app.common.view.status_style import who_acts
 from app.live.view import event_feed
 from engine.history.event_queries import JournalLine
 from engine.journal.events import ErrorReported, TableChanged, TablePlanned, TableStateChanged
-from engine.pipeline.verifications import Unreadable
+from engine.pipeline.verification_records import Unreadable
 
 ERRORS = (
     "error",
@@ -39,8 +39,8 @@ def broken_rows(broken: Unreadable | None) -> list[dict[str, object]]:
     """The error of a mirror that cannot be read now, which the journal may not have."""
     if broken is None:
         return []
-    what = f"{broken['why'][:1].upper()}{broken['why'][1:]}."
-    return [{"Time": datetime.fromisoformat(broken["at"]), "Who acts": who_acts("red"), "What": what}]
+    what = f"{broken.why[:1].upper()}{broken.why[1:]}."
+    return [{"Time": datetime.fromisoformat(broken.at), "Who acts": who_acts("red"), "What": what}]
 
 
 def _goes_on(line: JournalLine) -> bool:

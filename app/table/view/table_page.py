@@ -24,7 +24,7 @@ from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
-from engine.pipeline.verifications import Unreadable
+from engine.pipeline.verification_records import Unreadable
 
 PUBLISH_LATE_S = 30.0
 """A committed change that is not in the change log after this time is stuck. Usually it takes less than a second."""
@@ -138,7 +138,7 @@ def _freshness(facts: PageFacts, now: datetime) -> VerdictLine:
             return "No longer captured", "gray", (f"nothing published since {since}",)
         return "Stopped", "red", (f"nothing published since {since}", f"the {facts.shown_by} stays as it was")
     if facts.broken is not None:
-        found_at = words.date_time(datetime.fromisoformat(facts.broken["at"]))
+        found_at = words.date_time(datetime.fromisoformat(facts.broken.at))
         return "Cannot be read", "red", (f"found {found_at}", "readers of the mirror fail")
     rules = (_without_runner, _unmeasured, _unpublished, _behind, _copying, _unmerged)
     return next((found for rule in rules if (found := rule(facts, now)) is not None), None) or _current(facts, now)

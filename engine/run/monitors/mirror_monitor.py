@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from engine.base import clock
@@ -26,9 +27,8 @@ from engine.ledger.state import State
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.saved_lists import read_alerts
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary
 from engine.pipeline.verifications import (
-    MirrorLogs,
-    Summary,
     has_proved,
     read_mirror_logs,
     read_summaries,
@@ -55,16 +55,21 @@ class Watched:
 
     def __init__(self, logs: MirrorLogs, alerted: Iterable[str] = ()) -> None:
         """alerted: tables with an alert. If the logs' file was lost, a verification of such a table still clears it."""
-        self.logs = logs
-        for table in alerted:
-            logs["foreign"].setdefault(table, {"commits": 0, "version": -1})
+        self.versions = dict(logs.versions)
+        lost = {table: ForeignChanges(0, -1) for table in alerted}
+        self.foreign = lost | dict(logs.foreign)
         self.unsaved = False
         self._seen = set[str]()
 
+    @property
+    def logs(self) -> MirrorLogs:
+        """For the file."""
+        return MirrorLogs(dict(self.versions), dict(self.foreign))
+
     def look(self, table: str, reader: MirrorReader) -> Iterator[MirrorWritten]:
         """Read the new commits of a mirror. Yields an event if there are news."""
-        read, known = self.logs["versions"].get(table, -1), self.logs["foreign"].get(table)
-        count, newest, copied = known["commits"] if known else 0, deque[Commit](maxlen=_NAMED), False
+        read, known = self.versions.get(table, -1), self.foreign.get(table)
+        count, newest, copied = known.commits if known else 0, deque[Commit](maxlen=_NAMED), False
         for commit in reader.commits_after(read):
             if commit.version <= read or commit.replaces:  # in a new folder, or resnapshotted
                 count, copied = 0, True
@@ -74,29 +79,29 @@ class Watched:
                 newest.appendleft(commit)
             read = commit.version
         self._seen.add(table)
-        if read != self.logs["versions"].get(table, -1):
-            self.logs["versions"][table], self.unsaved = read, True
+        if read != self.versions.get(table, -1):
+            self.versions[table], self.unsaved = read, True
         if newest:
-            self.logs["foreign"][table] = {"commits": count, "version": newest[0].version}
+            self.foreign[table] = ForeignChanges(count, newest[0].version)
             yield MirrorWritten(table=table, commits=count, newest=[_fields(commit) for commit in newest])
         elif copied and known:
-            del self.logs["foreign"][table]
+            del self.foreign[table]
             yield MirrorWritten(table=table, commits=0, cleared_by="resnapshot")
-        elif known and known["version"] < 0 <= read:  # lost: a verification before now proves nothing
-            self.logs["foreign"][table] = {**known, "version": read}
+        elif known and known.version < 0 <= read:  # lost: a verification before now proves nothing
+            self.foreign[table] = replace(known, version=read)
 
     def proved(self, summaries: Mapping[str, Summary]) -> Iterator[MirrorWritten]:
         """Forget what other programs have changed in mirrors that were verified since. Yields an event for each."""
-        for table, known in list(self.logs["foreign"].items()):
-            if table in self._seen and has_proved(summaries.get(table), known["version"]):
-                del self.logs["foreign"][table]
+        for table, known in list(self.foreign.items()):
+            if table in self._seen and has_proved(summaries.get(table), known.version):
+                del self.foreign[table]
                 self.unsaved = True
                 yield MirrorWritten(table=table, commits=0, cleared_by="verification")
 
     def forget(self, tables: Iterable[str]) -> None:
         """Forget tables that were removed: if one is added again, its mirror has another log."""
         for table in tables:
-            known = [part.pop(table, None) for part in (self.logs["versions"], self.logs["foreign"])]
+            known = [self.versions.pop(table, None), self.foreign.pop(table, None)]
             self.unsaved = self.unsaved or known != [None, None]
 
 
@@ -133,7 +138,7 @@ class MirrorMonitor:
     def _hear(self, entry: Entry) -> None:
         event = entry.event
         if isinstance(event, SinkApplied) and event.kind != "append":
-            if event.kind == "replace" or event.table not in self._watched.logs["foreign"]:
+            if event.kind == "replace" or event.table not in self._watched.foreign:
                 self._merged.append(event.table)
         elif isinstance(event, TableStateChanged) and event.state == "removed":
             self._removed.append(event.table)
@@ -159,7 +164,7 @@ class MirrorMonitor:
         if not self._turn and now_s - self._began_s >= INTERVAL_S:
             self._turn = deque(tables)
             self._began_s = now_s
-            self._watched.forget({*self._watched.logs["versions"], *self._watched.logs["foreign"]} - tables.keys())
+            self._watched.forget({*self._watched.versions, *self._watched.foreign} - tables.keys())
             self._save()
             self._unread &= tables.keys()
         failed: OSError | None = None
@@ -173,9 +178,9 @@ class MirrorMonitor:
                 except OSError as error:  # the other program may write files that this one may not read
                     failed = error
                     self._unread.add(name)
-        if self._watched.logs["foreign"] and (changed_s := summaries_changed(self._directory)) != self._summaries_s:
+        if self._watched.foreign and (changed_s := summaries_changed(self._directory)) != self._summaries_s:
             summaries = read_summaries(self._directory)
-            current = {n: s for n, s in summaries.items() if n in tables and s["generation"] == tables[n].generation}
+            current = {n: s for n, s in summaries.items() if n in tables and s.generation == tables[n].generation}
             self._report(self._watched.proved(current))
             self._summaries_s = changed_s
         # After the events: if the runner is killed between, the next one reads the same commits again.

@@ -18,7 +18,8 @@ from engine.history import table_queries
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import CHANGES_ONLY, NO_KEY, TableFacts, incomparable
-from engine.pipeline.verifications import Summary, save, save_mirror_logs
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary, Unreadable
+from engine.pipeline.verifications import save, save_mirror_logs
 from engine.spec.settings import load
 from engine.status.status import status
 from engine.status.status_text import print_status
@@ -26,20 +27,20 @@ from tests.support.verified import VERIFIED
 from tests.unit.destination.support import OLD, PLAN, SPEC, WHOLE_SPLIT, World, publish_story, switch
 
 SINCE = "2026-01-31T15:00:09.000000Z"
-GONE: Any = {"at": SINCE, "why": "a file is gone", "hint": "Resnapshot it.", "chunks": []}
+GONE: Any = Unreadable(at=SINCE, why="a file is gone", hint="Resnapshot it.", chunks=[])
 SAVED: dict[str, Summary | None] = {
     "never": None,
-    "half": {**VERIFIED, "at": "", "parts": 5},
-    "differs": {**VERIFIED, "verdict": "diverged", "differences": 2},
-    "gone": {**VERIFIED, "verdict": "unverifiable", "why": "a file is gone", "unreadable": GONE},
-    "old": {**VERIFIED, "at": "2020-01-01T00:00:00Z"},
+    "half": replace(VERIFIED, at="", parts=5),
+    "differs": replace(VERIFIED, verdict="diverged", differences=2),
+    "gone": replace(VERIFIED, verdict="unverifiable", why="a file is gone", unreadable=GONE),
+    "old": replace(VERIFIED, at="2020-01-01T00:00:00Z"),
 }
 
 
 def now_verified() -> Summary:
     """All rows were compared a moment ago."""
     at = clock.utc_text()
-    return {**VERIFIED, "at": at, "last": at}
+    return replace(VERIFIED, at=at, last=at)
 
 
 def made(folder: Path, case: str) -> Directory:
@@ -60,7 +61,7 @@ def made(folder: Path, case: str) -> Directory:
     summary = SAVED.get(case, now_verified())
     save(where, {"d.t": summary} if summary else {}, [])
     if case == "written":
-        save_mirror_logs(where, {"versions": {"d.t": 9}, "foreign": {"d.t": {"commits": 1, "version": 9}}})
+        save_mirror_logs(where, MirrorLogs(versions={"d.t": 9}, foreign={"d.t": ForeignChanges(commits=1, version=9)}))
     return where
 
 

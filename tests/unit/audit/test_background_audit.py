@@ -16,7 +16,8 @@ from engine.journal import Journal
 from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
-from engine.pipeline.verifications import LastAudit, read_audit, save_audit
+from engine.pipeline.verification_records import LastAudit
+from engine.pipeline.verifications import read_audit, save_audit
 from engine.spec.settings import Spec
 from engine.spec.verify_settings import Verify
 

@@ -30,7 +30,8 @@ from engine.pipeline.controls import Controls
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import HelperFailure
 from engine.pipeline.saved_lists import ParkedRead, list_text
-from engine.pipeline.verifications import LastAudit, save, save_audit
+from engine.pipeline.verification_records import LastAudit
+from engine.pipeline.verifications import save, save_audit
 from engine.run.commands.heartbeat import Activity, Heartbeat
 from engine.run.source_loss.outage import Outage
 from engine.status.status import status
@@ -200,7 +201,7 @@ def failed(where: Directory) -> Status:
     add_silence(where, "2h", "migration", kind="lag", actor="bob")
     send_command(where, "redump", arguments={"tables": ["d.t"]}, actor="ada", reason="why")
     write_record(where, WatchRecord(run="r1", due=NOW))
-    save(where, {"d.t": {**VERIFIED, "differences": 2, "verdict": "diverged", "position": "b.1:4"}}, [])
+    save(where, {"d.t": replace(VERIFIED, differences=2, verdict="diverged", position="b.1:4")}, [])
     save_audit(where, LastAudit(BEFORE, 1, 1204, 0, "b.1:4", "b.1:9", {}, {"d.t": 0}, "s"))
     return status(where, "shop", sink=world.sink(0.0))
 

@@ -8,13 +8,14 @@ import pytest
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts, verdict_of
-from engine.pipeline.verifications import Details, ForeignChanges, Summary, has_proved, read_details, read_summaries
+from engine.pipeline.verification_records import Details, ForeignChanges, Summary
+from engine.pipeline.verifications import has_proved, read_details, read_summaries
 from engine.verify.recorded import Recorder, forgotten, merged
 from engine.verify.scope import share
 from engine.verify.verdicts import Difference, PartResult, TableResult, worst
 
 DAY = 86_400.0
-NONE: Details = {"table": "d.t", "complete": False, "parts": [], "differences": []}
+NONE: Details = Details(table="d.t", complete=False, parts=[], differences=[])
 PARTS = (PartResult(0, None, "10", 9, 0), PartResult(1, "10", None, 5, 0))
 WHOLE = TableResult("d.t", "verified", position="b.1:4", version=3, rows=14, parts=PARTS, at="2026-01-01T00:00:00Z")
 FOUND = Difference("missing", ("4",), chunk=0)
@@ -45,12 +46,12 @@ def diverged(result: TableResult, *found: Difference) -> TableResult:
 def test_a_table_is_as_old_as_its_oldest_part() -> None:
     """A later comparison of one part leaves the others as they are."""
     summary, details = merged(None, NONE, WHOLE, 0)
-    assert (summary["at"], summary["rows"], summary["parts"]) == (WHOLE.at, 14, 2)
+    assert (summary.at, summary.rows, summary.parts) == (WHOLE.at, 14, 2)
     assert state_of(summary, 0, DAY, NOW_S) == ("verified", "")
     later = replace(WHOLE, parts=PARTS[:1], whole=False, at="2026-01-02T00:00:00Z", position="b.1:9", version=4)
     summary, details = merged(summary, details, later, 0)
-    assert (summary["at"], summary["last"], summary["position"]) == (WHOLE.at, later.at, "b.1:4")
-    assert [part["at"] for part in details["parts"]] == [later.at, WHOLE.at]
+    assert (summary.at, summary.last, summary.position) == (WHOLE.at, later.at, "b.1:4")
+    assert [part.at for part in details.parts] == [later.at, WHOLE.at]
 
 
 def test_a_clock_that_was_set_back_does_not_make_an_old_part_prove_anything() -> None:
@@ -58,14 +59,14 @@ def test_a_clock_that_was_set_back_does_not_make_an_old_part_prove_anything() ->
     summary, details = merged(None, NONE, WHOLE, 0)
     back = replace(WHOLE, parts=PARTS[:1], whole=False, at="2025-12-31T22:00:00Z", version=8)
     summary, _ = merged(summary, details, back, 0)
-    assert (summary["at"], summary["version"]) == (back.at, WHOLE.version)
+    assert (summary.at, summary.version) == (back.at, WHOLE.version)
     assert not has_proved(summary, 6)
 
 
 def test_a_part_does_not_verify_a_table() -> None:
     """A table is stale until all of it was compared."""
     summary, _ = merged(None, NONE, replace(WHOLE, parts=PARTS[:1], whole=False), 0)
-    assert summary["at"] == ""
+    assert summary.at == ""
     assert state_of(summary, 0, DAY, NOW_S)[0] == "stale"
 
 
@@ -79,7 +80,7 @@ def test_when_it_is_stale() -> None:
 
 def test_a_mirror_that_another_program_changed_is_stale_until_all_rows_are_compared() -> None:
     """At that version or a later one, row by row, and without a difference."""
-    foreign: ForeignChanges = {"commits": 1, "version": 4}
+    foreign: ForeignChanges = ForeignChanges(commits=1, version=4)
     stale = ("stale", "another program changed its mirror")
     summary, details = merged(None, NONE, replace(WHOLE, version=3), 0)
     assert state_of(None, 0, DAY, NOW_S, foreign) == stale
@@ -114,25 +115,25 @@ def test_differences_stay_until_their_rows_are_compared_again() -> None:
     """Another part says nothing about them; their part, their keys or the whole table does."""
     other = Difference("different", ("12",), ("v",), chunk=1)
     summary, details = merged(None, NONE, diverged(WHOLE, FOUND, other), 0)
-    assert (summary["differences"], state_of(summary, 0, DAY, NOW_S)[0]) == (2, "diverged")
+    assert (summary.differences, state_of(summary, 0, DAY, NOW_S)[0]) == (2, "diverged")
     part = replace(WHOLE, parts=PARTS[1:], whole=False)
     left, kept = merged(summary, details, part, 0)
-    assert (left["differences"], left["by_kind"], [one["key"] for one in kept["differences"]]) == (
+    assert (left.differences, left.by_kind, [one["key"] for one in kept.differences]) == (
         1,
         {"missing": 1},
         [["4"]],
     )
     keys = replace(WHOLE, parts=(), whole=False)
     left, kept = merged(summary, details, keys, 0, [("4",), ("12",)])
-    assert (left["differences"], left["verdict"], kept["differences"], len(kept["parts"])) == (0, "verified", [], 2)
-    assert merged(summary, details, WHOLE, 0)[0]["differences"] == 0
+    assert (left.differences, left.verdict, kept.differences, len(kept.parts)) == (0, "verified", (), 2)
+    assert merged(summary, details, WHOLE, 0)[0].differences == 0
 
 
 def test_what_cannot_be_compared_keeps_what_is_known() -> None:
     """An unverifiable table says why; a lagging one is verified as before."""
     summary, details = merged(None, NONE, WHOLE, 0)
     lagging, kept = merged(summary, details, TableResult("d.t", "lagging", "why", at="2026-01-03T00:00:00Z"), 0)
-    assert (lagging["at"], lagging["verdict"], kept) == (WHOLE.at, "lagging", details)
+    assert (lagging.at, lagging.verdict, kept) == (WHOLE.at, "lagging", details)
     stopped, _ = merged(summary, details, TableResult("d.t", "unverifiable", "it has stopped", at=WHOLE.at), 0)
     assert state_of(stopped, 0, DAY, NOW_S) == ("unverifiable", "it has stopped")
 
@@ -141,13 +142,13 @@ def test_results_are_saved(tmp_path: Path) -> None:
     """A recorder adds to what another one has saved."""
     directory = Directory(tmp_path)
     assert read_summaries(directory) == {}
-    assert read_details(directory, "d.t")["parts"] == []
+    assert read_details(directory, "d.t").parts == ()
     for name in ("d.t", "d." + "long" * 60):
         recorder = Recorder(directory)
         recorder.record(replace(diverged(WHOLE, FOUND), table=name), 0)
         recorder.flush()
-        assert read_details(directory, name)["differences"][0]["key"] == ["4"]
-    assert {name: one["differences"] for name, one in read_summaries(directory).items()} == {"d.t": 1, name: 1}
+        assert read_details(directory, name).differences[0]["key"] == ["4"]
+    assert {name: one.differences for name, one in read_summaries(directory).items()} == {"d.t": 1, name: 1}
 
 
 def test_worst() -> None:
@@ -176,8 +177,8 @@ def test_differences_that_are_not_listed_are_not_forgotten() -> None:
     summary, details = merged(None, NONE, whole, 0)
     first = replace(WHOLE, parts=PARTS[:1], whole=False)
     left, kept = merged(summary, details, first, 0)
-    assert (left["verdict"], left["differences"]) == ("diverged", 2)
-    assert merged(left, kept, replace(WHOLE, parts=PARTS[1:], whole=False), 0)[0]["differences"] == 0
+    assert (left.verdict, left.differences) == ("diverged", 2)
+    assert merged(left, kept, replace(WHOLE, parts=PARTS[1:], whole=False), 0)[0].differences == 0
 
 
 def test_repaired_rows_leave_no_trace_in_their_parts() -> None:
@@ -186,9 +187,9 @@ def test_repaired_rows_leave_no_trace_in_their_parts() -> None:
     summary, details = merged(None, NONE, replace(diverged(WHOLE, FOUND), parts=parts, differences_total=2), 0)
     keys = replace(WHOLE, parts=(), whole=False)
     some, kept = merged(summary, details, keys, 0, [("4",)])
-    assert (some["verdict"], some["differences"], kept["parts"][0]["differences"]) == ("diverged", 1, 2)
+    assert (some.verdict, some.differences, kept.parts[0].differences) == ("diverged", 1, 2)
     found, kept = merged(summary, details, keys, 0, [("4",), ("5",)])
-    assert (found["verdict"], [part["differences"] for part in kept["parts"]]) == ("verified", [0, 0])
+    assert (found.verdict, [part.differences for part in kept.parts]) == ("verified", [0, 0])
 
 
 def test_a_row_that_differs_still_is_counted_once() -> None:
@@ -197,7 +198,7 @@ def test_a_row_that_differs_still_is_counted_once() -> None:
     ranged = replace(
         diverged(WHOLE, replace(FOUND, chunk=None)), whole=False, parts=(PartResult(None, "1", "9", 5, 1),)
     )
-    assert merged(summary, details, ranged, 0)[0]["differences"] == 1
+    assert merged(summary, details, ranged, 0)[0].differences == 1
 
 
 def test_an_older_result_does_not_replace_a_later_one(tmp_path: Path) -> None:
@@ -208,10 +209,10 @@ def test_an_older_result_does_not_replace_a_later_one(tmp_path: Path) -> None:
     fast.record(replace(diverged(WHOLE, FOUND), at="2026-01-01T00:00:09Z"), 0)
     fast.flush()
     slow.flush()
-    assert read_summaries(directory)["d.t"]["verdict"] == "diverged"
+    assert read_summaries(directory)["d.t"].verdict == "diverged"
     slow.record(replace(WHOLE, at="2026-01-01T00:00:19Z"), 0)
     slow.flush()
-    assert read_summaries(directory)["d.t"]["verdict"] == "verified"
+    assert read_summaries(directory)["d.t"].verdict == "verified"
 
 
 def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read() -> None:
@@ -226,7 +227,7 @@ def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read()
     assert (state_of(broken, 0, DAY, NOW_S), kept) == (gone, details)
     good = replace(WHOLE, whole=False, at="2026-01-01T00:20:00Z")
     other, kept = merged(broken, details, replace(good, parts=PARTS[:1]), 0)
-    assert (other["verdict"], state_of(other, 0, DAY, NOW_S)) == (*gone[:1], gone)
+    assert (other.verdict, state_of(other, 0, DAY, NOW_S)) == (*gone[:1], gone)
     verified = ("verified", "")
     assert state_of(merged(other, kept, replace(good, parts=PARTS[1:]), 0)[0], 0, DAY, NOW_S) == verified
     assert state_of(merged(other, kept, replace(good, whole=True), 0)[0], 0, DAY, NOW_S) == verified
@@ -236,10 +237,16 @@ def test_a_mirror_that_cannot_be_read_is_verified_only_when_that_part_was_read()
     assert state_of(merged(first, kept, replace(good, parts=PARTS[1:]), 0)[0], 0, DAY, NOW_S) == verified
     replaced = forgotten(summary, 1)
     assert state_of(replaced, 1, DAY, NOW_S) == ("stale", "it was resnapshotted since")
-    assert [replaced[name] for name in ("rows", "version", "position", "parts", "compared")] == [0, None, None, 0, 0]
+    assert [getattr(replaced, name) for name in ("rows", "version", "position", "parts", "compared")] == [
+        0,
+        None,
+        None,
+        0,
+        0,
+    ]
     assert state_of(forgotten(broken, 1), 1, DAY, NOW_S)[0] == "stale"
     again, _ = merged(broken, details, lost, 1)
-    assert (again["generation"], again["at"], state_of(again, 1, DAY, NOW_S)) == (1, "", gone)
+    assert (again.generation, again.at, state_of(again, 1, DAY, NOW_S)) == (1, "", gone)
 
 
 def test_a_stopped_table_is_stale() -> None:

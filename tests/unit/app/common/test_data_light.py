@@ -1,5 +1,6 @@
 """The light *Data*: what it costs, and when it changes."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from app.common import data_light, home
 from engine.history import table_queries
 from engine.pipeline import verifications
 from engine.pipeline.directory import Directory
-from engine.pipeline.verifications import Summary, save, save_mirror_logs
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs, Summary
+from engine.pipeline.verifications import save, save_mirror_logs
 from tests.support.verified import VERIFIED
 from tests.unit.app.support import NOW
 
@@ -52,16 +54,16 @@ def test_a_mirror_that_another_program_changed_shows_at_once(tmp_path: Path, mon
     """Until it is verified at that version, also while no runner is alive."""
     where = Directory(tmp_path)
     monkeypatch.setattr(home, "ask", lambda query, *_: ["d.t"] if query is table_queries.captured else [])
-    known: Summary = {**VERIFIED, "level": "rows", "version": 3}
+    known: Summary = replace(VERIFIED, level="rows", version=3)
 
     def headline() -> str:
         return data_light.table_layer(where, "d.t", NOW, current=True).headline
 
     save(where, {"d.t": known}, [])
     assert headline() == "Verified"
-    save_mirror_logs(where, {"versions": {"d.t": 4}, "foreign": {"d.t": {"commits": 1, "version": 4}}})
+    save_mirror_logs(where, MirrorLogs(versions={"d.t": 4}, foreign={"d.t": ForeignChanges(commits=1, version=4)}))
     assert headline() == "Not verified"
-    save(where, {"d.t": {**known, "version": 4}}, [])
+    save(where, {"d.t": replace(known, version=4)}, [])
     assert headline() == "Verified"
 
 
@@ -71,5 +73,5 @@ def test_a_table_that_differs_stays_when_the_journals_have_forgotten_it(
     """They are kept for 90 days, and name a table's state only when it changes."""
     where = Directory(tmp_path)
     monkeypatch.setattr(home, "ask", lambda _query, _pipeline, also=(): [*also])
-    save(where, {"d.t": {**VERIFIED, "verdict": "diverged", "differences": 2}}, [])
+    save(where, {"d.t": replace(VERIFIED, verdict="diverged", differences=2)}, [])
     assert [one.table for one in data_light.tables_of(where, NOW)] == ["d.t"]

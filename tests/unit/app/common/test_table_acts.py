@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from app.common import table_acts
 from app.common.view.roles import EVERYBODY
 from engine.base.errors import TableGoneError, TableStoppedError, stop_of
+from engine.pipeline.verification_records import Unreadable
 from engine.pipeline.verifications import save
 from tests.support.simulation import SimulatedTable, Simulation
 from tests.support.verified import VERIFIED
@@ -32,8 +34,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation
         found.write("table.state", table=name, state="stopped", reason=stop["message"], hint=stop["hint"])
         found.raise_alert("table_stopped", name, message=stop["message"], hint=stop["hint"])
     hint = "If files are gone, resnapshot the table: tidemark redump SPEC --table shop.broken"
-    broken = {"at": VERIFIED["at"], "why": BROKEN, "hint": hint, "chunks": []}
-    save(found.directory, {"shop.broken": {**VERIFIED, "unreadable": broken}}, [])  # type: ignore[typeddict-item]
+    broken = Unreadable(at=VERIFIED.at, why=BROKEN, hint=hint, chunks=[])
+    save(found.directory, {"shop.broken": replace(VERIFIED, unreadable=broken)}, [])
     found.raise_alert("mirror_unreadable", "shop.broken", message=f"shop.broken: {BROKEN}.", hint=hint)
     yield found.runner()
     st.cache_resource.clear()

@@ -5,6 +5,7 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from engine.ledger.state import State, TableState
 from engine.pipeline import helpers
 from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
-from engine.pipeline.verifications import MirrorLogs, read_mirror_logs, save
+from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
+from engine.pipeline.verifications import read_mirror_logs, save
 from engine.run.monitors import mirror_monitor
 from engine.run.monitors.mirror_monitor import MirrorMonitor, Watched
 from tests.support.verified import VERIFIED
@@ -41,7 +43,7 @@ def lake(tmp_path: Path) -> Lake:
 
 def watched() -> Watched:
     """Nothing is known yet."""
-    return Watched({"versions": {}, "foreign": {}})
+    return Watched(MirrorLogs(versions={}, foreign={}))
 
 
 def reader_of(lake: Lake) -> MirrorReader:
@@ -72,9 +74,9 @@ def test_each_commit_of_another_program_is_reported_once(lake: Lake) -> None:
     assert news(looks, lake) == []
     more = [written(lake, key) for key in range(10, 22)]
     assert news(looks, lake) == [(13, more[:1:-1], None)]
-    looks = Watched(json.loads(json.dumps(looks.logs)))
+    looks = Watched(MirrorLogs.from_json(json.loads(json.dumps(looks.logs.to_json()))))
     assert news(looks, lake) == [], "a restart"
-    assert looks.logs["foreign"] == {"d.t": {"commits": 13, "version": more[-1]}}
+    assert looks.logs.foreign == {"d.t": ForeignChanges(commits=13, version=more[-1])}
 
 
 def test_a_new_copy_of_the_mirror_ends_it(lake: Lake) -> None:
@@ -90,7 +92,7 @@ def test_a_new_copy_of_the_mirror_ends_it(lake: Lake) -> None:
     assert news(looks, lake) == [(1, [first], None)]
     lake.empty(lake.epoch + 1)
     assert news(looks, lake) == [(0, [], "resnapshot")]
-    assert not looks.logs["foreign"]
+    assert not looks.logs.foreign
 
 
 def test_a_mirror_in_a_new_folder_is_another_one(lake: Lake) -> None:
@@ -105,7 +107,7 @@ def test_a_mirror_in_a_new_folder_is_another_one(lake: Lake) -> None:
     again.copy({1: 1})
     assert news(looks, again) == [(0, [], "resnapshot")]
     looks.forget(["d.t"])
-    assert looks.logs == {"versions": {}, "foreign": {}}
+    assert looks.logs == MirrorLogs(versions={}, foreign={})
     first = written(again, 1)
     assert news(looks, again) == [(1, [first], None)]
 
@@ -114,10 +116,10 @@ def test_a_verification_at_that_version_or_a_later_one_ends_it(lake: Lake) -> No
     """An earlier one does not."""
     looks, version = watched(), written(lake, 1)
     list(looks.look("d.t", reader_of(lake)))
-    assert list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}})) == list(looks.proved({})) == []
-    (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
+    assert list(looks.proved({"d.t": replace(VERIFIED, version=version - 1)})) == list(looks.proved({})) == []
+    (event,) = looks.proved({"d.t": replace(VERIFIED, version=version)})
     assert (event.table, event.commits, event.cleared_by) == ("d.t", 0, "verification")
-    assert not looks.logs["foreign"]
+    assert not looks.logs.foreign
 
 
 def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: Lake) -> None:
@@ -126,20 +128,20 @@ def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: L
     Then only a verification of the present version proves anything.
     """
     for changes in (True, False):
-        looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
+        looks = Watched(MirrorLogs(versions={}, foreign={}), ["d.t"])
         if not changes:
             lake = Lake(lake.folder / "more", "copy_on_write")
             lake.copy({1: 1})
         version = written(lake, 1) if changes else DeltaTable(str(lake.pair.mirror.folder)).version()
-        assert not list(looks.proved({"d.t": {**VERIFIED, "version": 99}})), "its log was not read yet"
+        assert not list(looks.proved({"d.t": replace(VERIFIED, version=99)})), "its log was not read yet"
         assert news(looks, lake) == ([(1, [version], None)] if changes else [])
-        assert not list(looks.proved({"d.t": {**VERIFIED, "version": version - 1}}))
-        (event,) = looks.proved({"d.t": {**VERIFIED, "version": version}})
+        assert not list(looks.proved({"d.t": replace(VERIFIED, version=version - 1)}))
+        (event,) = looks.proved({"d.t": replace(VERIFIED, version=version)})
         assert (event.commits, event.cleared_by) == (0, "verification")
-    looks = Watched({"versions": {}, "foreign": {}}, ["d.t"])
+    looks = Watched(MirrorLogs(versions={}, foreign={}), ["d.t"])
     looks.forget(["d.t"])
     assert looks.unsaved
-    assert not looks.logs["foreign"]
+    assert not looks.logs.foreign
 
 
 class World:
@@ -202,7 +204,7 @@ def test_a_merge_is_followed_by_a_look_at_once(tmp_path: Path, lake: Lake) -> No
         world.merged()
         time.sleep(1.5)
         assert len(world.events()) == 1
-    assert world.logs()["versions"] == {"d.t": first + 1}, "the merge"
+    assert world.logs().versions == {"d.t": first + 1}, "the merge"
 
 
 def test_mirrors_at_rest_have_their_turn(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,16 +216,16 @@ def test_mirrors_at_rest_have_their_turn(tmp_path: Path, lake: Lake, monkeypatch
             wait(lambda: world.events() and world.monitor._began_s > 0)
             time.sleep(2)
         assert [event["commits"] for event in world.events()] == [1]
-        assert world.logs()["foreign"] == {"d.t": {"commits": 1, "version": first}}
+        assert world.logs().foreign == {"d.t": ForeignChanges(commits=1, version=first)}
     with closing(World(tmp_path, lake)) as world:
-        save(world.directory, {"d.t": {**VERIFIED, "version": first}}, [])
+        save(world.directory, {"d.t": replace(VERIFIED, version=first)}, [])
         wait(lambda: len(world.events()) == 2)
         assert (world.events()[1]["commits"], world.events()[1]["cleared_by"]) == (0, "verification")
         written(lake, 2)
         wait(lambda: len(world.events()) == 3)
         world.journal.write(TableStateChanged(table="d.t", state="removed"))
         lake.pair.drop()
-        wait(lambda: not world.logs()["foreign"])
+        wait(lambda: not world.logs().foreign)
         assert len(world.events()) == 3
 
 
@@ -255,7 +257,7 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
 def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that changes all mirrors does not cause a sync for each of them."""
     saves = list[int]()
-    monkeypatch.setattr(mirror_monitor, "save_mirror_logs", lambda _, logs: saves.append(len(logs["foreign"])))
+    monkeypatch.setattr(mirror_monitor, "save_mirror_logs", lambda _, logs: saves.append(len(logs.foreign)))
     written(lake, 1)
     tables = {}
     for n in range(50):
@@ -279,8 +281,8 @@ def test_a_verification_of_an_earlier_copy_proves_nothing(tmp_path: Path, lake: 
     """The mirror's folder was lost since, so its versions began again."""
     with closing(World(tmp_path, lake)) as world:
         version = written(lake, 1)
-        save(world.directory, {"d.t": {**VERIFIED, "version": 99, "generation": -1}}, [])
+        save(world.directory, {"d.t": replace(VERIFIED, version=99, generation=-1)}, [])
         wait(world.events)
         time.sleep(1.5)
-        assert world.logs()["foreign"] == {"d.t": {"commits": 1, "version": version}}
+        assert world.logs().foreign == {"d.t": ForeignChanges(commits=1, version=version)}
         assert len(world.events()) == 1

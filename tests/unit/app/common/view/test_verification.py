@@ -22,28 +22,28 @@ from app.common.view.verification import (
 from engine.base import clock
 from engine.base.wording import NOTHING
 from engine.pipeline.table_verdict import TableFacts
-from engine.pipeline.verifications import LastAudit, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import Details, ForeignChanges, LastAudit, PartState, Summary, Unreadable
 from engine.spec.verify_settings import Verify
 from engine.verify.recorded import forgotten
 
 AT = "2026-11-25T10:00:00Z"
 NOW = clock.parse_utc("2026-11-25T12:00:00Z")
-SUMMARY: Summary = {
-    "verdict": "verified",
-    "why": "",
-    "at": "2026-11-25T10:00:00Z",
-    "last": "2026-11-25T11:00:00Z",
-    "position": "binlog.000001:4",
-    "version": 3,
-    "level": "rows",
-    "rows": 1200,
-    "differences": 0,
-    "by_kind": {},
-    "parts": 2,
-    "compared": 2,
-    "generation": 0,
-    "seconds": 1.5,
-}
+SUMMARY: Summary = Summary(
+    verdict="verified",
+    why="",
+    at="2026-11-25T10:00:00Z",
+    last="2026-11-25T11:00:00Z",
+    position="binlog.000001:4",
+    version=3,
+    level="rows",
+    rows=1200,
+    differences=0,
+    by_kind={},
+    parts=2,
+    compared=2,
+    generation=0,
+    seconds=1.5,
+)
 MISSING: dict[str, Any] = {
     "kind": "missing",
     "key": ["de", "5"],
@@ -67,7 +67,7 @@ def test_the_last_audit_is_a_sentence() -> None:
 
 def summary(**changes: Any) -> Summary:
     """A summary with other values."""
-    return {**SUMMARY, **changes}  # type: ignore[typeddict-item]
+    return replace(SUMMARY, **changes)
 
 
 def tables(**summaries: Summary | None) -> list[VerifiedTable]:
@@ -139,13 +139,13 @@ def test_the_reasons_of_the_light_count_every_table() -> None:
 def test_the_light_says_that_another_program_changed_a_mirror() -> None:
     """Also if more tables are stale for another reason, and if none was verified yet."""
     old = TableFacts(summary(at="2026-11-01T10:00:00Z"))
-    known = {"a": TableFacts(SUMMARY), "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 4})}
+    known = {"a": TableFacts(SUMMARY), "b": TableFacts(SUMMARY, foreign=ForeignChanges(commits=2, version=4))}
     found = layer(tables_of({**known, "c": old, "d": old}, Verify(), NOW), NOW)
     assert (found.headline, found.colour) == ("1 of 4 verified", "gray")
     assert found.details == ("1 table: another program changed its mirror", "2 tables: verified too long ago")
-    found = layer(tables_of({"a": TableFacts(foreign={"commits": 2, "version": 4})}, Verify(), NOW), NOW)
+    found = layer(tables_of({"a": TableFacts(foreign=ForeignChanges(commits=2, version=4))}, Verify(), NOW), NOW)
     assert (found.headline, found.details) == ("Not verified", ("another program changed its mirror",))
-    proved = {**known, "b": TableFacts(SUMMARY, foreign={"commits": 2, "version": 3})}
+    proved = {**known, "b": TableFacts(SUMMARY, foreign=ForeignChanges(commits=2, version=3))}
     found = layer(tables_of(proved, Verify(), NOW), NOW)
     assert (found.headline, found.colour) == ("Verified", "green"), "it was verified at that version"
 
@@ -170,7 +170,7 @@ def test_tables_that_need_an_operator_come_first() -> None:
     ]
     assert rows[1]["Position"] == rows[1]["Rows"] == rows[1]["Version"] == "—"
     assert rows[2]["Why"] == "It has no key"
-    assert rows[4]["Compared"] == clock.parse_utc(SUMMARY["at"])
+    assert rows[4]["Compared"] == clock.parse_utc(SUMMARY.at)
 
 
 def test_no_light_is_green_while_the_mirrors_do_not_follow() -> None:
@@ -195,7 +195,7 @@ def test_a_stopped_table_is_not_verified() -> None:
 
 def test_a_mirror_that_cannot_be_read_is_red_beside_verified_ones() -> None:
     """It comes first, with its remedy; a table without a key is only counted."""
-    broken: Unreadable = {"at": AT, "why": "a file is gone", "hint": "Resnapshot it", "chunks": ()}
+    broken: Unreadable = Unreadable(at=AT, why="a file is gone", hint="Resnapshot it", chunks=())
     known = {
         "fine": SUMMARY,
         "keyless": summary(verdict="unverifiable", why="it has no key"),
@@ -227,9 +227,9 @@ def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
     older = tables(**{"a.b": summary(last="2026-11-25T09:00:00Z")})
     assert outcome([failed], "10:00", older) == red
     assert outcome([failed], "10:00", tables(**{"a.b": SUMMARY})) == []
-    diverged: Summary = {**SUMMARY, "verdict": "diverged", "differences": 2}
+    diverged: Summary = replace(SUMMARY, verdict="diverged", differences=2)
     assert outcome([failed], "10:00", tables(**{"a.b": diverged})) == [], "it was compared, whatever was found"
-    same: Summary = {**SUMMARY, "verdict": "unverifiable", "last": failed["at"]}
+    same: Summary = replace(SUMMARY, verdict="unverifiable", last=failed["at"])
     assert outcome([failed], "10:00", tables(**{"a.b": same})) == red, "it is the result itself"
 
 
@@ -248,7 +248,7 @@ def test_differences_side_by_side() -> None:
     ]
     different = {**MISSING, "kind": "different", "columns": ["note"], "mirror": {"id": 5, "note": "NULL"}}
     assert [line[""] for line in side_by_side(different)] == ["", "≠"]
-    listed = difference_rows({"table": "t", "complete": True, "parts": [], "differences": [MISSING]})
+    listed = difference_rows(Details(table="t", complete=True, parts=[], differences=[MISSING]))
     assert listed == [{"Kind": "Missing", "Key": "de, 5", "Chunk": "7", "Columns": "", "Likely cause": "cause"}]
 
 
@@ -256,24 +256,15 @@ def test_parts_of_a_large_table_are_drawn_together() -> None:
     """A cell has the oldest age of its parts, and all their differences."""
     ats = [clock.utc_text(NOW - timedelta(hours=n)) for n in range(5)]
     parts: list[PartState] = [
-        {
-            "chunk": n,
-            "lower": None,
-            "upper": None,
-            "at": at,
-            "rows": 10,
-            "differences": n == 3,
-            "position": None,
-            "version": None,
-        }
+        PartState(chunk=n, lower=None, upper=None, at=at, rows=10, differences=n == 3, position=None, version=None)
         for n, at in enumerate(ats)
     ]
     assert [cell[0] for cell in part_cells(parts, 10)] == [f"chunk {n}" for n in range(5)]
     cells = part_cells(parts, 3)
     assert [(label, count) for label, _, _, count in cells] == [("2 chunks", 0), ("2 chunks", 1), ("chunk 4", 0)]
     assert cells[0][2] == clock.parse_utc(ats[1]).timestamp()
-    parts[0]["at"] = ""
-    assert part_cells(parts, 3)[0][2] is None
+    never = [replace(parts[0], at=""), *parts[1:]]
+    assert part_cells(never, 3)[0][2] is None
 
 
 def test_the_schedule() -> None:

@@ -4,7 +4,7 @@ import json
 
 from app.table.view.table_events import broken_rows, error_rows, schema_rows
 from engine.history.event_queries import JournalLine
-from engine.pipeline.verifications import Unreadable
+from engine.pipeline.verification_records import Unreadable
 from tests.unit.app.support import AT, NOW, ago
 
 
@@ -105,7 +105,7 @@ def test_that_a_table_stopped_is_among_its_errors() -> None:
 
 def test_a_mirror_that_cannot_be_read_is_an_error_now() -> None:
     """Although no runner has journaled it."""
-    broken: Unreadable = {"at": AT, "why": "its mirror cannot be read: gone", "hint": "", "chunks": []}
+    broken: Unreadable = Unreadable(at=AT, why="its mirror cannot be read: gone", hint="", chunks=[])
     (row,) = broken_rows(broken)
     assert (row["Time"], row["Who acts"], row["What"]) == (NOW, "you", "Its mirror cannot be read: gone.")
     assert broken_rows(None) == []

@@ -10,7 +10,7 @@ from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshnes
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
-from engine.pipeline.verifications import Unreadable
+from engine.pipeline.verification_records import Unreadable
 from tests.unit.app.support import NOW, ago, growing, lag, runner, table
 
 FLOW = Flow(ago(3), ago(3), ago(2), None, None)
@@ -87,12 +87,9 @@ def test_a_quiet_table_of_a_lost_runner_is_not_up_to_date() -> None:
 @pytest.mark.parametrize("by", [runner(), LOST])
 def test_a_mirror_that_cannot_be_read_is_not_up_to_date(by: Runner) -> None:
     """Whatever the pipeline does: readers fail. That the table stopped is more urgent."""
-    broken: Unreadable = {
-        "at": "2026-01-31T15:20:00Z",
-        "why": "its mirror cannot be read: gone",
-        "hint": "",
-        "chunks": [],
-    }
+    broken: Unreadable = Unreadable(
+        at="2026-01-31T15:20:00Z", why="its mirror cannot be read: gone", hint="", chunks=[]
+    )
     found = replace(facts(by=by), broken=broken)
     assert fresh(found) == ("Cannot be read", "red", "found 2026-01-31 15:20:00 UTC")
     assert fresh(replace(found, state=STOPPED))[0] == "Stopped"

@@ -1,0 +1,182 @@
+"""The records of verification, and their JSON: the only place that knows the keys of the files (`verifications`).
+
+`to_json` gives what `from_json` reads, and reads what earlier versions wrote.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+from engine.base.json_records import record_from, records_from
+
+
+@dataclass(frozen=True)
+class PartState:
+    """The last comparison of a part."""
+
+    chunk: int | None
+    lower: str | None
+    upper: str | None
+    at: str = ""
+    """When it was compared: UTC text; empty if it was not yet."""
+    rows: int = 0
+    differences: int = 0
+    position: str | None = None
+    version: int | None = None
+    level: str = "rows"
+    """counts or rows."""
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A mirror that could not be read."""
+
+    at: str
+    """When that was found: UTC text."""
+    why: str
+    """As a clause."""
+    hint: str
+    chunks: Sequence[int] = ()
+    """The chunks that were read then; empty: the whole table, or rows by key."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The verification of one table."""
+
+    verdict: str = ""
+    """Of the last comparison: verified, diverged, unverifiable or lagging."""
+    why: str = ""
+    at: str = ""
+    """When the part was compared whose comparison is the oldest; empty if some part was never compared."""
+    last: str = ""
+    """When anything of it was last compared."""
+    position: str | None = None
+    version: int | None = None
+    """Of the mirror: the oldest at which a part was compared."""
+    level: str = "rows"
+    """rows; counts if the rows of some part were only counted."""
+    rows: int = 0
+    """Rows in the compared parts."""
+    differences: int = 0
+    """Rows that differ, as far as known."""
+    by_kind: Mapping[str, int] = field(default_factory=dict)
+    parts: int = 0
+    """0 after a resnapshot, until something is compared."""
+    compared: int = 0
+    """Parts that were ever compared."""
+    generation: int = 0
+    """The table's snapshot that was compared (`ledger.state.TableState`)."""
+    seconds: float = 0.0
+    """How long the last comparison took."""
+    unreadable: Unreadable | None = None
+    """Its mirror, or a part of it, could not be read; None when it can be read again."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The summary in `summary.json`. Raises TypeError if it is damaged."""
+        found = record_from(cls, {**record, "unreadable": record_from(Unreadable, record.get("unreadable"))})
+        if found is None:
+            raise TypeError("no summary of a verification")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """For `summary.json` and the journal. `unreadable` is there only if the mirror cannot be read."""
+        found = dict(vars(self))  # asdict would copy deeply, and there may be thousands of them
+        broken: Unreadable | None = found.pop("unreadable")
+        return found if broken is None else {**found, "unreadable": asdict(broken)}
+
+
+@dataclass(frozen=True)
+class Details:
+    """The parts of one table, and the rows that differ."""
+
+    table: str
+    complete: bool = False
+    """Whether the parts cover the table."""
+    parts: Sequence[PartState] = ()
+    differences: Sequence[Mapping[str, Any]] = ()
+    """At most a thousand: kind, key, columns, cause, source, mirror, chunk."""
+
+    @classmethod
+    def from_json(cls, table: str, record: Mapping[str, Any]) -> Self:
+        """The details in `tables/<table>.json`. Raises KeyError or TypeError if they are damaged."""
+        parts = records_from(PartState, record["parts"])
+        if len(parts) < len(record["parts"]):
+            raise TypeError("no part of a table")
+        return cls(table, bool(record["complete"]), parts, tuple(record["differences"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """For `tables/<table>.json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class LastAudit:
+    """The runner's last audit of a random part of the change logs."""
+
+    at: str
+    """When it ended: UTC text."""
+    tables: int
+    images: int
+    differences: int
+    start: str
+    end: str
+    """The audited part of the binlog; both are empty if nothing was compared."""
+    differing: Mapping[str, Sequence[str]]
+    """By table, start and end of the part in which its change log differed and may differ still."""
+    generations: Mapping[str, int]
+    """The snapshots of these tables then (`ledger.state.TableState`), as far as known."""
+    server: str
+    """The identity of the server whose binlog it was; empty if it is not known."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The audit in `audit.json`. Raises KeyError, TypeError, ValueError or AttributeError if it is damaged."""
+        return cls(
+            at=record["at"],
+            tables=int(record["tables"]),
+            images=int(record["images"]),
+            differences=int(record["differences"]),
+            start=str(record["start"]),
+            end=str(record["end"]),
+            differing={name: (str(start), str(end)) for name, (start, end) in record["differing"].items()},
+            generations={name: int(number) for name, number in record.get("generations", {}).items()},
+            server=str(record.get("server", "")),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """For `audit.json`."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class ForeignChanges:
+    """What other programs have changed in a mirror since all its rows were last verified or resnapshotted."""
+
+    commits: int
+    version: int
+    """Of the newest of these commits."""
+
+
+@dataclass(frozen=True)
+class MirrorLogs:
+    """How far the runner has read the mirrors' Delta logs, and what other programs have changed.
+
+    The changed mirrors are given by table.
+    """
+
+    versions: Mapping[str, int] = field(default_factory=dict)
+    foreign: Mapping[str, ForeignChanges] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The logs in `mirrors.json`. Raises KeyError, TypeError, ValueError or AttributeError if they are damaged."""
+        foreign = {
+            name: ForeignChanges(int(one["commits"]), int(one["version"])) for name, one in record["foreign"].items()
+        }
+        return cls(dict(record["versions"]), foreign)
+
+    def to_json(self) -> dict[str, Any]:
+        """For `mirrors.json`."""
+        return asdict(self)
