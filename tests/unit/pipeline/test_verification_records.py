@@ -38,7 +38,7 @@ PLANNED: dict[str, Any] = {"chunk": 1, "lower": "10", "upper": None, "at": "", "
 PLANNED |= {"position": None, "version": None}
 COMPARED = {**PLANNED, "chunk": 0, "lower": None, "upper": "10", "at": SUMMARY["at"], "rows": 9, "version": 7}
 ROW = {"kind": "missing", "key": ["4"], "columns": [], "cause": "", "source": {"id": 4}, "mirror": None, "chunk": 0}
-FILES = {
+FILES: dict[str, dict[str, Any]] = {
     "summary.json": {"tables": {"d.t": SUMMARY, "d.u": {**SUMMARY, "unreadable": UNREADABLE}}},
     "tables/d.t.json": {
         "table": "d.t",
