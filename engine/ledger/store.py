@@ -1,9 +1,8 @@
 """The ledger's files: `epoch-00000007.json`, one per epoch, and occasionally `state-00000100.json`, a full state.
 
-An epoch file is written under another name, synced, and then linked to its own name: the link is the commit. It appears
-whole or not at all, and only one of two runners can create it, whatever hosts they are on. The other one stops with
-PipelineHeldError before it has published anything. Commit order: data files durable, epoch file created, sinks apply
-it, journal.
+Creating an epoch's file is the commit (`store.Folder.create`). It appears whole or not at all, and only one of two
+runners can create it, whatever hosts they are on. The other one stops with PipelineHeldError before it has published
+anything. Commit order: data files durable, epoch file created, sinks apply it, journal.
 
 Terms. A runner begins with an epoch that contains nothing but its term (`take_term`). From then on, a runner of an
 earlier term cannot commit: the epoch that it would create exists already. Whatever it committed before is part of the
@@ -11,22 +10,22 @@ state from which the new runner continues. So two runners never continue from th
 """
 
 import json
-import os
 import re
 import threading
-import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from engine.base.durable import link, make_folders, naming, sync_folder, write_atomically
+from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import LedgerError, PipelineHeldError
 from engine.ledger.record_json import change_from_json, epoch_from_json, epoch_to_json, state_from_json, state_to_json
 from engine.ledger.records import Description, EpochRecord, TableChange, TermRecord
 from engine.ledger.state import State, apply, following
 from engine.ledger.upgrade import upgraded
 from engine.pipeline import formats
+from engine.store.folder import Folder, StoreAccessError, StoreAwayError
+from engine.store.local_folder import LocalFolder
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10
@@ -39,9 +38,12 @@ _STATE = re.compile(r"^state-(\d{8,})\.json$")
 class Ledger:
     """The ledger in one folder. `state`: the committed state, None before epoch 0."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read the committed state. Raises LedgerError if its files are inconsistent."""
-        self._folder = folder
+    def __init__(self, folder: Folder | Path) -> None:
+        """Read the committed state. Raises LedgerError if its files are inconsistent.
+
+        folder: a path is one of the file system.
+        """
+        self._folder: Folder = LocalFolder(folder) if isinstance(folder, Path) else folder
         self._full: int | None = None
         """The newest full state when this process last read or wrote one."""
         self._pruned_full: int | None = None
@@ -76,31 +78,32 @@ class Ledger:
         return max(self._numbers(_STATE), default=None)
 
     def _replayed(self, full: int | None) -> State | None:
-        state = None if full is None else state_from_json(self._read(_full_name(full)))
+        state = None if full is None else state_from_json(self._read(_state_name(full)))
         for number in sorted(n for n in self._numbers(_EPOCH) if state is None or n > state.epoch):
             state = apply(state, self.epoch(number))
         return state
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:
-        if not self._folder.is_dir():
-            return []
-        return [int(match[1]) for path in self._folder.iterdir() if (match := pattern.match(path.name))]
+        prefix = pattern.pattern[1 : pattern.pattern.index("-") + 1]
+        return [int(match[1]) for entry in self._folder.entries(prefix) if (match := pattern.match(entry.name))]
 
     def _read(self, name: str) -> Description:
         try:
-            record: Description = json.loads((self._folder / name).read_text(encoding="utf-8"))
+            record: Description = json.loads(self._folder.read(name))
+        except (StoreAwayError, StoreAccessError):
+            raise  # it is there, as far as anybody knows
         except (OSError, ValueError) as error:
             raise LedgerError(
                 f"The ledger file {name} cannot be read: {error}.",
                 detail="Without it the committed state is unknown. Nothing was started.",
                 hint="Restore the file from a backup, or start a new pipeline with a new destination.",
             ) from error
-        formats.check(name.partition("-")[0], record, self._folder / name)
+        formats.check(name.partition("-")[0], record, f"{self._folder.url}/{name}")
         return formats.without(upgraded(record))
 
     def epoch(self, number: int) -> EpochRecord:
         """The record of one epoch."""
-        return epoch_from_json(self._read(f"epoch-{number:08d}.json"))
+        return epoch_from_json(self._read(_epoch_name(number)))
 
     def kept_numbers(self) -> list[int]:
         """The epochs whose files exist, in order."""
@@ -108,7 +111,9 @@ class Ledger:
 
     def committed_ns(self) -> int | None:
         """When the last epoch was committed, by its file's time, in nanoseconds since 1970; None without epochs."""
-        return max((path.stat().st_mtime_ns for path in self._folder.glob("epoch-*.json")), default=None)
+        times = (entry.changed_s for entry in self._folder.entries("epoch-") if _EPOCH.match(entry.name))
+        newest_s = max(times, default=None)
+        return None if newest_s is None else round(newest_s * 1e9)
 
     def kept_epochs(self) -> Iterator[EpochRecord]:
         """Yield the records of all epochs whose files exist, in order; files deleted meanwhile are skipped."""
@@ -127,48 +132,37 @@ class Ledger:
         Returns the new state. Raises PipelineHeldError if another runner has created that epoch.
         """
         state = apply(self.state, record)
-        make_folders(self._folder)
-        path = self._path(record.epoch)
-        # Not named by pid: two containers may have the same one, and both would write the same file.
-        temporary = self._folder / f".{path.name}.{uuid.uuid4().hex}"
-        try:
-            with naming(path), temporary.open("x", encoding="utf-8") as file:
-                json.dump(formats.stamped("epoch", epoch_to_json(record)), file, ensure_ascii=False)
-                file.flush()
-                os.fsync(file.fileno())
-            if not link(temporary, path):
-                raise _held(state.epoch)
-        finally:
-            with suppress(OSError):  # the epoch may be committed
-                temporary.unlink(missing_ok=True)
+        self._create(record)
         if self._others_pruned(state.epoch):
             # The name was free only because the epoch was pruned, after a full state that contains it was written.
-            path.unlink()
+            self._folder.delete([_epoch_name(state.epoch)])
             raise _held(state.epoch)
-        self._sync(state.epoch)
         self.state = state
         with self._lock:
             self._known_epochs().add(state.epoch)
         if state.epoch % FULL_STATE_EVERY == 0 and state.epoch:
             full = formats.stamped("state", state_to_json(state))
             with suppress(OSError):  # disk full: all epochs since the last full state are still there
-                write_atomically(self._folder / _full_name(state.epoch), json.dumps(full, ensure_ascii=False))
+                self._folder.write(_state_name(state.epoch), _content(full))
                 self._full = state.epoch
         return state
 
-    def _sync(self, epoch: int) -> None:
-        """Make a new epoch's name durable.
+    def _create(self, record: EpochRecord) -> None:
+        """Create an epoch's file. Its run and its time make the content unique.
 
-        Raises LedgerError: the epoch is there, so this run cannot commit it again.
+        Raises LedgerError if the epoch may be there: this run cannot commit it again.
         """
+        content = _content(formats.stamped("epoch", epoch_to_json(record)))
         try:
-            sync_folder(self._folder)
-        except OSError as error:
+            created = self._folder.create(_epoch_name(record.epoch), content)
+        except UnknownOutcomeError as error:
             raise LedgerError(
-                f"Epoch {epoch} was written, but the ledger's folder could not be synced: {error}.",
-                detail="The epoch may be lost in a power cut. Nothing of it is published yet.",
-                hint="Check the disk, then run again: it continues from what the ledger has.",
-            ) from None
+                f"It is not known whether epoch {record.epoch} was committed: {error}.",
+                detail="Nothing of it is published yet. After a power cut it may be gone.",
+                hint=f"Check the store of {self._folder.url}, then run again: it continues from what the ledger has.",
+            ) from error
+        if not created:
+            raise _held(record.epoch)
 
     def _others_pruned(self, epoch: int) -> bool:
         """Whether another runner has a full state with this epoch.
@@ -176,7 +170,7 @@ class Ledger:
         Pruning starts with the older full states. So while ours exists, nobody has a newer one and has pruned epochs
         after ours.
         """
-        if self._full is not None and (self._folder / _full_name(self._full)).exists():
+        if self._full is not None and self._folder.find(_state_name(self._full)) is not None:
             return False
         newest = max(self._numbers(_STATE), default=-1)
         return newest >= epoch
@@ -229,9 +223,8 @@ class Ledger:
             return
         with self._lock:
             if self._pruned_full != self._full:  # once per full state: the folder may have files that we do not know of
-                for number in self._numbers(_STATE):
-                    if number < self._full:  # first: `_others_pruned` relies on it
-                        (self._folder / _full_name(number)).unlink(missing_ok=True)
+                older = [number for number in self._numbers(_STATE) if number < self._full]
+                self._folder.delete(map(_state_name, older))  # first: `_others_pruned` relies on it
                 self._written = None
                 self._pruned_full = self._full
             through = min(self._full, applied)
@@ -244,8 +237,8 @@ class Ledger:
         for number in deleted:
             if collect is not None:
                 collect(self.epoch(number).tables)
-            self._path(number).unlink(missing_ok=True)
             self._reduced.pop(number, None)
+        self._folder.delete(map(_epoch_name, deleted))
         with self._lock:
             self._known_epochs().difference_update(deleted)
 
@@ -253,21 +246,26 @@ class Ledger:
         """Remove the parts of other tables from an epoch's file."""
         if self._reduced.get(number) == tables:
             return
-        record = self._read(f"epoch-{number:08d}.json")
+        record = self._read(_epoch_name(number))
         parts = record["tables"]
         kept = {name: part for name, part in parts.items() if name in tables}
         if len(kept) < len(parts):
             if collect is not None:
                 collect({name: change_from_json(part) for name, part in parts.items() if name not in tables})
             reduced = {**record, "tables": kept, "only": sorted(tables)}
-            write_atomically(self._path(number), json.dumps(formats.stamped("epoch", reduced), ensure_ascii=False))
+            self._folder.write(_epoch_name(number), _content(formats.stamped("epoch", reduced)))
         self._reduced[number] = tables
 
-    def _path(self, epoch: int) -> Path:
-        return self._folder / f"epoch-{epoch:08d}.json"
+
+def _content(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode()
 
 
-def _full_name(epoch: int) -> str:
+def _epoch_name(epoch: int) -> str:
+    return f"epoch-{epoch:08d}.json"
+
+
+def _state_name(epoch: int) -> str:
     return f"state-{epoch:08d}.json"
 
 

@@ -61,7 +61,7 @@ def version_of(record: Any) -> int:
     return found if isinstance(found, int) and not isinstance(found, bool) else 0
 
 
-def check(name: str, record: Any, path: Path) -> None:
+def check(name: str, record: Any, path: Path | str) -> None:
     """Raises NewerFormatError if a newer Tidemark wrote the record. path: its file."""
     version, known = version_of(record), VERSIONS[name]
     if version > known:

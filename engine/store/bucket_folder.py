@@ -142,10 +142,19 @@ class BucketFolder:
 
     def delete(self, names: Iterable[str]) -> None:
         """A request for a thousand files, where the store takes so many."""
-        keys = [self._key(name) for name in names]
+        keys, store = [self._key(name) for name in names], opened(self.settings)
+        if not keys:
+            return
         with named_errors(self.url):
-            if keys:
-                obstore.delete(opened(self.settings), keys)
+            try:
+                obstore.delete(store, keys)
+            except exceptions.BaseError as error:
+                if "NoSuchKey" not in str(error):
+                    raise
+                # Another deletes too, which some stores call an error of the whole request, but not of a single one.
+                for key in keys:
+                    with suppress(FileNotFoundError):
+                        obstore.delete(store, key)
 
 
 class _NamedErrors:

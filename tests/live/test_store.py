@@ -15,6 +15,11 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from engine.base.errors import PipelineHeldError
+from engine.ledger import store as ledger_store
+from engine.ledger.records import EpochRecord
+from engine.ledger.state import following
+from engine.ledger.store import Ledger
 from engine.store.bucket_folder import BucketFolder
 from engine.store.bucket_settings import opened
 from engine.store.folder import StoreAccessError, StoreAwayError
@@ -25,6 +30,7 @@ from tests.support.store_faults import StoreFaults, store_faults
 
 COMMITS = depth(60, 5_000)
 PUTS = depth(60, 2_000)
+EPOCHS = depth(30, 500)
 
 
 @pytest.fixture(scope="module")
@@ -221,6 +227,40 @@ def test_commits_that_race_with_another_librarys_lose_no_row(folder: BucketFolde
     table = DeltaTable(folder.url, storage_options=options)
     assert table.version() == written
     assert table.to_pyarrow_table().num_rows == 10 * (1 + written)
+
+
+def test_of_runners_that_race_for_an_epoch_one_commits_it(
+    folder: BucketFolder, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ledger in a bucket, pruned meanwhile, with a third of the answers lost: every epoch has one runner."""
+    monkeypatch.setattr(ledger_store, "FULL_STATE_EVERY", 5)
+    losses = itertools.cycle([True, False, False])
+    faults.fault = lambda method, _path: "lost" if method == "PUT" and next(losses) else ""
+    place = through(faults, folder)
+    first = EpochRecord(0, "first", "", {}, {}, 0, {}, ledger="L", identity="s")
+    Ledger(place).commit(first)
+    committed = [(0, "first")]
+
+    def run(name: str) -> None:
+        ledger = Ledger(place)
+        for _ in range(EPOCHS):
+            assert ledger.state is not None
+            record = following(ledger.state, name, {})
+            try:
+                ledger.commit(record)
+            except PipelineHeldError:
+                ledger = Ledger(place)
+            else:
+                committed.append((record.epoch, name))
+                ledger.prune(record.epoch)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, "abcd"))
+    state = Ledger(folder).state
+    assert state is not None
+    assert sorted(number for number, _ in committed) == list(range(state.epoch + 1))
+    assert len(list(folder.entries("epoch-"))) < 10
+    assert faults.met["lost"]
 
 
 def test_the_client_is_opened_once_in_a_process(folder: BucketFolder) -> None:

@@ -40,6 +40,16 @@ class FolderContract:
             with pytest.raises(FileNotFoundError):
                 read()
 
+    def test_several_may_delete_the_same_files(self, folder: Folder) -> None:
+        """At once: each returns when they are gone."""
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for _ in range(RACES):
+                names = [f"n{number}" for number in range(WRITERS)]
+                list(pool.map(lambda name: folder.write(name, b""), names))
+                for done in [pool.submit(folder.delete, names) for _ in range(WRITERS)]:
+                    done.result()
+                assert list(folder.entries()) == []
+
     def test_the_first_to_create_a_file_keeps_it(self, folder: Folder) -> None:
         """Others get False. A retry after a lost answer finds its own content, and gets True."""
         assert folder.create("a", b"mine")

@@ -105,7 +105,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "ledger/state.py::_apply_table": (1, OUTSIDE),
     "ledger/state.py::older_ledger": (1, OUTSIDE),
     "ledger/store.py::Ledger._read": (1, OUTSIDE),
-    "ledger/store.py::Ledger._sync": (1, OUTSIDE),
+    "ledger/store.py::Ledger._create": (1, OUTSIDE),
     "ledger/store.py::_held": (1, OUTSIDE),
     "plan/keys.py::configured_key": (3, INPUT),
     "plan/named.py::_refused": (1, INPUT),
