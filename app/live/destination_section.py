@@ -122,8 +122,8 @@ def _reading(where: Directory, found: Sequence[TableSizes]) -> None:
         return
     with st.expander("Read a mirror", icon=":material/code:"):
         table = st.selectbox("Mirror", list(mirrors), key=f"read-mirror-{where.root.name}")
-        st.caption(f"{words.escape(table)} is here: {words.escape(str(mirrors[table]))}")
-        snippets = reading(str(mirrors[table]))
+        st.caption(f"{words.escape(table)} is here: {words.escape(mirrors[table])}")
+        snippets = reading(mirrors[table])
         for tab, (language, code) in zip(st.tabs(list(snippets)), snippets.values(), strict=True):
             tab.code(code, language=language)
 

@@ -65,7 +65,7 @@ def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> 
         with st.spinner("Reading the destination", show_time=True):
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
-            found = answer(sink.path, known, sql)
+            found = answer(sink.folder, known, sql)
         st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, found)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
@@ -261,7 +261,7 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
     elif st.button("Show the table as it was", type="primary", icon=":material/update:", key="by-time"):
         try:
             with st.spinner("Waiting for the destination to catch up with the ledger", show_time=True):
-                root = settings.load(where.spec).sink.path
+                root = settings.load(where.spec).sink.folder
                 await_published(where, root, published)
                 sql = as_of_sql(published, at, merged_seq(where, root, published))
         except TidemarkError as problem:

@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from engine.audit.audit_range import (
     AuditedRange,
@@ -149,7 +148,7 @@ def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position],
     """
     if spec.sink.changes_retention_s is None:
         return part
-    for order in first_change(spec.sink.path, part):
+    for order in first_change(spec.sink.folder, part):
         number, offset = unpack(order)
         position = min(Position(file_of(number, part.end.file), offset), part.end, key=lambda one: one.order)
         if position.order > part.start.order:
@@ -185,7 +184,7 @@ def _pass(
     end = max((part.end for part in stretches), key=lambda position: position.order)
     tables = {(part.table.database, part.table.name): part.table for part in stretches}
     logged = LoggedRows(endpoint, spec.first_server_id(), tables, begin, end)
-    each = [AuditedTable(part, Path(spec.sink.path), texts, logged.frames) for part in stretches]
+    each = [AuditedTable(part, spec.sink.folder, texts, logged.frames) for part in stretches]
     audited = {one.name: one for one in each}
     for rows in logged:
         for part in rows:

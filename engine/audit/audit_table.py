@@ -7,7 +7,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS,
 from engine.destination.delta.layout import changes_folder
 from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, pack, unpack
 from engine.source.positions import file_of
+from engine.store.folder import Folder
 
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
 """Images of one table that are compared at once, and their bytes."""
@@ -152,7 +152,7 @@ def _is_ascending(orders: list[int]) -> bool:
 class AuditedTable:
     """One table. Give it its rows with `feed`, call `compare` between transactions, and at last `result`."""
 
-    def __init__(self, stretch: AuditedRange, lake: Path, texts: Texts, frames: Frames) -> None:
+    def __init__(self, stretch: AuditedRange, lake: Folder, texts: Texts, frames: Frames) -> None:
         table = stretch.table
         self.name: TableName = (table.database, table.name)
         self.range = stretch
@@ -292,7 +292,7 @@ class AuditedTable:
         )
 
 
-def first_change(lake: Path, stretch: AuditedRange) -> Iterator[int]:
+def first_change(lake: Folder, stretch: AuditedRange) -> Iterator[int]:
     """The position of the first change that is left in the log, packed.
 
     Nothing if it is before the stretch, or there is none.

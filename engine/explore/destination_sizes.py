@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table as Grid
@@ -20,6 +19,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.spec.settings import Spec
+from engine.store.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class TableSizes:
     """None if the destination cannot be read."""
     due: tuple[MaintenanceStep, ...]
     error: str = ""
-    mirror: Path | None = None
-    """The folder of the mirror; None without one."""
-    versions: Mapping[Path, int] = field(default_factory=dict)
+    mirror: str | None = None
+    """Where the mirror is; None without one."""
+    versions: Mapping[Folder, int] = field(default_factory=dict)
     """The newest version in each of its folders, before it was read."""
 
     @property
@@ -72,7 +72,7 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Tab
     try:
         maintenance = destination.maintenance(stored)
         sizes = maintenance.sizes()
-        mirror = stored.pair.mirror.folder if stored.has_mirror else None
+        mirror = stored.pair.mirror.folder.url if stored.has_mirror else None
         due = tuple(due_steps(spec.sink, [maintenance])[name])
         return TableSizes(name, sizes, due, mirror=mirror, versions=versions)
     except DestinationError as error:

@@ -16,18 +16,17 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 from engine.base import clock
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
 from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.destination.delta.table_pair import TablePair
 from engine.explore.one_select import QueryError, one_select
@@ -36,6 +35,7 @@ from engine.explore.read_only_files import ReadOnlyFiles
 from engine.ledger.records import NOTHING
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
+from engine.store.folder import Folder
 
 MOST_ROWS = 10_000
 """The maximum number of rows in an answer."""
@@ -76,7 +76,7 @@ def published_tables(directory: Directory) -> list[Table]:
     )
 
 
-def await_published(directory: Directory, root: Path, table: Table, timeout_s: float = 30.0) -> None:
+def await_published(directory: Directory, root: Folder, table: Table, timeout_s: float = 30.0) -> None:
     """Wait until the table's change log has all current commits. Raises QueryError after `timeout_s`."""
     ledger, deadline_s = Ledger(directory.ledger), clock.monotonic_s() + timeout_s
     assert ledger.state is not None
@@ -93,7 +93,7 @@ def await_published(directory: Directory, root: Path, table: Table, timeout_s: f
         clock.sleep(0.2)
 
 
-def answer(root: Path, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> QueryResult:
+def answer(root: Folder, tables: Sequence[Table], sql: str, *, timeout_s: float = 60.0) -> QueryResult:
     """Run one query over the tables in the destination `root`. Raises QueryError."""
     began, timed_out = clock.monotonic_s(), threading.Event()
     with TemporaryDirectory(prefix="tidemark-explore-") as spill, closing(duckdb.connect(":memory:")) as connection:
@@ -158,7 +158,7 @@ def _instead(name: str, tables: Sequence[Table]) -> str:
     return f"Tables: {', '.join(views[:_MOST_NAMES])}{more}." if views else ""
 
 
-def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Table], spill: str) -> None:
+def _show(connection: duckdb.DuckDBPyConnection, root: Folder, tables: Sequence[Table], spill: str) -> None:
     """Make the views, then take away everything else. spill: the folder for what does not fit into memory."""
     shown, files = set[tuple[str, str]](), ReadOnlyFiles()
     connection.register_filesystem(files)
@@ -171,7 +171,7 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
             place = (table.database.casefold(), name.casefold())
             with suppress(TableNotFoundError):  # it has no commit yet
                 source = f"_{number}_{len(shown)}"
-                _register(connection, source, rows_of(DeltaTable(str(folder)), folder), files)
+                _register(connection, source, rows_of(open_table(folder), folder), files)
                 # DuckDB ignores case, so names that differ only by case get a number.
                 own = name if place not in shown else f"{name}_{number}"
                 shown.add(place)
@@ -184,8 +184,8 @@ def _show(connection: duckdb.DuckDBPyConnection, root: Path, tables: Sequence[Ta
 def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: DeltaRows, files: ReadOnlyFiles) -> None:
     """Give a table's rows a name.
 
-    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, or another program has
-    written some.
+    files: gets those that DuckDB reads itself, because deletion vectors delete some rows, another program has written
+    some, or they are in a bucket.
     """
     if rows.dataset is not None:
         connection.register(name, rows.dataset)
@@ -193,7 +193,7 @@ def _register(connection: duckdb.DuckDBPyConnection, name: str, rows: DeltaRows,
     if {"filename", "file_row_number"} & {column.casefold() for column in rows.schema.names}:
         connection.register(name, rows.table())  # a column hides the number of the row
         return
-    vectors = {files.add(path): vector for path, vector in rows.files.items()}
+    vectors = {files.add(rows.folder, file): vector for file, vector in rows.files.items()}
     parts = [(file, rows.deleted_rows(vector)) for file, vector in vectors.items() if vector is not None]
     places = {
         "f": pa.array([file for file, numbers in parts for _ in range(len(numbers))], pa.string()),
@@ -234,7 +234,7 @@ def history_sql(table: Table, key: Sequence[str]) -> str:
     )
 
 
-def merged_seq(directory: Directory, root: Path, table: Table) -> int:
+def merged_seq(directory: Directory, root: Folder, table: Table) -> int:
     """The `_tm_seq` up to which the table's change log is merged into its mirror.
 
     `as_of_sql` needs it; 0 before the first merge.

@@ -17,10 +17,12 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from engine.base.errors import DestinationError, SpecError, unknown_tables
 from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import DeltaRows, rows_of
 from engine.explore.queries import published_tables
 from engine.pipeline.directory import Directory, directory_of
 from engine.spec.settings import Spec, load
+from engine.store.folder import Folder
 
 _LOG = "__changes"
 
@@ -79,15 +81,15 @@ def opened(spec: Spec, directory: Directory, name: str, as_of: datetime | None =
     name: with `__changes` at its end, the change log. Raises as `read`.
     """
     spec.sink.require_mirrors("This read")
-    return reading_of(spec.sink.path, published_tables(directory), name, as_of)
+    return reading_of(spec.sink.folder, published_tables(directory), name, as_of)
 
 
-def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:
+def reading_of(root: Folder, tables: Sequence[Table], name: str, as_of: datetime | None = None) -> VersionRows:
     """As `opened`, of the published tables in a destination."""
     table, changes = _named(name, tables)
     folder = (changes_folder if changes else mirror_folder)(root, table.database, table.name)
     try:
-        delta = DeltaTable(str(folder))
+        delta = open_table(folder)
         if as_of is not None:
             as_of = as_of if as_of.tzinfo else as_of.replace(tzinfo=UTC)
             _check_existed(name, delta, as_of)
@@ -95,7 +97,7 @@ def reading_of(root: Path, tables: Sequence[Table], name: str, as_of: datetime |
         rows = rows_of(delta, folder)
     except TableNotFoundError:
         raise SpecError(
-            f"{name} is not in {folder}.",
+            f"{name} is not in {folder.url}.",
             detail="Tables without a key have only a change log, and a pipeline that copies nothing begins with an "
             "empty mirror.",
             hint=f"Read the change log: {table.full_name}{_LOG}. Or wait for the first epoch: tidemark status SPEC",

@@ -9,6 +9,8 @@ from engine.base.errors import SpecError
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror, as set."""
@@ -101,6 +103,11 @@ class Sink(Section):
         if value == "forever":
             raise ValueError("name a period, such as 7d; for no deletion at all, set maintenance = false")
         return value
+
+    @property
+    def folder(self) -> Folder:
+        """The place as a folder."""
+        return LocalFolder(self.path)
 
     def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
         """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""

@@ -30,6 +30,7 @@ from engine.explore.queries import answer, published_tables
 from engine.pipeline.command_file import send_command
 from engine.pipeline.directory import Directory
 from engine.spec.sink_settings import AUTO_BYTES
+from engine.store.local_folder import LocalFolder
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.known_positions import ServerFactory
@@ -300,7 +301,9 @@ def _read(block: Block, reader: Reader) -> bool:
         assert {kind: kinds.count(kind) for kind in set(kinds)} == ENTRIES
     elif block.language == "sql" and block.page == "console.md":
         pipeline = reader.pipeline
-        rows = answer(pipeline.folder / "lake", published_tables(Directory(pipeline.home)), block.text).rows
+        rows = answer(
+            LocalFolder(pipeline.folder / "lake"), published_tables(Directory(pipeline.home)), block.text
+        ).rows
         assert rows["id"].to_pylist() == [42]
     elif block.language == "sql" and "_manifests" in block.text:
         (paths,) = _queried(block.text)

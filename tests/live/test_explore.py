@@ -19,6 +19,7 @@ from engine.explore.queries import (
     published_tables,
 )
 from engine.pipeline.directory import Directory
+from engine.store.local_folder import LocalFolder
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, lake_table, source_table
 from tests.live.support.pipeline import Pipeline
@@ -57,9 +58,11 @@ def test_a_table_is_shown_as_it_was_and_a_redump_previews_its_rows(
 
     directory, lake = Directory(pipeline.home), pipeline.folder / "lake"
     (table,) = published_tables(directory)
-    await_published(directory, lake, table)
+    await_published(directory, LocalFolder(lake), table)
     for at, rows in were:
-        shown = answer(lake, [table], as_of_sql(table, at, merged_seq(directory, lake, table))).rows
+        shown = answer(
+            LocalFolder(lake), [table], as_of_sql(table, at, merged_seq(directory, LocalFolder(lake), table))
+        ).rows
         assert_equal(rows, shown)
     assert not were[0][1].equals(were[2][1]), "nothing was changed between the instants"
     assert_equal(were[-1][1], read(pipeline.spec, f"{database}.orders"))
@@ -77,7 +80,9 @@ def _check_history(pipeline: Pipeline, rows: Any) -> None:
     log = lake_table(pipeline.changes("orders"))
     changed = log.filter(pc.equal(log["_tm_kind"], "+U"))["id"].to_pylist()
     key = next(value for value in changed if value in set(rows["id"].to_pylist()))
-    *changes, now = answer(pipeline.folder / "lake", [table], history_sql(table, [str(key)])).rows.to_pylist()
+    *changes, now = answer(
+        LocalFolder(pipeline.folder / "lake"), [table], history_sql(table, [str(key)])
+    ).rows.to_pylist()
     assert now["_tm_kind"] == "mirror"
     assert [c["_tm_seq"] for c in changes] == sorted(s for k, s in zip(*_columns(log), strict=True) if k == key)
     assert {name: now[name] for name in rows.column_names} == {name: changes[-1][name] for name in rows.column_names}, (

@@ -6,10 +6,8 @@ has no mirror: its chunk goes to the change log as inserts. Columns dropped at t
 
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from engine.capture.binlog.row_changes import log_schema
@@ -21,10 +19,12 @@ from engine.destination.delta.generations import can_become, keep, kept_generati
 from engine.destination.delta.lake_table import GENERATION, LakeTable
 from engine.destination.delta.log.delta_actions import Actions, metadata_of, needed_features, protocol_of
 from engine.destination.delta.log.missing_files import missing_names
-from engine.destination.delta.merge.rewritten_changes import restore, restored_path
+from engine.destination.delta.log.table_opening import open_table
+from engine.destination.delta.merge.rewritten_changes import restore, restored_name
 from engine.destination.delta.schema_evolution import check_evolution, rewrite_wider, schema_of, unite
 from engine.destination.delta.table_properties import properties_of
 from engine.destination.destination_protocol import CHANGES
+from engine.store.folder import Folder
 
 
 class ChangeLogTable:
@@ -34,7 +34,7 @@ class ChangeLogTable:
         self.lake = lake
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """The folder of the Delta table."""
         return self.lake.folder
 
@@ -60,7 +60,7 @@ class ChangeLogTable:
         self.lake.drop()
         for kept in kept_generations(self.folder):
             with suppress(DeltaError, OSError):
-                if self.lake.belongs(DeltaTable(str(kept))):
+                if self.lake.belongs(open_table(kept)):
                     drop(kept)
 
     def check(self, before: Table, after: Table) -> None:
@@ -84,7 +84,7 @@ class ChangeLogTable:
         else:
             self.lake.add_columns(both, properties_of(table, mirror=False))
 
-    def begin_generation(self, table: Table, epoch: int, until: str) -> Path | None:
+    def begin_generation(self, table: Table, epoch: int, until: str) -> Folder | None:
         """Get the columns of a table that is resnapshotted after this epoch. until: UTC text.
 
         If it cannot get them, it begins again (`destination.delta.generations`). Returns where the earlier generation
@@ -136,17 +136,17 @@ class ChangeLogTable:
         self.lake.commit(actions)
         return missing
 
-    def path_of(self, file: DataFile) -> Path:
-        """Where the changes of an epoch are; written again if another tool has moved them within the change log."""
-        path, again = self.folder / file.name, restored_path(self.folder, file)
-        if path.exists():
-            return path
-        if not again.exists():
+    def name_of(self, file: DataFile) -> str:
+        """The file with the changes of an epoch; written again if another tool has moved them within the change log."""
+        again = restored_name(file)
+        if self.folder.find(file.name) is not None:
+            return file.name
+        if self.folder.find(again) is None:
             delta = self.lake.load()
-            restore(self.folder, file, self.lake.log.files(delta), schema_of(delta))
-        return again if again.exists() else path
+            if not restore(self.folder, file, self.lake.log.files(delta), schema_of(delta)):
+                return file.name
+        return again
 
     def discard_copies(self, files: Iterable[DataFile]) -> None:
-        """Delete what `path_of` wrote."""
-        for file in files:
-            restored_path(self.folder, file).unlink(missing_ok=True)
+        """Delete what `name_of` wrote."""
+        self.folder.delete(restored_name(file) for file in files)

@@ -25,7 +25,6 @@ from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
 from engine.spec.sink_settings import Sink
-from engine.store.local_folder import LocalFolder
 
 
 class DeltaDestination:
@@ -50,15 +49,15 @@ class DeltaDestination:
     @property
     def landing(self) -> DeltaLanding:
         """In place."""
-        return DeltaLanding(self.root)
+        return DeltaLanding(self._sink.folder)
 
     def newest_term(self, ledger: str) -> Term | None:
         """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(LocalFolder(self.root), ledger).newest()
+        return Fence(self._sink.folder, ledger).newest()
 
     def take(self, ledger: str, term: Term) -> None:
         """Create the term's file, which only one runner can."""
-        fence = Fence(LocalFolder(self.root), ledger)
+        fence = Fence(self._sink.folder, ledger)
         fence.take(term)
         self._fence = fence
 
@@ -83,7 +82,7 @@ class DeltaDestination:
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> DeltaDestinationTable:
         """The pair of Delta tables."""
         reads = plan is not None and on_read(self._sink, table, plan)
-        pair = TablePair(self.root, owner, table, self.guard, on_read=reads)
+        pair = TablePair(self._sink.folder, owner, table, self.guard, on_read=reads)
         if (notes := self._notes_of(table)) is not None:
             pair.mirror.index = KeyIndex(notes / "keys")
         return DeltaDestinationTable(self._sink, pair, self._known_tables)
@@ -104,7 +103,7 @@ class DeltaDestination:
         return PairVersions(table.pair)
 
     def _pairs(self, owner: Owner, tables: Iterable[Table]) -> Iterator[TablePair]:
-        return (TablePair(self.root, owner, table, self.guard) for table in tables)
+        return (TablePair(self._sink.folder, owner, table, self.guard) for table in tables)
 
     def publish(self, end: EpochEnd) -> None:
         """Nothing is left to do: each table has committed."""
@@ -127,10 +126,10 @@ class DeltaDestination:
 
     def files_fault(self, table: Table, chunks: Sequence[DataFile], changes: Sequence[DataFile]) -> str:
         """Which files are gone or damaged. Readers write them where the Delta tables have them."""
-        chunk_folder, changes_folder = folders(self.root, table)
+        chunk_folder, changes_folder = folders(self._sink.folder, table)
         try:
-            check_files(LocalFolder(chunk_folder), chunks)
-            check_files(LocalFolder(changes_folder), changes)
+            check_files(chunk_folder, chunks)
+            check_files(changes_folder, changes)
         except MissingFilesError as error:
             return error.message
         return ""
@@ -142,7 +141,7 @@ class DeltaDestination:
 
     def keep_differences(self, rows: Sequence[DifferenceRow]) -> None:
         """Append them to the Delta table `_tm_differences`."""
-        append_differences(self.root, rows)
+        append_differences(self._sink.folder, rows)
 
     def delete_orphans(
         self, opened_tables: Iterable[DestinationTable], committed_names: Collection[str], after_ns: int

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.capture.files import DataFile
 from engine.capture.landing import Commit
@@ -10,15 +9,15 @@ from engine.decode.schema import Table
 from engine.destination.delta.layout import changes_folder, folders, mirror_folder
 from engine.destination.delta.log.foreign_commits import commits_after
 from engine.destination.delta.read.mirror import UNREADABLE, Mirror, defect_of
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 
 @dataclass(frozen=True)
 class DeltaReader:
     """Reads the mirror and the change log in two folders."""
 
-    mirror_folder: Path
-    changes_folder: Path
+    mirror_folder: Folder
+    changes_folder: Folder
 
     @property
     def has_mirror(self) -> bool:
@@ -28,7 +27,7 @@ class DeltaReader:
     @property
     def place(self) -> str:
         """The mirror's folder."""
-        return str(self.mirror_folder)
+        return self.mirror_folder.url
 
     @property
     def unreadable(self) -> tuple[type[Exception], ...]:
@@ -56,20 +55,20 @@ class DeltaReader:
 class DeltaLanding:
     """The folders of the Delta tables: a commit adds the files where they are, so nothing is copied twice."""
 
-    root: Path
+    root: Folder
 
     @property
     def in_place(self) -> bool:
         """Always."""
         return True
 
-    def chunks(self, table: Table) -> LocalFolder:
+    def chunks(self, table: Table) -> Folder:
         """The mirror's folder; a table without a key has no mirror, so they go to the change log."""
-        return LocalFolder(folders(self.root, table)[0])
+        return folders(self.root, table)[0]
 
-    def changes(self, table: Table) -> LocalFolder:
+    def changes(self, table: Table) -> Folder:
         """The change log's folder."""
-        return LocalFolder(folders(self.root, table)[1])
+        return folders(self.root, table)[1]
 
     def reader(self, table: Table) -> DeltaReader:
         """Both folders."""

@@ -4,18 +4,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from engine.base.errors import DestinationError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import KINDS, Content, CopyStart, OpenedTable, StoredState
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
+from engine.store.folder import StoreAccessError, StoreAwayError
 
 
 class DeltaDestinationTable:
@@ -47,7 +48,7 @@ class DeltaDestinationTable:
     @property
     def place(self) -> str:
         """The folders of both Delta tables."""
-        return f"{self.pair.mirror.folder} and {self.pair.changes.folder}"
+        return f"{self.pair.mirror.folder.url} and {self.pair.changes.folder.url}"
 
     @property
     def is_there(self) -> bool:
@@ -63,7 +64,9 @@ class DeltaDestinationTable:
         """By the identifiers in the newest version, read by itself; without the lineage's floor."""
         lake = self.pair.lake_of(kind)
         try:
-            epoch = DeltaTable(str(lake.folder)).transaction_version(lake.app(kind))
+            epoch = open_table(lake.folder).transaction_version(lake.app(kind))
+        except (StoreAwayError, StoreAccessError):
+            raise
         except (DeltaError, OSError):
             return -1
         return -1 if epoch is None else int(epoch)
@@ -161,7 +164,7 @@ class DeltaDestinationTable:
         if generation <= epoch:
             self.pair.create(must_exist=False)  # a table that got a key gets a mirror
         missing_files, self._missing_files = self._missing_files, []
-        return CopyStart(generation, "" if kept_folder is None else str(kept_folder), missing_files)
+        return CopyStart(generation, "" if kept_folder is None else kept_folder.url, missing_files)
 
     def inspect(self) -> list[str]:
         """Check again the files added since the last call. Returns the failures of checkpoints."""

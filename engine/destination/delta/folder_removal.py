@@ -1,16 +1,38 @@
-"""Deletes the published data of a removed table."""
+"""Deletes the published data of a removed table.
+
+A half-deleted table never appears under its own name. A folder of a file system is renamed first. In a bucket, which
+cannot rename, a mark says that what is there is being deleted, until it is.
+"""
 
 import hashlib
 import shutil
 from pathlib import Path
 from urllib.parse import unquote
 
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
-def drop(folder: Path) -> bool:
-    """Delete a table's folder. Returns whether it existed.
+_MARK = "_dropped"
 
-    The folder is renamed first, so that a half-deleted folder never appears under its own name.
-    """
+
+def drop(folder: Folder) -> bool:
+    """Delete a table's folder. Returns whether it existed."""
+    if isinstance(folder, LocalFolder):
+        return _drop_path(folder.path)
+    existed = folder.is_there
+    if existed:
+        folder.write(_MARK, b"")
+        folder.delete([entry.name for entry in folder.below() if entry.name != _MARK])
+        folder.delete([_MARK])
+    return existed
+
+
+def is_half_dropped(folder: Folder) -> bool:
+    """Whether the deletion of a table was interrupted."""
+    return not isinstance(folder, LocalFolder) and folder.find(_MARK) is not None
+
+
+def _drop_path(folder: Path) -> bool:
     renamed = folder.with_name(".dropped-" + hashlib.sha256(folder.name.encode()).hexdigest()[:16])
     _delete(renamed)  # left by an earlier attempt
     existed = folder.is_dir() and not folder.is_symlink()

@@ -15,7 +15,6 @@ The identifiers name the ledger, so another ledger's table is recognised and ref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from deltalake import DeltaTable
 from engine.base import clock
 from engine.base.errors import DestinationError, MissingFilesError, PipelineHeldError, SpecError
 from engine.capture.files import DataFile
-from engine.destination.delta.folder_removal import drop
+from engine.destination.delta.folder_removal import drop, is_half_dropped
 from engine.destination.delta.layout import check_no_link, make_readable
 from engine.destination.delta.log.delta_actions import (
     Actions,
@@ -40,6 +39,7 @@ from engine.destination.delta.schema_evolution import lacks, schema_of
 from engine.destination.delta.table_properties import PROPERTIES
 from engine.destination.destination_protocol import Guard, no_guard
 from engine.ledger.state import Owner
+from engine.store.folder import Folder
 
 _ATTEMPTS, _RETRY_S = 6, 0.1
 SEQ = "merged-seq"
@@ -56,7 +56,7 @@ class LakeTable:
     """
 
     def __init__(
-        self, folder: Path, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = no_guard, *, keeps: bool
+        self, folder: Folder, owner: Owner, name: str, kinds: Sequence[str], guard: Guard = no_guard, *, keeps: bool
     ) -> None:
         self.folder = folder
         self.kinds = kinds
@@ -74,7 +74,7 @@ class LakeTable:
     @property
     def exists(self) -> bool:
         """Whether the table exists, whoever owns it."""
-        return self.log.exists
+        return self.log.exists and not is_half_dropped(self.folder)
 
     @property
     def is_ours(self) -> bool:
@@ -133,11 +133,13 @@ class LakeTable:
         if not self.exists:
             if must_exist:
                 raise DestinationError(
-                    f"The destination {self.folder} is gone, but the ledger has published rows to it.",
+                    f"The destination {self.folder.url} is gone, but the ledger has published rows to it.",
                     detail="Continuing would leave a table without those rows; nothing was written.",
                     hint=f"Restore the folder, or resnapshot the table: tidemark redump SPEC --table {self._name}",
                 )
             self._guard()
+            if is_half_dropped(self.folder):
+                drop(self.folder)
             make_readable(self.folder)
             with suppress(StaleVersionError):  # another writer was first: the owner is checked below
                 create(self.folder, schema, self.description, {**PROPERTIES, **properties}, vectors=vectors)
@@ -145,7 +147,7 @@ class LakeTable:
         delta = self.load()
         if not self.belongs(delta):
             raise SpecError(
-                f"The destination {self.folder} exists already and does not belong to this pipeline's ledger.",
+                f"The destination {self.folder.url} exists already and does not belong to this pipeline's ledger.",
                 detail="Adding to it would mix the rows of two pipelines; nothing was written.",
                 hint="Choose another sink.path, or move that folder away.",
             )
@@ -160,7 +162,7 @@ class LakeTable:
         """
         if self.exists and not (self.is_ours and self.log.version == 0):
             raise SpecError(
-                f"The destination {self.folder} exists already.",
+                f"The destination {self.folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
                 hint="Move that folder away, then add the table again.",
             )
@@ -168,7 +170,7 @@ class LakeTable:
     def drop(self) -> None:
         """Delete the table if it belongs to the ledger; also completes an interrupted deletion."""
         self._guard()
-        if not self.folder.exists() or (self.exists and self.is_ours):
+        if not self.folder.is_there or is_half_dropped(self.folder) or (self.exists and self.is_ours):
             drop(self.folder)
             self.log.version = -1
 
@@ -225,7 +227,7 @@ class LakeTable:
                 self._recent.add(commit_actions.add, commit_actions.remove)
                 return True
         raise DestinationError(
-            f"Another writer keeps committing to {self.folder}: {_ATTEMPTS + 1} attempts came too late.",
+            f"Another writer keeps committing to {self.folder.url}: {_ATTEMPTS + 1} attempts came too late.",
             detail="They wrote nothing; the table stays as it is.",
             hint="Find out who writes there: DESCRIBE HISTORY has the tool of each commit. Stop that writer, then "
             f"resnapshot the table: tidemark redump SPEC --table {self._name}",
@@ -235,7 +237,7 @@ class LakeTable:
         other_term = self.newest(TERM) or 0
         if term and other_term > term:
             raise PipelineHeldError(
-                f"A runner with term {other_term} has written to {self.folder}; this one has term {term}.",
+                f"A runner with term {other_term} has written to {self.folder.url}; this one has term {term}.",
                 detail="That runner holds the pipeline now; this one wrote nothing more.",
                 hint="Run one runner per pipeline. `status` shows where the other one is.",
             )
@@ -247,11 +249,11 @@ class LakeTable:
         DestinationError.
         """
         if not self.exists:
-            return f"{self.folder} is gone"
+            return f"{self.folder.url} is gone"
         end, amid = self.log.torn_files()
         if amid:
-            return f"the commit {amid[0].name} of {self.folder} is empty, torn or gone, and later ones rest on it"
-        return "" if end or self.is_ours else f"{self.folder} belongs to another ledger"
+            return f"the commit {amid[0]} of {self.folder.url} is empty, torn or gone, and later ones rest on it"
+        return "" if end or self.is_ours else f"{self.folder.url} belongs to another ledger"
 
     def missing_files(self) -> list[str]:
         """The names of missing data files. Raises DestinationError."""
@@ -281,7 +283,7 @@ class LakeTable:
         """The table as this run leaves it, by its folder, for the next run's `recall`; empty if it has just changed."""
         self.refresh()
         description = describe(self.folder, self._fingerprint(expectations), self.log.description())
-        return {str(self.folder): description} if description else {}
+        return {self.folder.url: description} if description else {}
 
     def _fingerprint(self, expectations: object) -> str:
         return fingerprint(self._owner.ledger, self._owner.application, self._owner.floor, expectations)

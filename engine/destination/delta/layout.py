@@ -1,21 +1,29 @@
-"""The folders of a table in a destination (docs/destinations.md)."""
+"""The folders of a table in a destination (docs/destinations.md).
 
-from pathlib import Path
+deltalake (1.6) decodes a table's path once too often when it reads the table's log. In a file system it finds the log
+through a link (`make_readable`); a bucket has no links, so there `~` stands for `%` in names.
+"""
+
 from urllib.parse import unquote
 
+from engine.base.durable import make_folders
 from engine.base.errors import SpecError
 from engine.decode.schema import Table
 from engine.spec.folder_names import CHANGES, folder_name
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 
-def make_readable(folder: Path) -> None:
+def make_readable(folder: Folder) -> None:
     """Create a table's folder. If its name or its database's is percent-encoded, add a link under the plain name.
 
-    deltalake (1.6) decodes a local table's path once too often when it reads the table's log, and finds it through the
-    link. Without it, a table can be neither written nor read. Raises SpecError if something else has the plain name.
+    Without it, a table can be neither written nor read. A folder of a bucket needs neither. Raises SpecError if
+    something else has the plain name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    for real in (folder.parent, folder):
+    if not isinstance(folder, LocalFolder):
+        return
+    make_folders(folder.path)
+    for real in (folder.path.parent, folder.path):
         plain = real.parent / unquote(real.name)
         if plain == real or (plain.is_symlink() and plain.resolve() == real.resolve()):
             continue
@@ -29,32 +37,37 @@ def make_readable(folder: Path) -> None:
             ) from None
 
 
-def check_no_link(folder: Path) -> None:
+def check_no_link(folder: Folder) -> None:
     """Raises SpecError when a table's folder is such a link."""
-    if folder.is_symlink() or folder.parent.is_symlink():
+    if isinstance(folder, LocalFolder) and (folder.path.is_symlink() or folder.path.parent.is_symlink()):
         raise SpecError(
-            f"The destination {folder} is a link, which is how another table's folder is read.",
+            f"The destination {folder.url} is a link, which is how another table's folder is read.",
             detail="Two tables would be mixed; nothing was written.",
             hint="Exclude one of the two tables, or give it a pipeline and a sink.path of its own.",
         )
 
 
-def mirror_folder(root: Path, database: str, table: str) -> Path:
+def mirror_folder(root: Folder, database: str, table: str) -> Folder:
     """The folder of the table's mirror."""
-    return root / folder_name(database) / folder_name(table)
+    return root / _name(root, database) / _name(root, table)
 
 
-def kept_changes_folder(changes: Path, until: str) -> Path:
+def kept_changes_folder(changes: Folder, until: str) -> Folder:
     """The folder that keeps an earlier generation of a change log. until: when it ended, as `clock.utc_text`."""
-    return changes.with_name(f"{changes.name}__until_{until[:19].replace('-', '').replace(':', '')}Z")
+    return changes.parent / (f"{changes.name}__until_{until[:19].replace('-', '').replace(':', '')}Z")
 
 
-def changes_folder(root: Path, database: str, table: str) -> Path:
+def changes_folder(root: Folder, database: str, table: str) -> Folder:
     """The folder of the table's change log."""
-    return root / folder_name(database) / f"{folder_name(table)}{CHANGES}"
+    return root / _name(root, database) / f"{_name(root, table)}{CHANGES}"
 
 
-def folders(root: Path, table: Table) -> tuple[Path, Path]:
+def _name(root: Folder, text: str) -> str:
+    name = folder_name(text)
+    return name if isinstance(root, LocalFolder) else name.replace("%", "~")
+
+
+def folders(root: Folder, table: Table) -> tuple[Folder, Folder]:
     """The folders for a table's chunks and for its changes. A table without a key has its chunk in the change log."""
     changes = changes_folder(root, table.database, table.name)
     return (mirror_folder(root, table.database, table.name) if table.key else changes), changes

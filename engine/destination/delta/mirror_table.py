@@ -12,7 +12,6 @@ chunks and the changes since. Columns dropped at the source stay in the mirror, 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 from deltalake import DeltaTable
@@ -34,6 +33,7 @@ from engine.destination.delta.merge.mirror_files import MirrorFiles
 from engine.destination.delta.schema_evolution import mirror_schema, schema_of
 from engine.destination.delta.table_properties import is_on_read, properties_of
 from engine.destination.destination_protocol import CHUNKS, MERGE, Content, MirrorStep
+from engine.store.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class MirrorTable:
         self.index: KeyIndex | None = None
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Folder:
         """The folder of the Delta table."""
         return self.lake.folder
 
@@ -143,7 +143,7 @@ class MirrorTable:
                 files.add(step.chunks)
                 count += sum(file.rows for file in step.chunks)
             if merges and step.changes:
-                count += files.merge([self._changes.path_of(file) for file in step.changes])
+                count += files.merge(self._changes.folder, [self._changes.name_of(file) for file in step.changes])
         return count
 
     def _transactions(self, content: Content, *, copies: bool, merges: bool) -> dict[str, int]:

@@ -3,30 +3,35 @@
 It deletes only files that no epoch of the ledger names, that the destination does not have, and that are younger than
 the last ledger file: a data file is complete before the ledger file of its epoch is created. Older files stay, as
 earlier versions of the destination may have them.
+
+A bucket's times are those of its own clock, which say nothing about a ledger's: there orphans wait for the vacuum.
 """
 
-import os
 from collections.abc import Collection
-from pathlib import Path
+
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 _PREFIXES = ("chunk-", "changes-")
 
 
-def delete_orphans(folder: Path, table_names: Collection[str], committed_names: Collection[str], after_ns: int) -> int:
+def delete_orphans(
+    folder: Folder, table_names: Collection[str], committed_names: Collection[str], after_ns: int
+) -> int:
     """Delete younger files that neither the table (`table_names`) nor the ledger (`committed_names`) has.
 
     Returns how many.
     """
-    deleted = 0
-    names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names alone, of perhaps many thousand files
-    for name in names:
-        is_orphan = (
-            name.startswith(_PREFIXES)
-            and name.endswith(".parquet")
-            and name not in table_names
-            and name not in committed_names
-        )
-        if is_orphan and (path := folder / name).stat().st_mtime_ns > after_ns:
-            path.unlink()
-            deleted += 1
-    return deleted
+    if not isinstance(folder, LocalFolder):
+        return 0
+    orphans = [
+        entry.name
+        for prefix in _PREFIXES
+        for entry in folder.entries(prefix)
+        if entry.name.endswith(".parquet")
+        and entry.name not in table_names
+        and entry.name not in committed_names
+        and entry.changed_s * 1e9 > after_ns
+    ]
+    folder.delete(orphans)
+    return len(orphans)

@@ -1,7 +1,6 @@
 """Schema evolution of the destination: columns are added or widened, never dropped."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +11,7 @@ from engine.capture.batches import batches
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed, image_schema
 from engine.decode.schema import TM_SEQ, Table
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 
 def mirror_schema(table: Table) -> pa.Schema:
@@ -77,11 +76,12 @@ def lacks(delta: DeltaTable, schema: pa.Schema) -> bool:
     return any(field.name not in columns.names for field in schema)
 
 
-def rewrite_wider(folder: Path, file: DataFile, schema: pa.Schema, bounded_columns: Sequence[str]) -> list[DataFile]:
+def rewrite_wider(folder: Folder, file: DataFile, schema: pa.Schema, bounded_columns: Sequence[str]) -> list[DataFile]:
     """Rewrite a data file with wider types, because not every Delta reader widens while it reads."""
     with (
-        pq.ParquetFile(folder / file.name) as old_file,
-        FileWriter(LocalFolder(folder), "changes", schema, bounded_columns) as writer,
+        folder.open(file.name) as source,
+        pq.ParquetFile(source) as old_file,
+        FileWriter(folder, "changes", schema, bounded_columns) as writer,
     ):
         for _, rows in batches(old_file):
             writer.write(conformed(rows, schema))

@@ -5,7 +5,6 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from engine.base.errors import DestinationError
@@ -22,6 +21,7 @@ from engine.destination.delta.schema_evolution import mirror_schema
 from engine.destination.delta.table_properties import properties_of
 from engine.destination.destination_protocol import CHANGES, CHUNKS, KINDS, MERGE, Guard, no_guard
 from engine.ledger.state import Owner
+from engine.store.folder import Folder
 
 
 class TablePair:
@@ -32,7 +32,7 @@ class TablePair:
     """
 
     def __init__(
-        self, root: Path, owner: Owner, table: Table, guard: Guard = no_guard, *, on_read: bool = False
+        self, root: Folder, owner: Owner, table: Table, guard: Guard = no_guard, *, on_read: bool = False
     ) -> None:
         self._table = table
         mirror, changes = (folder(root, table.database, table.name) for folder in (mirror_folder, changes_folder))
@@ -104,7 +104,8 @@ class TablePair:
         """The missing data files as text; "" if none is missing. Raises DestinationError."""
         files_by_folder = [(lake.folder, names) for lake in self.lakes if (names := lake.missing_files())]
         return "; ".join(
-            f"{len(names)} data files of {folder} are gone: {', '.join(names[:3])}" for folder, names in files_by_folder
+            f"{len(names)} data files of {folder.url} are gone: {', '.join(names[:3])}"
+            for folder, names in files_by_folder
         )
 
     @property
@@ -181,13 +182,13 @@ class TablePair:
             descriptions |= lake.remember(expectations[lake.folder])
         return descriptions
 
-    def _expectations(self) -> dict[Path, object]:
+    def _expectations(self) -> dict[Folder, object]:
         """What `create` checks each table for, by folder."""
         schemas = {
             self.mirror.folder: mirror_schema(self.table),
             self.changes.folder: log_schema(arrow_schema(self.table)),
         }
-        expectations = dict[Path, object]()
+        expectations = dict[Folder, object]()
         for folder, schema in schemas.items():
             properties = properties_of(self.table, mirror=folder == self.mirror.folder)
             expectations[folder] = sorted(properties.items()), [(field.name, str(field.type)) for field in schema]

@@ -34,6 +34,7 @@ from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Sink
 from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 
 UPDATES, INSERTS, DELETES = 1000, 200, 100
 """A second."""
@@ -70,7 +71,9 @@ class Steady:
 
     def __post_init__(self) -> None:
         self.chance, self.now = np.random.default_rng(1), datetime(2026, 1, 1, tzinfo=UTC)
-        self.pair = TablePair(self.folder / "lake", Owner("l"), self.table, on_read=self.mode == "merge_on_read")
+        self.pair = TablePair(
+            LocalFolder(self.folder / "lake"), Owner("l"), self.table, on_read=self.mode == "merge_on_read"
+        )
         self.delta = DeltaDestinationTable(Sink(path=self.folder / "lake"), self.pair)
         self.maintenance = PairMaintenance(self.pair, self.folder / "notes.json")
         self.pair.mirror.index = KeyIndex(self.folder / "keys")
@@ -82,16 +85,14 @@ class Steady:
         for begin in range(0, self.rows, CHUNK_ROWS):
             keys = np.arange(begin, min(begin + CHUNK_ROWS, self.rows))
             self.epoch += 1
-            with FileWriter(
-                LocalFolder(self.pair.mirror.folder), "chunk", arrow_schema(self.table), self.table.key
-            ) as writer:
+            with FileWriter(self.pair.mirror.folder, "chunk", arrow_schema(self.table), self.table.key) as writer:
                 writer.write(self._rows(keys))
                 self.delta.append("chunks", self.epoch, writer.close())
         self._grown()
 
     def settle(self) -> None:
         """Forget what the copy has left."""
-        for path in self.pair.mirror.folder.glob("*.parquet"):
+        for path in path_of(self.pair.mirror.folder).glob("*.parquet"):
             if path.name not in self.pair.file_names():
                 path.unlink()
         self.most_bytes = 0
@@ -129,9 +130,7 @@ class Steady:
         own = {"_tm_kind": pa.array(kinds), "_tm_seq": seq, "_tm_ts": times}
         others = [column for column in schema if column.name not in rows.column_names]
         missing = [own.get(column.name, pa.nulls(len(keys), column.type)) for column in others]
-        with FileWriter(
-            LocalFolder(self.pair.changes.folder), "changes", schema, (*self.table.key, "_tm_seq")
-        ) as writer:
+        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
             writer.write(pa.table([*rows.columns, *missing], schema=schema))
             files = writer.close()
         self.changed_bytes += files[0].bytes
@@ -151,7 +150,7 @@ class Steady:
 
     def _grown(self) -> int:
         """Bytes of new files in the mirror's folder since the last call, its log included."""
-        found = {path: path.stat().st_size for path in self.pair.mirror.folder.rglob("*") if path.is_file()}
+        found = {path: path.stat().st_size for path in path_of(self.pair.mirror.folder).rglob("*") if path.is_file()}
         grown = sum(size for path, size in found.items() if path not in self.sizes)
         self.sizes = found
         self.most_bytes = max(self.most_bytes, sum(found.values()))

@@ -51,7 +51,7 @@ from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.run.lifecycle.possession import Possession
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.status.status import status
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 from tests.tools.bench.console import ROOT, beat
 
 DAY_S = 86_400.0
@@ -144,7 +144,7 @@ class Year:
         schema, parts = arrow_schema(self.all[0]), dict[str, Any]()
         for table in self.all:
             rows = pa.table({"id": range(ROWS), "v": [0] * ROWS}).cast(schema)
-            files = self._written(mirror_folder(self.sink.path, "d", table.name), "chunk", rows)
+            files = self._written(mirror_folder(self.sink.folder, "d", table.name), "chunk", rows)
             chunk: dict[str, Any] = {"chunk": 0, "exact": None, "files": files, "rows": ROWS, "nulled": {}}
             parts[table.full_name] = {"split": split, "chunks": [chunk], "copied": True}
         self._commit(parts)
@@ -244,14 +244,14 @@ class Year:
         arrays = [columns.get(one.name, pa.nulls(CHANGES, one.type)).cast(one.type) for one in schema]
         self.seq += CHANGES
         return self._written(
-            changes_folder(self.sink.path, "d", table.name), "changes", pa.table(arrays, schema=schema)
+            changes_folder(self.sink.folder, "d", table.name),
+            "changes",
+            pa.table(arrays, schema=schema),
         )
 
     @staticmethod
-    def _written(folder: Path, kind: str, rows: pa.Table) -> list[dict[str, Any]]:
-        with FileWriter(
-            LocalFolder(folder), kind, rows.schema, ("id", "_tm_seq") if kind == "changes" else ("id",)
-        ) as writer:
+    def _written(folder: Folder, kind: str, rows: pa.Table) -> list[dict[str, Any]]:
+        with FileWriter(folder, kind, rows.schema, ("id", "_tm_seq") if kind == "changes" else ("id",)) as writer:
             writer.write(rows)
             return [file.as_dict() for file in writer.close()]
 

@@ -17,6 +17,7 @@ from engine.decode.schema import Column, Table
 from engine.destination.delta.read import change_log
 from engine.destination.delta.read.change_log import ChangeLog, pack
 from engine.source.positions import Position
+from engine.store.local_folder import LocalFolder
 
 TABLE = Table("d", "t", (Column("id", "int"), Column("v", "int")), ("id",))
 START, END = Position("b.000001", 100), Position("b.000001", 9_000)
@@ -61,7 +62,7 @@ def published(lake: Path, events: Sequence[Event], *, redumped: int = 0) -> None
 def audited(lake: Path, events: Sequence[Event], frames: Frames | None = None, seq: int = 1) -> AuditedTable:
     """The table after an audit of this binlog. seq: of its first change."""
     frames = frames or Frames({("d", "t")}, {1: "b.000001"}, "b.000001")
-    one = AuditedTable(AuditedRange(TABLE, TABLE.columns, START, END, seq), lake, NoTexts(), frames)
+    one = AuditedTable(AuditedRange(TABLE, TABLE.columns, START, END, seq), LocalFolder(lake), NoTexts(), frames)
     for position, transaction, keys in events:
         rows: list[Mapping[str, Any]] = [{"values": {"id": key, "v": key * 2}, "none_sources": {}} for key in keys]
         one.feed(EventRows(("d", "t"), pack(1, position), ("+I",), rows, 5, None, transaction + 1))
@@ -118,8 +119,8 @@ def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
     published(tmp_path, late)
     read, places, values = ChangeLog._stream, list[int](), list[int]()
 
-    def counted(log: ChangeLog, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
-        for part in read(log, path, columns):
+    def counted(log: ChangeLog, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
+        for part in read(log, name, columns):
             if "id" not in columns and "_tm_redump" in columns:
                 places.append(part.num_rows)
             elif "id" in columns:

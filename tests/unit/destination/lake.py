@@ -34,7 +34,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 def delta_table(root: Path, owner: Owner, table: Table, *, on_read: bool = False) -> DeltaDestinationTable:
     """The two Delta tables of a captured table."""
-    return DeltaDestinationTable(Sink(path=root), TablePair(root, owner, table, on_read=on_read))
+    return DeltaDestinationTable(Sink(path=root), TablePair(LocalFolder(root), owner, table, on_read=on_read))
 
 
 def merge(delta: DeltaDestinationTable, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
@@ -74,13 +74,13 @@ class Lake:
 
     def opened(self) -> TablePair:
         """The tables as another process would open them."""
-        return TablePair(self.folder, Owner("l"), self.table, on_read=self.mode == "merge_on_read")
+        return TablePair(LocalFolder(self.folder), Owner("l"), self.table, on_read=self.mode == "merge_on_read")
 
     def copy(self, rows: Mapping[Any, int]) -> None:
         """Add a chunk."""
         self.epoch += 1
         schema = arrow_schema(self.table)
-        with FileWriter(LocalFolder(self.pair.mirror.folder), "chunk", schema, self.table.key) as writer:
+        with FileWriter(self.pair.mirror.folder, "chunk", schema, self.table.key) as writer:
             writer.write(
                 pa.Table.from_pylist(
                     [{self.key: key, self._value: value} for key, value in rows.items()], schema=schema
@@ -117,9 +117,7 @@ class Lake:
                 self.rows.pop(key, None)
             else:
                 self.rows[key] = value
-        with FileWriter(
-            LocalFolder(self.pair.changes.folder), "changes", schema, (*self.table.key, "_tm_seq")
-        ) as writer:
+        with FileWriter(self.pair.changes.folder, "changes", schema, (*self.table.key, "_tm_seq")) as writer:
             writer.write(pa.Table.from_pylist(lines, schema=schema))
             files = writer.close()
         self.delta.append("changes", self.epoch, files)
@@ -156,7 +154,7 @@ class Lake:
 
     def stored(self) -> dict[str, tuple[int, int, Descriptor | None]]:
         """The mirror's files by its log."""
-        return _described(files_of(DeltaTable(str(self.pair.mirror.folder)), self.pair.mirror.folder))
+        return _described(files_of(DeltaTable(self.pair.mirror.folder.url), self.pair.mirror.folder))
 
     def check(self) -> None:
         """The mirror and the change log are what they must be; the log's files keep the order."""

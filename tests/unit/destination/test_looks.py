@@ -8,6 +8,7 @@ from deltalake import DeltaTable
 
 from engine.destination.delta.maintenance import steps
 from engine.spec.sink_settings import Mirror
+from tests.support.delta import path_of
 from tests.unit.destination.delta.maintenance.test_steps import clock_after
 from tests.unit.destination.lake import Lake
 
@@ -22,7 +23,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return DeltaTable(folder, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(
-        "engine.destination.delta.log.delta_log.DeltaTable",
+        "engine.destination.delta.log.table_opening.DeltaTable",
         type("Spied", (), {"__new__": lambda _, *a, **o: spied(*a, **o)}),
     )
     return found
@@ -52,7 +53,7 @@ def test_a_change_log_is_opened_when_a_period_closes(lake: Lake, loads: list[str
     lake.change([(1, 4)])
     loads.clear()
     assert lake.maintenance.compact(lake.now + timedelta(hours=1)) is not None, "there is another file of the hour"
-    DeltaTable(str(lake.pair.changes.folder)).delete("_tm_seq = 1")
+    DeltaTable(lake.pair.changes.folder.url).delete("_tm_seq = 1")
     loads.clear()
     lake.maintenance.compact(lake.now + timedelta(hours=1))
     assert loads, "another tool has committed"
@@ -74,7 +75,7 @@ def test_a_vacuum_looks_again_when_a_retention_is_over(
     """Also when a folder has changed; at once if the ledger needs a file that the table does not name."""
     monkeypatch.setattr(steps, "are_old_enough", lambda _: True)
     week = timedelta(days=7)
-    (stray := lake.pair.mirror.folder / "merge-0-stray.parquet").write_bytes(b"x")
+    (stray := path_of(lake.pair.mirror.folder) / "merge-0-stray.parquet").write_bytes(b"x")
     put = clock_after(monkeypatch, timedelta())
     for spared, opens in (({stray.name}, True), (set[str](), True), (set[str](), False)):
         loads.clear()
@@ -83,7 +84,7 @@ def test_a_vacuum_looks_again_when_a_retention_is_over(
     put(timedelta(days=6))
     assert lake.maintenance.vacuum(set(), week) is None
     assert loads == []
-    (other := lake.pair.changes.folder / "merge-1-stray.parquet").write_bytes(b"x")
+    (other := path_of(lake.pair.changes.folder) / "merge-1-stray.parquet").write_bytes(b"x")
     assert lake.maintenance.vacuum(set(), week) is None
     assert loads, "a file was added"
     put(timedelta(days=7, minutes=1))

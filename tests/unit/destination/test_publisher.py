@@ -26,6 +26,7 @@ from engine.plan.chunks import Plan
 from engine.run.lifecycle.final_checks import require_published
 from engine.run.tables.membership import drop_removed
 from engine.spec.sink_settings import Mirror
+from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at as delta_rows_at
 from tests.unit.destination.lake import delta_table
 from tests.unit.destination.support import (
@@ -183,7 +184,7 @@ def _killed(folder: Path) -> None:
 
 def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
     """Unless it belongs to this ledger and nothing was ever written to it."""
-    mine, other = (TablePair(tmp_path, Owner(ledger), OLD) for ledger in ("L", "other"))
+    mine, other = (TablePair(LocalFolder(tmp_path), Owner(ledger), OLD) for ledger in ("L", "other"))
     for _ in range(2):
         mine.check_free()
         mine.drop()
@@ -342,7 +343,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     for epoch, record in enumerate(world.records):
         if changed := record.tables["d.t"].change_files:
             delta.append("changes", epoch, [DataFile(**file) for file in changed])
-    other = DeltaTable(str(delta.pair.changes.folder))
+    other = DeltaTable(delta.pair.changes.folder.url)
     other.optimize.compact()
     other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
     assert not delta.inspect()

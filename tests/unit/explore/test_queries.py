@@ -12,6 +12,7 @@ from engine.destination.delta.layout import make_readable, mirror_folder
 from engine.explore import queries
 from engine.explore.one_select import QueryError
 from engine.explore.queries import answer, as_of_sql, history_sql, quoted
+from engine.store.local_folder import LocalFolder
 
 TABLE = Table(
     "Shop", 'or"ders', (Column("id", "int"), Column("the name", "varchar", length=9, charset="utf8mb4")), ("id",)
@@ -21,17 +22,19 @@ TABLE = Table(
 @pytest.fixture
 def lake(tmp_path: Path) -> Path:
     """A lake with a table of three rows, and a table without commits."""
-    folder = mirror_folder(tmp_path, TABLE.database, TABLE.name)
+    folder = mirror_folder(LocalFolder(tmp_path), TABLE.database, TABLE.name)
     make_readable(folder)
     rows = pa.table({"id": pa.array([1, 2, 3], pa.int32()), "the name": ["a", "b", None]})
-    write_deltalake(folder, rows)
+    write_deltalake(folder.url, rows)
     return tmp_path
 
 
 def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
     """Quoted if necessary; a table without a commit does not break the others."""
     other = Table("Shop", "orders2", (Column("id", "int"),), ("id",))
-    found = answer(lake, [TABLE, other], f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2")
+    found = answer(
+        LocalFolder(lake), [TABLE, other], f"SELECT * FROM {quoted('Shop')}.{quoted(TABLE.name)} ORDER BY id -- orders2"
+    )
     assert found.rows.to_pydict() == {"id": [1, 2, 3], "the name": ["a", "b", None]}
     assert (found.more, found.seconds > 0) == (False, True)
 
@@ -51,23 +54,23 @@ def test_a_query_sees_tables_by_the_names_of_the_source(lake: Path) -> None:
 def test_a_query_reaches_nothing_else(lake: Path, sql: str) -> None:
     """No files, no variables of the console, and no settings that would give access to them."""
     with pytest.raises(QueryError):
-        answer(lake, [TABLE], sql)
+        answer(LocalFolder(lake), [TABLE], sql)
 
 
 def test_what_cannot_be_answered_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An invalid query, an empty one, a slow one; and a truncated answer says that it is truncated."""
     for sql, message in (("SELEC 1", "syntax error"), ("", "no query"), ("SELECT nothing", "nothing")):
         with pytest.raises(QueryError, match=message):
-            answer(lake, [TABLE], sql)
+            answer(LocalFolder(lake), [TABLE], sql)
     with pytest.raises(QueryError, match=r"longer than 0\.2 s"):
         answer(
-            lake,
+            LocalFolder(lake),
             [TABLE],
             "SELECT count(*) FROM range(1000000000000) a, range(9) b WHERE a.range % 7 = b.range",
             timeout_s=0.2,
         )
     monkeypatch.setattr(queries, "MOST_ROWS", 10)
-    found = answer(lake, [TABLE], "SELECT * FROM range(11)")
+    found = answer(LocalFolder(lake), [TABLE], "SELECT * FROM range(11)")
     assert (found.rows.num_rows, found.more) == (10, True)
 
 
@@ -108,11 +111,11 @@ def test_an_error_speaks_of_the_users_own_query(tmp_path: Path, sql: str, messag
     It has no names of DuckDB's catalog.
     """
     orders, keyless = Table("shop", "orders", (Column("id", "int"),), ("id",)), Table("log", "keyless", (), ())
-    folder = mirror_folder(tmp_path, "shop", "orders")
+    folder = mirror_folder(LocalFolder(tmp_path), "shop", "orders")
     make_readable(folder)
-    write_deltalake(folder, pa.table({"id": pa.array([1], pa.int32())}))
+    write_deltalake(folder.url, pa.table({"id": pa.array([1], pa.int32())}))
     with pytest.raises(QueryError) as raised:
-        answer(tmp_path, [orders, keyless], sql)
+        answer(LocalFolder(tmp_path), [orders, keyless], sql)
     assert message in raised.value.message
     assert hint in raised.value.hint
 

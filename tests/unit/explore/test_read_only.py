@@ -14,6 +14,8 @@ from engine.explore import queries
 from engine.explore.one_select import TABLE_FUNCTIONS, QueryError, one_select
 from engine.explore.queries import answer
 from engine.explore.read_only_files import ReadOnlyFiles
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 from tests.unit.destination.lake import Lake
 
 STATEMENTS = {
@@ -100,13 +102,13 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def filled(lake: Lake, text: str) -> str:
     """The statement with the paths of the lake."""
-    folder = lake.pair.mirror.folder
+    folder = path_of(lake.pair.mirror.folder)
     return text.replace("{file}", str(next(folder.glob("*.parquet")))).replace("{other}", str(folder / "other"))
 
 
 def content(lake: Lake) -> dict[str, str]:
     """A digest of every file below the lake."""
-    files = sorted(path for path in lake.pair.mirror.folder.parent.rglob("*") if path.is_file())
+    files = sorted(path for path in path_of(lake.pair.mirror.folder.parent).rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
@@ -123,7 +125,7 @@ def test_a_query_changes_no_file(lake: Lake, tmp_path: Path, text: str) -> None:
     """It is refused, with a reason, and the lake is as it was."""
     before = content(lake)
     with pytest.raises(QueryError) as refused:
-        answer(lake.pair.mirror.folder.parents[1], [lake.table], filled(lake, text))
+        answer(lake.pair.mirror.folder.parent.parent, [lake.table], filled(lake, text))
     assert refused.value.message
     assert content(lake) == before
 
@@ -132,14 +134,14 @@ def test_a_second_statement_is_refused(lake: Lake) -> None:
     """Also after a comment or an empty statement."""
     for text in ("SELECT 1; SELECT 2", "SELECT 1;; COPY (SELECT 1) TO 'x'", "SELECT 1 /* ; */; -- \n SELECT 2"):
         with pytest.raises(QueryError, match="2 statements"):
-            answer(lake.pair.mirror.folder.parents[1], [lake.table], text)
+            answer(lake.pair.mirror.folder.parent.parent, [lake.table], text)
 
 
 @pytest.fixture
 def unread(lake: Lake) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection as a query has it, for texts that nothing has looked at."""
     with TemporaryDirectory() as spill, closing(duckdb.connect(":memory:")) as connection:
-        queries._show(connection, lake.pair.mirror.folder.parents[1], [lake.table], spill)
+        queries._show(connection, lake.pair.mirror.folder.parent.parent, [lake.table], spill)
         yield connection
 
 
@@ -180,7 +182,7 @@ def test_files_cannot_be_written_even_by_an_unread_text(
 )
 def test_what_reads_is_answered(lake: Lake, text: str) -> None:
     """SELECT in all its forms, and the functions that make rows."""
-    assert answer(lake.pair.mirror.folder.parents[1], [lake.table], text).rows.num_columns
+    assert answer(lake.pair.mirror.folder.parent.parent, [lake.table], text).rows.num_columns
 
 
 def test_the_functions_that_may_be_called_exist() -> None:
@@ -196,7 +198,7 @@ def test_a_file_has_a_place_for_each_reader(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(bytes(range(200)))
     files = ReadOnlyFiles()
-    name = files.add(path)
+    name = files.add(LocalFolder(tmp_path), path.name)
     with closing(files.open(name)) as one:
         one.seek(-5, 2)
         assert (one.read(), one.read(), one.tell()) == (bytes(range(195, 200)), b"", 200)

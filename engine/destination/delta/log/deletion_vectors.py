@@ -16,15 +16,15 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from engine.base.durable import make_folders, sync_file, sync_folder
+from engine.base.durable import discarding
 from engine.base.errors import DestinationError
+from engine.store.folder import Folder, StoreAccessError, StoreAwayError
 
 FOLDER = "_dv"
 _MAGIC = 1681511377
@@ -79,7 +79,7 @@ class Descriptor:
         return f"{folder}{'/' if folder else ''}deletion_vector_{uuid.UUID(bytes=_decoded(name))}.bin"
 
 
-def read_vector(folder: Path, descriptor: Descriptor, contents: dict[str, bytes] | None = None) -> BitMap:
+def read_vector(folder: Folder, descriptor: Descriptor, contents: dict[str, bytes] | None = None) -> BitMap:
     """The deleted positions of a data file. Raises DestinationError when the vector is missing, damaged or elsewhere.
 
     contents: keeps the files that were read, by name, for who reads many vectors of one commit, which are in one file.
@@ -87,25 +87,25 @@ def read_vector(folder: Path, descriptor: Descriptor, contents: dict[str, bytes]
     if descriptor.storage == "i":
         return _parsed(_decoded(descriptor.path)[: descriptor.size], descriptor, "inline")
     if descriptor.file is None:
-        raise _unreadable(folder, descriptor.path, "it is outside of the table's folder")
+        raise _unreadable(folder.url, descriptor.path, "it is outside of the table's folder")
     try:
         data = _content(folder, descriptor.file, descriptor.offset or 0, descriptor.size + 8, contents)
+    except (StoreAwayError, StoreAccessError):
+        raise
     except OSError as error:
-        raise _unreadable(folder, descriptor.file, str(error)) from error
+        raise _unreadable(folder.url, descriptor.file, str(error)) from error
     vector = data[4:-4]
     framed = len(data) == descriptor.size + 8 and struct.unpack(">i", data[:4]) == (descriptor.size,)
     if not framed or struct.unpack(">I", data[-4:]) != (zlib.crc32(vector),):
-        raise _unreadable(folder, descriptor.file, "its size or checksum is wrong")
+        raise _unreadable(folder.url, descriptor.file, "its size or checksum is wrong")
     return _parsed(vector, descriptor, descriptor.file)
 
 
-def _content(folder: Path, name: str, offset: int, size: int, contents: dict[str, bytes] | None) -> bytes:
+def _content(folder: Folder, name: str, offset: int, size: int, contents: dict[str, bytes] | None) -> bytes:
     if contents is None:
-        with (folder / name).open("rb") as file:
-            file.seek(offset)
-            return file.read(size)
+        return folder.read(name, offset, size)
     if name not in contents:
-        contents[name] = (folder / name).read_bytes()
+        contents[name] = folder.read(name)
     return contents[name][offset : offset + size]
 
 
@@ -118,10 +118,10 @@ def _parsed(vector: bytes, descriptor: Descriptor, name: str) -> BitMap:
         bitmap = BitMap.deserialize(vector[begin + 4 :])
         begin += 4 + (len(bitmap.serialize()) if bitmaps > 1 else 0)
         if upper and bitmap:
-            raise _unreadable(Path(), name, "it names rows beyond 2³²")
+            raise _unreadable("the table", name, "it names rows beyond 2³²")
         found |= bitmap
     if len(found) != descriptor.cardinality:
-        raise _unreadable(Path(), name, f"it has {len(found)} of {descriptor.cardinality} rows")
+        raise _unreadable("the table", name, f"it has {len(found)} of {descriptor.cardinality} rows")
     return found
 
 
@@ -130,7 +130,7 @@ def positions(rows: BitMap) -> Positions:
     return np.asarray(rows.to_array(), dtype=np.uint32)
 
 
-def write_vectors(folder: Path, vectors: Sequence[BitMap]) -> list[Descriptor]:
+def write_vectors(folder: Folder, vectors: Sequence[BitMap]) -> list[Descriptor]:
     """Write the vectors of a commit to one synced file. Returns their descriptors, in order."""
     name, data, found = uuid.uuid4(), bytearray([_VERSION]), list[Descriptor]()
     for rows in vectors:
@@ -140,12 +140,10 @@ def write_vectors(folder: Path, vectors: Sequence[BitMap]) -> list[Descriptor]:
         data += struct.pack(">i", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
     if not found:
         return []
-    make_folders(folder / FOLDER)
-    path = folder / str(found[0].file)
-    with path.open("xb") as file:
-        file.write(data)
-    sync_file(path)
-    sync_folder(path.parent)
+    upload = folder.upload(str(found[0].file))
+    with discarding(upload.discard):
+        upload.write(bytes(data))
+        upload.close()
     return found
 
 
@@ -158,7 +156,7 @@ def _decoded(text: str) -> bytes:
     return base64.b85decode(text.translate(_FROM_Z85))
 
 
-def _unreadable(folder: Path, name: str, why: str) -> DestinationError:
+def _unreadable(folder: str, name: str, why: str) -> DestinationError:
     return DestinationError(
         f"The deletion vector {name} of {folder} cannot be read: {why}.",
         detail="Without it, deleted rows would reappear; nothing was written.",

@@ -5,12 +5,12 @@ too, but does not sync them: after a power cut, its newest commit may be an empt
 without actions. So we write commits ourselves:
 
 1. check every data file to be added: a cleaner may have removed it since it was written;
-2. write the actions under another name, sync them, and link them to the version's name. The link is the commit: it
-   exists whole or not at all, and only one writer can create it, whatever tool it uses;
-3. sync the folder. Only then may the ledger forget the epochs in the commit.
+2. create the version's file with the actions (`store.folder`): by a hard link, or by a conditional put. That is the
+   commit: it exists whole or not at all, is durable, and only one writer can create it, whatever tool it uses. Only
+   then may the ledger forget the epochs in it.
 
 Only a writer that knows version V creates version V + 1. So a commit based on `transactions` at V never ignores another
-writer's commit: the link fails, everything is looked up again, and the commit is retried or abandoned.
+writer's commit: the creation fails, everything is looked up again, and the commit is retried or abandoned.
 
 A checkpoint is written once the commits since the last one are as large as it is, so that all checkpoints together cost
 no more than the commits. Expired commits are deleted at most once an hour, because that lists the log.
@@ -21,9 +21,8 @@ Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io
 
 import json
 import math
-import os
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,7 +35,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from engine.base import clock
-from engine.base.durable import link, sync_file, sync_folder
+from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import DestinationError
 from engine.capture.files import DataFile, check_files, missing_files
 from engine.destination.delta.log.deletion_vectors import Descriptor
@@ -51,14 +50,17 @@ from engine.destination.delta.log.delta_actions import (
     vector_of,
 )
 from engine.destination.delta.log.log_files import (
+    CHECKPOINT_POINTER,
     checkpoint_files,
-    checkpoint_pointer,
     checkpoint_version,
-    commit_file,
+    commit_name,
     commit_version,
     log_of,
 )
+from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
+from engine.store.folder import FileEntry, Folder, StoreAccessError, StoreAwayError
+from engine.store.folder_state import sync
 from engine.store.local_folder import LocalFolder
 
 _CHECKPOINT_EVERY = 20
@@ -82,7 +84,7 @@ class StaleVersionError(Exception):
 class DeltaLog:
     """The log of the table in a folder. `version` and `transactions` are from the last load or commit."""
 
-    folder: Path
+    folder: Folder
     keeps: bool = False
     """Whether the newest version stays in memory, and our own commits are applied to it: for tables of few files."""
     version: int = -1
@@ -100,22 +102,22 @@ class DeltaLog:
     """What failed after a commit; empty if nothing did since it was last read."""
     _apps: set[str] = field(default_factory=set)
     _vectors: VectorLog | None = None
-    _stamp: tuple[int, int, int] | None = None
+    _stamp: str | None = None
     """Of the commit of `version`."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Folder:
         return log_of(self.folder)
 
     @property
-    def stamp(self) -> tuple[int, int, int] | None:
+    def stamp(self) -> str | None:
         """Identifies the commit of `version`."""
         return self._stamp
 
     @property
     def exists(self) -> bool:
         """Whether a table exists."""
-        return DeltaTable.is_deltatable(str(self.folder))
+        return is_table(self.folder)
 
     def forget(self) -> None:
         """Drop the newest version from memory."""
@@ -133,7 +135,9 @@ class DeltaLog:
             return self._delta
         known, self._apps = self._apps, self._apps | set(apps)
         try:
-            delta = DeltaTable(str(self.folder))
+            delta = open_table(self.folder)
+        except (StoreAwayError, StoreAccessError):
+            raise
         except (DeltaError, OSError) as error:
             raise _unreadable(self.folder, str(error)) from error
         _check_protocol(delta, self.folder)
@@ -158,14 +162,11 @@ class DeltaLog:
     def _is_newest(self, apps: Iterable[str]) -> bool:
         """Whether `version` is still the newest, and these identifiers have been looked up."""
         same = self.version >= 0 and self._stamp is not None and self._stamp == self._stamp_of(self.version)
-        return same and self._apps.issuperset(apps) and not (commit_file(self.path, self.version + 1)).exists()
+        return same and self._apps.issuperset(apps) and self.path.find(commit_name(self.version + 1)) is None
 
-    def _stamp_of(self, version: int) -> tuple[int, int, int] | None:
+    def _stamp_of(self, version: int) -> str | None:
         """Identifies a commit's file; None if it does not exist."""
-        with suppress(FileNotFoundError):
-            found = commit_file(self.path, version).stat()
-            return found.st_ino, found.st_mtime_ns, found.st_size
-        return None
+        return None if (found := self.path.find(commit_name(version))) is None else found.tag
 
     def description(self) -> dict[str, Any]:
         """The newest version and what was looked up in it, for `recall`."""
@@ -179,9 +180,9 @@ class DeltaLog:
 
     def recall(self, description: Mapping[str, Any]) -> bool:
         """Take what an earlier process remembered, without reading the log, if its version is still the newest."""
-        stamp, checkpointed = description["stamp"], description["checkpointed"]
+        checkpointed = description["checkpointed"]
         self.version = description["version"]
-        self._stamp = tuple(stamp) if stamp else None
+        self._stamp = description["stamp"]
         self._apps = set(description["apps"])
         self.transactions = dict(description["transactions"])
         self._checkpointed = tuple(checkpointed) if checkpointed else None
@@ -211,9 +212,9 @@ class DeltaLog:
         version = self.version + 1
         if version > 0:  # the previous commit may be another tool's, unsynced
             with suppress(FileNotFoundError):
-                sync_file(commit_file(self.path, version - 1))
+                sync(self.path, commit_name(version - 1))
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
-        self.place(version, content)
+        self.place(version, content.encode())
         self.transactions.update(actions.transactions)
         self._keep(actions)
         self._maintain_log(len(content))
@@ -246,46 +247,37 @@ class DeltaLog:
         """Count a commit. Returns whether the commits since the last checkpoint are many, and as large as it is."""
         if self._checkpointed is None:
             newest, size = _newest_checkpoint(self.path)
-            commits = (commit_file(self.path, version) for version in range(newest + 1, self.version))
-            self._checkpointed = newest, size, sum(_size(commit) for commit in commits)
+            self._checkpointed = newest, size, _commit_bytes(self.path, newest, self.version)
         newest, size, since = self._checkpointed
         self._checkpointed = newest, size, since + commit_bytes
         count = self.version - max(newest, 0)
         return count >= _CHECKPOINT_EVERY and (since + commit_bytes >= size or count >= _MOST_COMMITS)
 
-    def place(self, version: int, content: str) -> None:
+    def place(self, version: int, content: bytes) -> None:
         """Create a version's file, whole and durable.
 
         Raises StaleVersionError when another writer was first, UnknownOutcomeError when the version may be there
         nevertheless.
         """
-        temporary = self.path / f".tidemark-{uuid.uuid4().hex}.json"
-        with temporary.open("x", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        name = commit_name(version)
         try:
-            if not link(temporary, commit_file(self.path, version)):
+            if not self.path.create(name, content):
                 raise StaleVersionError
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
+        except UnknownOutcomeError as error:
+            if _content(self.path, name) != content:
+                raise
+            self.failure = f"commit {version} was made, with an error: {error}"  # its files must not be deleted
         if version <= self.version:
             self._checkpointed = None
         self._stamp = self._stamp_of(version)
         self.version = version
-        try:
-            sync_folder(self.path)
-        except OSError as error:  # readers see the commit: its files must not be deleted
-            self.failure = f"the folder of commit {version} could not be synced: {error}"
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the newest version; once an hour, delete commits beyond the table's retention."""
-        delta = DeltaTable(str(self.folder))
+        delta = open_table(self.folder)
         delta.create_checkpoint()
-        for path in _checkpoint_files(self.path, delta.version()):
-            sync_file(path)
-        sync_folder(self.path)
+        sync(self.path, *(entry.name for entry in checkpoint_files(self.path, delta.version())), CHECKPOINT_POINTER)
+        sync(self.path)
         self._checkpointed = *_newest_checkpoint(self.path), 0
         if clock.monotonic_s() - self._cleaned_s >= _CLEANED_S:
             self._cleaned_s = clock.monotonic_s()
@@ -293,15 +285,15 @@ class DeltaLog:
 
     def _remove_superseded(self) -> None:
         """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
-        self.version = int(DeltaTable(str(self.folder)).version())
+        self.version = int(open_table(self.folder).version())
         self._delta = self._files = None
         found = superseded_files(self.folder, self.version)
         if found:
             removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]
             self.commit(Actions("FSCK", {}, remove=removed))
 
-    def torn_files(self) -> tuple[list[Path], list[Path]]:
-        """Files torn by a power cut.
+    def torn_files(self) -> tuple[list[str], list[str]]:
+        """The names of files torn by a power cut.
 
         First those at the end, on which nothing rests, then all others, with commits that are gone.
 
@@ -309,23 +301,20 @@ class DeltaLog:
         file.
         """
         log = self.path
-        names = sorted(entry.name for entry in os.scandir(log)) if log.is_dir() else []
-        whole = [n for name in names if (n := _whole_checkpoint(log, name)) is not None]
+        entries = list(log.entries())
+        checkpoints = {entry.name: n for entry in entries if (n := checkpoint_version(entry.name)) is not None}
+        whole = [checkpoints[entry.name] for entry in entries if entry.name in checkpoints and _is_whole(log, entry)]
         floor = max(whole, default=-1)
-        commits = {n: log / name for name in names if (n := commit_version(name)) is not None and n > floor}
-        gaps = (commit_file(log, n) for n in range(floor + 1, max(commits, default=-1)) if n not in commits)
-        gone = {int(path.stem): path for path in gaps if not path.exists()}  # the listing may lack a new commit
-        broken = {n for n, path in commits.items() if _is_torn(path)} | gone.keys()
-        commits |= gone
-        newest_whole = max((n for n in commits if n not in broken), default=-1)
-        end = [commits[n] for n in sorted(broken) if n > newest_whole]
-        checkpoints = [
-            log / name for name in names if (n := checkpoint_version(name)) is not None and n not in whole and n > floor
-        ]
-        pointer = checkpoint_pointer(log)
-        if pointer.exists() and (checkpoints or _is_torn(pointer)):
-            checkpoints.append(pointer)
-        return [*end, *checkpoints], [commits[n] for n in sorted(broken) if commits[n] not in end]
+        commits = {n for entry in entries if (n := _number(entry.name, commit_version)) > floor}
+        gaps = set(range(floor + 1, max(commits, default=-1))) - commits
+        gone = {n for n in gaps if log.find(commit_name(n)) is None}  # the listing may lack a new commit
+        broken = {n for n in commits if _is_torn(log, commit_name(n))} | gone
+        newest_whole = max((commits | gaps) - broken, default=-1)
+        end = [commit_name(n) for n in sorted(broken) if n > newest_whole]
+        torn = [name for name, n in checkpoints.items() if n not in whole and n > floor]
+        if (torn and log.find(CHECKPOINT_POINTER) is not None) or _is_torn(log, CHECKPOINT_POINTER):
+            torn.append(CHECKPOINT_POINTER)
+        return [*end, *torn], [commit_name(n) for n in sorted(broken) if n <= newest_whole]
 
     def repair(self, *, accepts_loss: bool = False) -> list[str]:
         """Set aside the torn files at the end of the log. Returns their names.
@@ -337,58 +326,71 @@ class DeltaLog:
         end, earlier = self.torn_files()
         if earlier and not accepts_loss:
             raise DestinationError(
-                f"The Delta commit {earlier[0].name} in {self.path} is empty, torn or gone, "
+                f"The Delta commit {earlier[0]} in {self.path.url} is empty, torn or gone, "
                 "and later commits rest on it.",
                 detail="Readers lack its actions, so rows are missing or duplicated; nothing was written.",
                 hint="Restore that file from a copy, or resnapshot the table: tidemark redump SPEC --table …",
             )
-        for path in end:
-            path.rename(path.with_name(f".torn-{path.name}-{uuid.uuid4().hex[:8]}"))
+        for name in end:
+            if self.path.find(name) is not None:
+                self.path.write(f".torn-{name}-{uuid.uuid4().hex[:8]}", self.path.read(name))
         if end:
-            sync_folder(self.path)
+            self.path.delete(end)
+            sync(self.path)
             self.version = -1
-        for path in earlier:
-            path.touch()  # readers refuse a table that lacks a commit, and take an empty one for one without actions
+        for name in earlier:
+            if self.path.find(name) is None:
+                self.path.write(name, b"")  # readers refuse a table without a commit; an empty one has no actions
         if earlier:
             try:
                 self._remove_superseded()
             except DeltaError as error:  # one of them described the table
                 raise _unreadable(self.folder, str(error)) from error
             self.checkpoint()
-        return [path.name for path in (*end, *earlier)]
+        return [*end, *earlier]
 
 
 def create(
-    folder: Path, schema: pa.Schema, description: str, properties: Mapping[str, str], *, vectors: bool = False
+    folder: Folder,
+    schema: pa.Schema,
+    description: str,
+    properties: Mapping[str, str],
+    *,
+    vectors: bool = False,
+    files: Sequence[DataFile] = (),
 ) -> None:
-    """Create an empty table in a folder without one.
+    """Create a table in a folder without one.
 
-    It exists whole or not at all. vectors: it may get deletion vectors.
+    It exists whole or not at all. vectors: it may get deletion vectors. files: what it has at once.
 
     Raises StaleVersionError when another writer created one there.
     """
     nullable = pa.schema([column.with_nullable(True) for column in schema])
-    log = DeltaLog(folder)
-    log.path.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="tidemark-table-") as elsewhere:
         DeltaTable.create(elsewhere, nullable, mode="error", description=description, configuration=dict(properties))
-        content = (commit_file(log_of(Path(elsewhere)), 0)).read_text(encoding="utf-8")
+        created = log_of(LocalFolder(Path(elsewhere))).read(commit_name(0))
+        actions = [json.loads(line) for line in created.splitlines()]
         if (
             vectors
         ):  # by hand: for the property, deltalake would add the feature variantType, which not every reader has
-            actions = [json.loads(line) for line in content.splitlines()]
             for action in actions:
                 if "metaData" in action:
                     action["metaData"]["configuration"][VECTORS_ENABLED] = "true"
                 if "protocol" in action:
                     action["protocol"] = protocol_of(DeltaTable(elsewhere), [FEATURE])
-            content = "".join(json.dumps(action, ensure_ascii=False) + "\n" for action in actions)
-        log.place(0, content)
-    for path in (folder, folder.parent, folder.parent.parent):
-        sync_folder(path)
+    own = [action for action in lines_of(Actions("CREATE TABLE", {}, add=files)) if "commitInfo" not in action]
+    lines = [_unique(action) for action in [*actions, *own]]
+    DeltaLog(folder).place(0, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines).encode())
 
 
-def files_of(delta: DeltaTable, folder: Path, vectors: VectorLog | None = None) -> list[StoredFile]:
+def _unique(action: dict[str, Any]) -> dict[str, Any]:
+    """Deltalake's description of a commit, with an identifier by which a writer recognises its own."""
+    if "commitInfo" in action:
+        action["commitInfo"]["txnId"] = str(uuid.uuid4())
+    return action
+
+
+def files_of(delta: DeltaTable, folder: Folder, vectors: VectorLog | None = None) -> list[StoredFile]:
     """The data files of a version. Raises DestinationError for files outside the folder.
 
     vectors: the table's, from an earlier call, so that only newer commits are read.
@@ -397,7 +399,7 @@ def files_of(delta: DeltaTable, folder: Path, vectors: VectorLog | None = None) 
     return list(_stored_files(pa.table(delta.get_add_actions(flatten=True)), folder, found))
 
 
-def _stored_files(added: pa.Table, folder: Path, vectors: Mapping[str, Descriptor]) -> Iterator[StoredFile]:
+def _stored_files(added: pa.Table, folder: Folder, vectors: Mapping[str, Descriptor]) -> Iterator[StoredFile]:
     for row in added.to_pylist():
         path = unquote(row["path"])
         if path.startswith("/") or "://" in path:
@@ -408,41 +410,47 @@ def _stored_files(added: pa.Table, folder: Path, vectors: Mapping[str, Descripto
         yield StoredFile(path, -1 if rows is None else int(rows), int(row["size_bytes"]), low, high, vectors.get(path))
 
 
-def check_vectors(folder: Path, files: Iterable[DataFile]) -> None:
+def check_vectors(folder: Folder, files: Iterable[DataFile]) -> None:
     """Raises MissingFilesError when a file or its deletion vector is missing or damaged."""
     files = list(files)
-    check_files(LocalFolder(folder), files)
+    check_files(folder, files)
+    # A merge writes all of its vectors to one file.
     named = dict.fromkeys(vector.file for file in files if (vector := vector_of(file)) is not None and vector.file)
-    if missing := [
-        name for name in named if not (folder / name).exists()
-    ]:  # a merge writes all of its vectors to one file
-        raise missing_files(LocalFolder(folder), missing)
+    if missing := [name for name in named if folder.find(name) is None]:
+        raise missing_files(folder, missing)
 
 
-def _checkpoint_files(log: Path, version: int) -> list[Path]:
-    """The files of a version's checkpoint, and the pointer to it."""
-    return [*checkpoint_files(log, version), checkpoint_pointer(log)]
-
-
-def _newest_checkpoint(log: Path) -> tuple[int, int]:
+def _newest_checkpoint(log: Folder) -> tuple[int, int]:
     """The version and bytes of the newest checkpoint; (-1, 0) without one."""
     try:
-        version = int(json.loads(checkpoint_pointer(log).read_bytes())["version"])
+        pointer = log.read(CHECKPOINT_POINTER)
+        version = int(json.loads(pointer)["version"])
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         return -1, 0
-    return version, sum(_size(path) for path in _checkpoint_files(log, version))
+    return version, len(pointer) + sum(entry.size for entry in checkpoint_files(log, version))
 
 
-def _size(path: Path) -> int:
+def _commit_bytes(log: Folder, after: int, before: int) -> int:
+    """The size of the commits between two versions."""
+    commits = log.entries(after=commit_name(after) if after >= 0 else "")
+    return sum(one.size for one in commits if after < _number(one.name, commit_version) < before)
+
+
+def _content(log: Folder, name: str) -> bytes | None:
+    """A file's content; None if it cannot be read."""
+    with suppress(OSError):
+        return log.read(name)
+    return None
+
+
+def _number(name: str, version_of: Callable[[str], int | None]) -> int:
+    """The version in a name; -1 for other names."""
+    return -1 if (found := version_of(name)) is None else found
+
+
+def _is_torn(log: Folder, name: str) -> bool:
     try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _is_torn(path: Path) -> bool:
-    try:
-        *_, last = path.read_bytes().rstrip(b"\n").split(b"\n")
+        *_, last = log.read(name).rstrip(b"\n").split(b"\n")
         return not isinstance(json.loads(last), dict)
     except FileNotFoundError:  # cleaned up meanwhile
         return False
@@ -450,20 +458,17 @@ def _is_torn(path: Path) -> bool:
         return True
 
 
-def _whole_checkpoint(folder: Path, name: str) -> int | None:
-    """The version of a complete checkpoint file; None for others."""
-    version = checkpoint_version(name)
-    if version is None:
-        return None
-    with suppress(OSError), (folder / name).open("rb") as file:
-        head = file.read(4)
-        file.seek(-4, os.SEEK_END)
-        if head == _MAGIC and file.read(4) == _MAGIC and file.tell() > 3 * len(_MAGIC):
-            return version
-    return None
+def _is_whole(log: Folder, checkpoint: FileEntry) -> bool:
+    """Whether a checkpoint is complete."""
+    size, width = checkpoint.size, len(_MAGIC)
+    with suppress(FileNotFoundError):
+        if size > 3 * width:
+            ends = log.read(checkpoint.name, 0, width), log.read(checkpoint.name, size - width, width)
+            return ends == (_MAGIC, _MAGIC)
+    return False
 
 
-def _check_protocol(delta: DeltaTable, folder: Path) -> None:
+def _check_protocol(delta: DeltaTable, folder: Folder) -> None:
     protocol = delta.protocol()
     readers, writers = set(protocol.reader_features or ()), set(protocol.writer_features or ())
     unknown = (readers - _READABLE) | (writers - _WRITABLE)
@@ -471,17 +476,17 @@ def _check_protocol(delta: DeltaTable, folder: Path) -> None:
         raise _unsupported(folder, ", ".join(sorted(unknown)) or f"writer version {protocol.min_writer_version}")
 
 
-def _unsupported(folder: Path, what: str) -> DestinationError:
+def _unsupported(folder: Folder, what: str) -> DestinationError:
     return DestinationError(
-        f"The Delta table in {folder} has {what}, which Tidemark does not write.",
+        f"The Delta table in {folder.url} has {what}, which Tidemark does not write.",
         detail="Another tool has added it. The table stays as it is; Tidemark no longer writes to it.",
         hint="Move the folder away, then resnapshot the table: tidemark redump SPEC --table …",
     )
 
 
-def _unreadable(folder: Path, why: str) -> DestinationError:
+def _unreadable(folder: Folder, why: str) -> DestinationError:
     return DestinationError(
-        f"The Delta table in {folder} cannot be read: {why}",
+        f"The Delta table in {folder.url} cannot be read: {why}",
         detail="Its content is unknown; nothing was written to it.",
         hint="Restore the folder from a copy, or move it away; then resnapshot the table: "
         "tidemark redump SPEC --table …",

@@ -4,7 +4,8 @@ So the next run opens only those that have changed since.
 
 To open a table, its log since the last checkpoint is read: some milliseconds, which are seconds for hundreds of tables.
 A table is unchanged if neither its folders nor the newest commit have another inode or change time (`ctime`, which no
-tool can set back): then no file was added, removed or renamed there. The knowledge is used only if the destination's
+tool can set back): then no file was added, removed or renamed there. In a bucket, if a listing has the same names and
+tags. The knowledge is used only if the destination's
 newest term is that of the run, and it ended in order (`destination.fence`): after a crash, and after any other runner,
 all tables are opened and checked.
 
@@ -14,45 +15,40 @@ It is a cache in the pipeline's folder, and can be deleted at any time.
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from engine.base.durable import make_folders, write_atomically
 from engine.destination.delta.log.deletion_vectors import FOLDER
-from engine.destination.delta.log.log_files import commit_file, log_of
+from engine.destination.delta.log.log_files import commit_name, log_of
 from engine.destination.fence import Term
+from engine.store.folder import Folder
+from engine.store.folder_state import Stamp, stamp_of
+from engine.store.local_folder import LocalFolder
 
-_FORMAT = 1
-_SETTLED_NS = 2_000_000_000
+_FORMAT = 2
+_SETTLED_S = 2.0
 """A folder whose last change is younger than this is not remembered: another change may have the same time."""
-Stamps = list[tuple[int, int]]
 
 
-def stamps_of(folder: Path) -> Stamps:
-    """Inode and change time of a Delta table's folders: its own, of its deletion vectors, of its log."""
-    return list(_stamps((folder, folder / FOLDER, log_of(folder))))
+def stamps_of(folder: Folder) -> list[Stamp]:
+    """The states of a Delta table's folders: its own, of its deletion vectors, of its log."""
+    if isinstance(folder, LocalFolder):
+        return [stamp_of(one) for one in (folder, folder / FOLDER, log_of(folder))]
+    return [stamp_of(folder)]
 
 
-def commit_stamp(folder: Path, version: int) -> Stamps:
-    """Inode and change time of a commit."""
-    return list(_stamps((commit_file(log_of(folder), version),)))
+def commit_stamp(folder: Folder, version: int) -> list[Stamp]:
+    """The state of a commit."""
+    entry = log_of(folder).find(commit_name(version))
+    return [Stamp("", 0.0) if entry is None else Stamp(entry.tag, entry.changed_s)]
 
 
-def _stamps(paths: Iterable[Path]) -> Iterator[tuple[int, int]]:
-    for path in paths:
-        try:
-            found = path.stat()
-        except FileNotFoundError:
-            yield 0, 0
-        else:
-            yield found.st_ino, found.st_ctime_ns
-
-
-def are_old_enough(stamps: Stamps) -> bool:
+def are_old_enough(stamps: Sequence[Stamp]) -> bool:
     """Whether a later change would have a later time than these."""
-    return max(changed_ns for _, changed_ns in stamps) < time.time_ns() - _SETTLED_NS
+    return max(stamp.changed_s for stamp in stamps) < time.time() - _SETTLED_S
 
 
 def fingerprint(*parts: object) -> str:
@@ -86,19 +82,21 @@ class KnownTables:
         make_folders(path.parent)
         write_atomically(path, json.dumps({"format": _FORMAT, "term": [term.number, term.run], "tables": tables}))
 
-    def find_unchanged(self, folder: Path, expectations: str) -> Mapping[str, Any] | None:
+    def find_unchanged(self, folder: Folder, expectations: str) -> Mapping[str, Any] | None:
         """What is known of a table that was checked for the same and has not changed since.
 
         None if it must be opened.
         """
-        found = self._tables.get(str(folder))
+        found = self._tables.get(folder.url)
         if found is None or found["checked"] != expectations:
             return None
         now = [*stamps_of(folder), *commit_stamp(folder, found["log"]["version"])]
-        return found["log"] if [list(stamp) for stamp in now] == found["stamps"] else None
+        return found["log"] if [stamp.tag for stamp in now] == found["stamps"] else None
 
 
-def describe(folder: Path, checked: str, log: Mapping[str, Any]) -> dict[str, Any] | None:
+def describe(folder: Folder, checked: str, log: Mapping[str, Any]) -> dict[str, Any] | None:
     """A table for `KnownTables.write`; None if it has just changed."""
     stamps = [*stamps_of(folder), *commit_stamp(folder, log["version"])]
-    return {"checked": checked, "stamps": stamps, "log": log} if are_old_enough(stamps) else None
+    if not are_old_enough(stamps):
+        return None
+    return {"checked": checked, "stamps": [stamp.tag for stamp in stamps], "log": log}

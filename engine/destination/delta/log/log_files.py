@@ -4,22 +4,24 @@ Source: Delta transaction log protocol, "Delta Log Entries" and "Checkpoints" (g
 """
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
+from engine.store.folder import FileEntry, Folder
+
+CHECKPOINT_POINTER = "_last_checkpoint"
+"""The file that names the newest checkpoint."""
 _COMMIT = re.compile(r"^(\d{20})\.json$")
 _CHECKPOINT = re.compile(r"^(\d{20})\.checkpoint\.(.+\.)?parquet$")
 
 
-def log_of(table: Path) -> Path:
+def log_of(table: Folder) -> Folder:
     """The folder of a table's log."""
     return table / "_delta_log"
 
 
-def commit_file(log: Path, version: int) -> Path:
-    """The commit that made a version."""
-    return log / f"{version:020d}.json"
+def commit_name(version: int) -> str:
+    """The name of the commit that made a version."""
+    return f"{version:020d}.json"
 
 
 def commit_version(name: str) -> int | None:
@@ -28,10 +30,10 @@ def commit_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def newest_version(table: Path) -> int:
+def newest_version(table: Folder) -> int:
     """The newest version of a table by the names of its commits, which are not read; -1 without one."""
     with suppress(OSError):
-        versions = (commit_version(file.name) for file in log_of(table).iterdir())
+        versions = (commit_version(file.name) for file in log_of(table).entries())
         return max((version for version in versions if version is not None), default=-1)
     return -1
 
@@ -42,11 +44,7 @@ def checkpoint_version(name: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def checkpoint_files(log: Path, version: int) -> Iterator[Path]:
+def checkpoint_files(log: Folder, version: int) -> list[FileEntry]:
     """The files of a version's checkpoint."""
-    return log.glob(f"{version:020d}.checkpoint*.parquet")
-
-
-def checkpoint_pointer(log: Path) -> Path:
-    """The file that names the newest checkpoint."""
-    return log / "_last_checkpoint"
+    found = log.entries(f"{version:020d}.checkpoint")
+    return [entry for entry in found if checkpoint_version(entry.name) == version]

@@ -5,27 +5,27 @@ commit and delete after it. So we check again: during a run, the files that the 
 files of a table.
 """
 
-import os
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from engine.capture.files import DataFile
+from engine.destination.delta.log.deletion_vectors import FOLDER
 from engine.destination.delta.log.delta_actions import StoredFile
+from engine.store.folder import Folder
 
 
-def missing_names(files: Iterable[StoredFile], folder: Path) -> list[str]:
+def missing_names(files: Iterable[StoredFile], folder: Folder) -> list[str]:
     """The missing ones among these files and their deletion vectors, sorted.
 
-    Lists the folder once, however many there are.
+    Lists the folders once, however many there are.
     """
     named = set[str]()
     for file in files:
         named |= {file.name} if file.vector is None or file.vector.file is None else {file.name, file.vector.file}
-    try:
-        existing = set(os.listdir(folder))  # noqa: PTH208 - names alone, of perhaps many thousand files
-    except FileNotFoundError:
-        existing = set()
-    return sorted(name for name in named - existing if not (folder / name).exists())
+    if not named:
+        return []
+    existing = {entry.name for entry in folder.entries()}
+    existing |= {f"{FOLDER}/{entry.name}" for entry in (folder / FOLDER).entries()}
+    return sorted(name for name in named - existing if folder.find(name) is None)
 
 
 class RecentFiles:

@@ -5,7 +5,6 @@ would have rows of another time, and its transaction identifiers would have chan
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -13,10 +12,12 @@ from deltalake.exceptions import DeltaError
 from engine.base.errors import DestinationError
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.delta_log import files_of
+from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.schema_evolution import schema_of
+from engine.store.folder import Folder, StoreAccessError, StoreAwayError
 
 
-def check_is_same(folder: Path, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:
+def check_is_same(folder: Folder, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:
     """Raises DestinationError when a version is of another table.
 
     table: its full name. transactions: the identifiers that the version had, -1 for none. identity: the Delta table's;
@@ -27,20 +28,21 @@ def check_is_same(folder: Path, table: str, version: int, transactions: Mapping[
     if identity in ("", str(old.metadata().id)) and then == transactions:
         return
     raise DestinationError(
-        f"The Delta table in {folder} is another one than the backup has: its version {version} has other identifiers.",
+        f"The Delta table in {folder.url} is another one than the backup has: "
+        f"its version {version} has other identifiers.",
         detail="The folder was moved away or replaced since the backup was made. Nothing was restored.",
         hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
     )
 
 
-def check_is_there(folder: Path, table: str) -> None:
+def check_is_there(folder: Folder, table: str) -> None:
     """Raises DestinationError when one of a table's folders is gone, while the other one is there.
 
     That one would keep the epochs after the backup: later ones with the same numbers would be taken for applied.
     """
-    if not DeltaTable.is_deltatable(str(folder)):
+    if not is_table(folder):
         raise DestinationError(
-            f"The Delta table in {folder} is gone, but the other one of {table} is there.",
+            f"The Delta table in {folder.url} is gone, but the other one of {table} is there.",
             detail="Both are rolled back together. Nothing was restored.",
             hint=f"Put the folder back that the backup is of, then restore again. {_if_lost(table)}",
         )
@@ -54,7 +56,7 @@ def _if_lost(table: str) -> str:
 
 
 def rolled_back(
-    folder: Path, delta: DeltaTable, files: Sequence[StoredFile], version: int, transactions: Mapping[str, int]
+    folder: Folder, delta: DeltaTable, files: Sequence[StoredFile], version: int, transactions: Mapping[str, int]
 ) -> Actions:
     """The commit that rolls a table back. files: of the newest version. transactions: the identifiers afterwards."""
     old = _version(folder, version)
@@ -69,12 +71,14 @@ def rolled_back(
     )
 
 
-def _version(folder: Path, version: int) -> DeltaTable:
+def _version(folder: Folder, version: int) -> DeltaTable:
     try:
-        return DeltaTable(str(folder), version=version)
+        return open_table(folder, version)
+    except (StoreAwayError, StoreAccessError):
+        raise
     except (DeltaError, OSError) as error:
         raise DestinationError(
-            f"The version {version} of {folder} is missing: {error}",
+            f"The version {version} of {folder.url} is missing: {error}",
             detail="The table is older than the backup, or its log was cleaned up. It was not changed.",
             hint="Put a copy of that folder back which is as new as the backup, then restore again; "
             "or resnapshot the table.",

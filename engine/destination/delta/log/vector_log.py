@@ -8,7 +8,6 @@ commits in between.
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,7 +17,8 @@ from deltalake import DeltaTable
 
 from engine.base.errors import DestinationError
 from engine.destination.delta.log.deletion_vectors import Descriptor
-from engine.destination.delta.log.log_files import checkpoint_files, checkpoint_version, commit_file, log_of
+from engine.destination.delta.log.log_files import checkpoint_files, checkpoint_version, commit_name, log_of
+from engine.store.folder import Folder
 
 FEATURE = "deletionVectors"
 
@@ -31,7 +31,7 @@ def has_vectors(delta: DeltaTable) -> bool:
 class VectorLog:
     """The deletion vectors of one table, by data file. `at` moves to a version."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._log = log_of(folder)
         self._version = -1
         self._vectors: dict[str, Descriptor] = {}
@@ -45,7 +45,7 @@ class VectorLog:
             self._from_checkpoint(version)
             if not self._advance(version):
                 raise DestinationError(
-                    f"The commits up to version {version} in {self._log} are incomplete, "
+                    f"The commits up to version {version} in {self._log.url} are incomplete, "
                     "and no checkpoint replaces them.",
                     detail="The rows that its deletion vectors delete are unknown; nothing was written.",
                     hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the commits from a copy, "
@@ -57,7 +57,7 @@ class VectorLog:
         """Apply the commits up to a version. Returns False when one is missing."""
         while self._version < version:
             try:
-                content = commit_file(self._log, self._version + 1).read_bytes()
+                content = self._log.read(commit_name(self._version + 1))
             except FileNotFoundError:
                 return False
             self._apply(content)
@@ -81,17 +81,15 @@ class VectorLog:
     def _from_checkpoint(self, version: int) -> None:
         self._version = -1
         self._vectors = {}
-        names = [path.name for path in self._log.iterdir()]
-        found = {n for name in names if (n := checkpoint_version(name)) is not None and n <= version}
-        if not found:
+        newest = _newest_checkpoint(self._log, version)
+        if newest < 0:
             return
-        newest = max(found)
-        for path in checkpoint_files(self._log, newest):
-            self._read(path)
+        for entry in checkpoint_files(self._log, newest):
+            self._read(entry.name)
         self._version = newest
 
-    def _read(self, path: Path) -> None:
-        with pq.ParquetFile(path) as checkpoint:
+    def _read(self, name: str) -> None:
+        with self._log.open(name) as source, pq.ParquetFile(source) as checkpoint:
             names = checkpoint.schema_arrow
             if "add" not in names.names or names.field("add").type.get_field_index("deletionVector") < 0:
                 return
@@ -111,7 +109,7 @@ class SupersededCommits:
     """The old one; None if it had none."""
 
 
-def superseded_files(folder: Path, version: int) -> list[SupersededCommits]:
+def superseded_files(folder: Folder, version: int) -> list[SupersededCommits]:
     """The files of a version that a lost commit should have removed, because it gave them another deletion vector.
 
     Delta identifies a file by its path and its vector. So without that commit, readers see the file once for each
@@ -119,18 +117,22 @@ def superseded_files(folder: Path, version: int) -> list[SupersededCommits]:
     """
     log = log_of(folder)
     found = dict[str, dict[str, SupersededCommits]]()
-    newest = max(
-        (n for name in log.iterdir() if (n := checkpoint_version(name.name)) is not None and n <= version), default=-1
-    )
-    for path in sorted(checkpoint_files(log, newest)) if newest >= 0 else ():
-        with pq.ParquetFile(path) as checkpoint:
+    newest = _newest_checkpoint(log, version)
+    for entry in checkpoint_files(log, newest) if newest >= 0 else ():
+        with log.open(entry.name) as source, pq.ParquetFile(source) as checkpoint:
             _add(found, (action for action in checkpoint.read(columns=["add"])["add"].to_pylist() if action))
     for number in range(newest + 1, version + 1):
-        actions = _actions(commit_file(log, number).read_bytes())
+        actions = _actions(log.read(commit_name(number)))
         for remove in (action["remove"] for action in actions if "remove" in action):
             found.get(unquote(remove["path"]), {}).pop(_identity(remove), None)
         _add(found, (action["add"] for action in actions if "add" in action))
     return [old for vectors in found.values() for old in list(vectors.values())[:-1]]
+
+
+def _newest_checkpoint(log: Folder, version: int) -> int:
+    """The newest checkpoint up to a version; -1 without one."""
+    found = (checkpoint_version(entry.name) for entry in log.entries())
+    return max((n for n in found if n is not None and n <= version), default=-1)
 
 
 def _actions(commit: bytes) -> list[dict[str, Any]]:

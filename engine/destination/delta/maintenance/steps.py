@@ -29,7 +29,7 @@ from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ, TM_TS, Table
 from engine.destination.delta.lake_table import LakeTable
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
-from engine.destination.delta.log.known_tables import Stamps, are_old_enough, stamps_of
+from engine.destination.delta.log.known_tables import are_old_enough, stamps_of
 from engine.destination.delta.maintenance.compaction import (
     closed_periods,
     expired_files,
@@ -45,10 +45,11 @@ from engine.destination.delta.table_pair import TablePair
 from engine.destination.delta.table_properties import is_on_read
 from engine.destination.destination_protocol import MaintenanceStep
 from engine.journal.destination_events import TableMaintained
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
+from engine.store.folder_state import Stamp
 
 _NEVER = 1 << 62
-_CommitStamp = tuple[int, int, int]
+_CommitStamp = str
 
 
 @dataclass(frozen=True)
@@ -74,11 +75,10 @@ class _StepFiles:
 
     removed_files: Sequence[DataFile] = ()
     added_files: Sequence[DataFile] = ()
-    paths: list[Path] = field(default_factory=list)
+    written_names: list[str] = field(default_factory=list)
 
-    def discard(self) -> None:
-        for path in self.paths:
-            path.unlink(missing_ok=True)
+    def discard(self, folder: Folder) -> None:
+        folder.delete(self.written_names)
 
 
 class PairMaintenance:
@@ -151,7 +151,7 @@ class PairMaintenance:
             return None
 
         def actions() -> Actions | None:
-            done.discard()
+            done.discard(lake.folder)
             delta = lake.load()
             files = lake.log.files(delta)
             chosen = next_files(files, at)
@@ -161,23 +161,23 @@ class PairMaintenance:
                 self._closed_periods = closed_periods(self._last_change, at)
                 return None
             schema = schema_of(delta)
-            with FileWriter(LocalFolder(changes.folder), "compact", schema, (*self.table.key, TM_SEQ)) as writer:
+            with FileWriter(changes.folder, "compact", schema, (*self.table.key, TM_SEQ)) as writer:
                 for rows in self._rows_in_order(chosen, schema):
                     writer.write(rows)
                 added = writer.close()
             done.removed_files = chosen
             done.added_files = added
-            done.paths = [changes.folder / file.name for file in added]
+            done.written_names = [file.name for file in added]
             return _move(delta, added, chosen)
 
-        with discarding(done.discard):
+        with discarding(lambda: done.discard(lake.folder)):
             if not lake.commit(actions):
                 return None
         return self._event("compact", done.removed_files, done.added_files, began)
 
     def _rows_in_order(self, files: Sequence[StoredFile], schema: pa.Schema) -> Iterator[pa.Table]:
         for file in files:
-            with open_parquet(self._pair.changes.folder / file.name) as data:
+            with open_parquet(self._pair.changes.folder, file.name) as data:
                 for _, rows in batches(data):
                     yield conformed(rows, schema)
 
@@ -262,7 +262,7 @@ class PairMaintenance:
             steps.append("expire")
         return steps
 
-    def _named_files(self) -> dict[Path, set[str]]:
+    def _named_files(self) -> dict[Folder, set[str]]:
         """By folder, the files of the newest version, deletion vectors included."""
         named_files = {}
         for lake in self._pair.lakes:
@@ -285,7 +285,7 @@ class PairMaintenance:
         )
 
 
-def _stamps(lake: LakeTable) -> tuple[Stamps, _CommitStamp | None]:
+def _stamps(lake: LakeTable) -> tuple[list[Stamp], _CommitStamp | None]:
     """Identifies the files of a table's folder and its version."""
     lake.refresh()
     return stamps_of(lake.folder), lake.log.stamp

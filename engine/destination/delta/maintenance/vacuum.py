@@ -7,7 +7,6 @@ busy table large.
 """
 
 import json
-import os
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from pathlib import Path
 from engine.base import clock
 from engine.base.durable import make_folders, write_atomically
 from engine.destination.delta.log.deletion_vectors import FOLDER
+from engine.store.folder import Folder
 
 _READERS_FILES = ("chunk-", "changes-")
 _READERS_RETENTION = timedelta(hours=1)
@@ -48,7 +48,7 @@ class Vacuum:
 
     def run(
         self,
-        named_files: Mapping[Path, Collection[str]],
+        named_files: Mapping[Folder, Collection[str]],
         needed_files: Collection[str],
         retention: timedelta,
         *,
@@ -62,7 +62,7 @@ class Vacuum:
         now, deletion, notes = clock.utc_now(), Deletion(0, 0, 0, 0), dict[str, dict[str, str]]()
         due_times = list[datetime]()
         for folder, names in named_files.items():
-            known_times, since_of = self._notes.get(folder.name, {}), dict[str, str]()
+            known_times, since_of, old_names = self._notes.get(folder.name, {}), dict[str, str](), list[str]()
             for name, size in _files(folder):
                 if name in names:
                     continue
@@ -71,12 +71,13 @@ class Vacuum:
                     continue
                 since = known_times.get(name) or clock.utc_text(now)
                 if not dry_run and self._is_over(name, since, retention, now):
-                    (folder / name).unlink(missing_ok=True)
+                    old_names.append(name)
                     deletion = _plus(deletion, deleted_bytes=size)
                 else:
                     since_of[name] = since
                     due_times.append(clock.parse_utc(since) + _min_retention(name, retention))
                     deletion = _plus(deletion, waiting_bytes=size)
+            folder.delete(old_names)
             notes[folder.name] = since_of
         if not dry_run and notes != self._notes:
             make_folders(self._path.parent)
@@ -104,14 +105,8 @@ def _plus(deletion: Deletion, *, deleted_bytes: int | None = None, waiting_bytes
     )
 
 
-def _files(folder: Path) -> list[tuple[str, int]]:
+def _files(folder: Folder) -> list[tuple[str, int]]:
     """The data files and vector files of a table, relative to its folder, with their sizes."""
-    found = []
-    for place, ending in ((folder, ".parquet"), (folder / FOLDER, ".bin")):
-        with suppress(FileNotFoundError), os.scandir(place) as entries:
-            for entry in entries:
-                if entry.name.endswith(ending):
-                    with suppress(FileNotFoundError):
-                        name = entry.name if place == folder else f"{FOLDER}/{entry.name}"
-                        found.append((name, entry.stat().st_size))
-    return found
+    data = [(entry.name, entry.size) for entry in folder.entries() if entry.name.endswith(".parquet")]
+    vectors = [entry for entry in (folder / FOLDER).entries() if entry.name.endswith(".bin")]
+    return [*data, *((f"{FOLDER}/{entry.name}", entry.size) for entry in vectors)]

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,10 +43,10 @@ from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
-from engine.destination.delta.merge.newest_images import Newest, comparable, newest_parts, open_parquet
+from engine.destination.delta.merge.newest_images import Changes, Newest, comparable, newest_parts, open_parquet
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.spec.merge_numbers import COPIED, MOST_BYTES, MOST_ROWS
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 SMALL_BYTES = 4 << 20
 """Copy on write: smaller touched files are rewritten together with others."""
@@ -68,7 +67,7 @@ Mask = npt.NDArray[np.bool_]
 class MirrorFiles:
     """The files of a mirror after the commit in preparation."""
 
-    folder: Path
+    folder: Folder
     """The folder of the files."""
     schema: pa.Schema
     """The mirror's columns, including those that the source has dropped."""
@@ -115,24 +114,24 @@ class MirrorFiles:
         """The files that the commit removes, also those with another deletion vector."""
         return [file for file in self.before if self.files.get(file.name) != file]
 
-    def merge(self, paths: Sequence[Path]) -> int:
-        """Merge the changes of these files, in order, into the mirror. Returns the number of keys."""
-        before, keys = list(self.files), 0
-        for newest in newest_parts(paths, self.table):
+    def merge(self, folder: Folder, names: Sequence[str]) -> int:
+        """Merge the changes of files of a folder, in order, into the mirror. Returns the number of keys."""
+        before, keys, changes = list(self.files), 0, Changes(folder, names)
+        for newest in newest_parts(changes, self.table):
             # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
-            names = [name for name in before if name in self.files] if self.on_read else list(self.files)
-            touched_rows = {name: rows for name in names if (rows := self._rows_with_keys(self.files[name], newest))}
+            held = [name for name in before if name in self.files] if self.on_read else list(self.files)
+            touched_rows = {name: rows for name in held if (rows := self._rows_with_keys(self.files[name], newest))}
             if self.on_read:
                 for name, rows in touched_rows.items():
                     self._delete(name, rows)
-                self.add(self._write(self._order(self._images(paths, newest)), self.file_rows()))
+                self.add(self._write(self._order(self._images(changes, newest)), self.file_rows()))
             else:
-                self._rewrite_touched(paths, newest, touched_rows)
+                self._rewrite_touched(changes, newest, touched_rows)
             keys += newest.keys.num_rows
             del newest, touched_rows  # otherwise they are in memory while the next part is read
         return keys
 
-    def _rewrite_touched(self, paths: Sequence[Path], newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
+    def _rewrite_touched(self, changes: Changes, newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
         masks = {name: self._mask(name, rows) for name, rows in rows_of.items()}
         small_files = [name for name in masks if self.files[name].bytes < SMALL_BYTES]
         max_rows = self.file_rows()
@@ -145,7 +144,7 @@ class MirrorFiles:
                 wait(jobs)
             try:
                 rows = chain.from_iterable(self._other_rows(name, masks[name]) for name in small_files)
-                new_files = self._write(self._order(chain(rows, self._images(paths, newest))), max_rows)
+                new_files = self._write(self._order(chain(rows, self._images(changes, newest))), max_rows)
             finally:
                 parts = [job.result() for job in jobs]  # each job records its files even if another fails
         for name in masks:
@@ -153,7 +152,7 @@ class MirrorFiles:
         self.add([*chain.from_iterable(parts), *new_files])
 
     def _is_wide(self, name: str) -> bool:
-        with open_parquet(self.folder / name) as file:
+        with open_parquet(self.folder, name) as file:
             return widest_row([file.metadata]) > _WIDE_BYTES
 
     def rewrite(
@@ -229,13 +228,13 @@ class MirrorFiles:
         """The number of rows in a file, deleted ones included."""
         if (rows := self.files[name].rows) >= 0:
             return rows
-        with open_parquet(self.folder / name) as file:
+        with open_parquet(self.folder, name) as file:
             return int(file.metadata.num_rows)
 
     @property
     def written_bytes(self) -> int:
         """The size of the files written for the commit, deletion vectors included."""
-        return sum((self.folder / name).stat().st_size for name in self._written_names)
+        return sum(entry.size for name in self._written_names if (entry := self.folder.find(name)) is not None)
 
     def discard(self) -> None:
         """Delete the files written for an abandoned commit."""
@@ -250,7 +249,7 @@ class MirrorFiles:
 
     def _forget(self, name: str) -> None:
         if name in self._written_names:
-            (self.folder / name).unlink(missing_ok=True)
+            self.folder.delete([name])
             self._written_names.discard(name)
 
     def _rows_with_keys(self, file: StoredFile, newest: Newest) -> BitMap:
@@ -278,7 +277,7 @@ class MirrorFiles:
     def _scan(self, file: StoredFile, newest: Newest) -> Mask:
         """Which rows have one of the keys, by the key columns of the row groups that may have one."""
         mask, begin = np.zeros(self._count(file.name), bool), 0
-        with open_parquet(self.folder / file.name) as data:
+        with open_parquet(self.folder, file.name) as data:
             for group in range(data.num_row_groups):
                 rows = data.metadata.row_group(group).num_rows
                 if newest.may_be_in_group(data.metadata.row_group(group)):
@@ -295,7 +294,7 @@ class MirrorFiles:
 
     def _read_keys(self, name: str, columns: Sequence[str]) -> pa.Table:
         """Key columns of a file."""
-        with open_parquet(self.folder / name) as file:
+        with open_parquet(self.folder, name) as file:
             return self._comparable(file.read(columns=list(columns)), columns)
 
     def _comparable(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
@@ -305,19 +304,19 @@ class MirrorFiles:
     def _other_rows(self, name: str, mask: Mask) -> Iterator[pa.Table]:
         """The rows of a file that are neither in the mask nor deleted."""
         stay = ~mask & self._live(name)
-        with open_parquet(self.folder / name) as file:
+        with open_parquet(self.folder, name) as file:
             for begin, batch in batches(file):
                 stays = stay[begin : begin + batch.num_rows]
                 if stays.any():
                     # Cast first: files by other tools may have types (string_view) that Arrow cannot filter.
                     yield conformed(batch, self.schema).filter(pa.array(stays))
 
-    def _images(self, paths: Sequence[Path], newest: Newest) -> Iterator[pa.Table]:
+    def _images(self, changes: Changes, newest: Newest) -> Iterator[pa.Table]:
         """The existing rows in the newest images. Columns that the source has dropped are NULL."""
         published = mirror_schema(self.table)
-        for path, rows in zip(paths, newest.rows, strict=True):
-            with open_parquet(path) as file:
-                columns = [name for name in published.names if name in file.schema_arrow.names]
+        for name, rows in zip(changes.names, newest.rows, strict=True):
+            with open_parquet(changes.folder, name) as file:
+                columns = [column for column in published.names if column in file.schema_arrow.names]
                 for begin, batch in batches(file, columns, _groups_with(file, rows)):
                     rows_here = rows[slice(*rows.searchsorted([begin, begin + batch.num_rows]))] - begin
                     if len(rows_here):
@@ -370,7 +369,7 @@ class MirrorFiles:
         return files
 
     def _writer(self) -> FileWriter:
-        return FileWriter(LocalFolder(self.folder), "merge", self.schema, (*self.table.key, TM_SEQ))
+        return FileWriter(self.folder, "merge", self.schema, (*self.table.key, TM_SEQ))
 
     def file_rows(self) -> int:
         """The rows of a file that this writes, estimated so that its size is good (`maintenance.optimize`)."""

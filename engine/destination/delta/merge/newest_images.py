@@ -2,10 +2,9 @@
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +21,7 @@ from engine.decode.images import GONE
 from engine.decode.schema import TM_KIND, Table
 from engine.destination.delta.merge.key_index import Codes, codes_of
 from engine.destination.delta.schema_evolution import mirror_schema
+from engine.store.folder import Folder
 
 MOST_KEYS = 1_000_000
 """Changes that are reduced at once."""
@@ -31,6 +31,14 @@ Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Which keys, normalised for comparison, are chosen."""
 Split = Callable[[pa.Table], npt.NDArray[np.int64]]
 """The number of the part that each key belongs to."""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Change files, in binlog order."""
+
+    folder: Folder
+    names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -71,21 +79,21 @@ class Newest:
         return bool(self.first.searchsorted(low) < self.first.searchsorted(high, side="right"))
 
 
-def newest_parts(paths: Sequence[Path], table: Table) -> Iterator[Newest]:
-    """The newest image of each key in change files, given in binlog order: in parts, whose keys are disjoint.
+def newest_parts(changes: Changes, table: Table) -> Iterator[Newest]:
+    """The newest image of each key in change files: in parts, whose keys are disjoint.
 
     One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, if
     the caller forgets each part before the next. The key columns are read once for each part. A single integer key is
     split by ranges, as then each part needs other row groups and other files of the mirror; other keys by their codes.
     Raises MissingFilesError.
     """
-    changes = sum(_rows(path) for path in paths)
-    parts = -(-changes // MOST_KEYS)
+    count = sum(_rows(changes.folder, name) for name in changes.names)
+    parts = -(-count // MOST_KEYS)
     if parts <= 1:
-        yield newest_images(paths, table)
+        yield newest_images(changes, table)
         return
-    for part in _by_range(paths, table, parts) or _by_code(table, parts):
-        yield newest_images(paths, table, part)
+    for part in _by_range(changes, table, parts) or _by_code(table, parts):
+        yield newest_images(changes, table, part)
 
 
 @dataclass(frozen=True)
@@ -97,31 +105,33 @@ class KeyPart:
     """Whether a row group may have one of them."""
 
 
-def newest_images(paths: Sequence[Path], table: Table, part: KeyPart | None = None) -> Newest:
+def newest_images(changes: Changes, table: Table, part: KeyPart | None = None) -> Newest:
     """The newest image of each key of a part (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     keys = pa.schema([schema.field(name) for name in table.key])
     wanted, last, begins = keys.append(pa.field(TM_KIND, pa.string())), LastImages(keys), [0]
-    for path in paths:
-        for begin, read in _batches(path, wanted, part):
+    for name in changes.names:
+        for begin, read in _batches(changes.folder, name, wanted, part):
             some, numbers = comparable(read.select(table.key)), begins[-1] + begin + np.arange(read.num_rows)
             exists = ~np.asarray(pc.is_in(read[TM_KIND], pa.array(GONE)))
             if part is not None:
                 here = part.within(some)
                 some, numbers, exists = some.filter(pa.array(here)), numbers[here], exists[here]
             last.add(some, numbers, exists)
-        begins.append(begins[-1] + _rows(path))
+        begins.append(begins[-1] + _rows(changes.folder, name))
     found, chosen = last.net_changes()
     ends = chosen.searchsorted(begins)
     return Newest(found, tuple(chosen[a:b] - begin for a, b, begin in zip(ends, ends[1:], begins, strict=False)))
 
 
-def _batches(path: Path, wanted: pa.Schema, part: KeyPart | None = None) -> Iterator[tuple[int, pa.Table]]:
+def _batches(
+    folder: Folder, name: str, wanted: pa.Schema, part: KeyPart | None = None
+) -> Iterator[tuple[int, pa.Table]]:
     """Columns of a change file in batches, with the number of each batch's first row.
 
     part: whose keys are wanted; row groups without any are not read.
     """
-    with open_parquet(path) as file:
+    with open_parquet(folder, name) as file:
         known = (file.metadata.row_group(group) for group in range(file.num_row_groups))
         groups = [group for group, one in enumerate(known) if part is None or part.may_be_in(one)]
         for begin, keys in batches(file, wanted.names, groups, ROW_GROUP_ROWS):
@@ -137,8 +147,8 @@ def _ends(group: pq.RowGroupMetaData, name: str) -> tuple[int, int] | None:
     return None
 
 
-def _rows(path: Path) -> int:
-    with open_parquet(path) as file:
+def _rows(folder: Folder, name: str) -> int:
+    with open_parquet(folder, name) as file:
         return int(file.metadata.num_rows)
 
 
@@ -146,13 +156,15 @@ def _in_part(split: Split, number: int) -> Within:
     return lambda keys: split(keys) == number
 
 
-def _by_range(paths: Sequence[Path], table: Table, parts: int) -> list[KeyPart] | None:
+def _by_range(changes: Changes, table: Table, parts: int) -> list[KeyPart] | None:
     """Split a single integer key by ranges with about as many changes; None for other keys."""
     schema = mirror_schema(table)
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
         return None
     wanted = pa.schema([schema.field(table.key[0])])
-    read = (keys[table.key[0]].to_numpy() for path in paths for _, keys in _batches(path, wanted))
+    read = (
+        keys[table.key[0]].to_numpy() for name in changes.names for _, keys in _batches(changes.folder, name, wanted)
+    )
     sampled = [numbers[::_SAMPLED].copy() for numbers in read]  # a view would keep all of them
     bounds = np.quantile(np.concatenate(sampled), np.arange(1, parts) / parts, method="nearest")
     limits = bounds.tolist()
@@ -189,14 +201,22 @@ def comparable(keys: pa.Table) -> pa.Table:
     return keys
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
+@contextmanager
+def open_parquet(folder: Folder, name: str) -> Iterator[pq.ParquetFile]:
     """A data file. Raises MissingFilesError."""
-    with suppress(FileNotFoundError):
-        # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other
-        # times.
-        return pq.ParquetFile(path, coerce_int96_timestamp_unit="us")
-    raise MissingFilesError(
-        f"The data file {path} is gone.",
+    try:
+        source = folder.open(name)
+    except FileNotFoundError:
+        raise _missing(folder, name) from None
+    # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other
+    # times.
+    with source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
+        yield file
+
+
+def _missing(folder: Folder, name: str) -> MissingFilesError:
+    return MissingFilesError(
+        f"The data file {folder.url}/{name} is gone.",
         detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its "
         "content is unknown; nothing was written.",
         hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "

@@ -8,27 +8,27 @@ The new file's name begins with a dot: a VACUUM does not see it. The merge that 
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from engine.capture.batches import batches
-from engine.capture.files import DataFile, FileWriter
+from engine.capture.files import ROW_GROUP_ROWS, DataFile
 from engine.decode.arrow_schema import conformed
 from engine.decode.schema import TM_SEQ
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.newest_images import open_parquet
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 
-def restored_path(folder: Path, file: DataFile) -> Path:
-    """Where `restore` writes a change file."""
-    return folder / f".{file.name}"
+def restored_name(file: DataFile) -> str:
+    """The name under which `restore` writes a change file."""
+    return f".{file.name}"
 
 
-def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: pa.Schema) -> bool:
-    """Write a change file again, to `restored_path`. Returns False if the change log does not have exactly its rows.
+def restore(folder: Folder, file: DataFile, named: Sequence[StoredFile], schema: pa.Schema) -> bool:
+    """Write a change file again, to `restored_name`. Returns False if the change log does not have exactly its rows.
 
     named: the files of the change log's newest version. schema: its columns. Raises MissingFilesError.
     """
@@ -37,15 +37,14 @@ def restore(folder: Path, file: DataFile, named: Sequence[StoredFile], schema: p
     low, high, parts = file.low[TM_SEQ], file.high[TM_SEQ], [schema.empty_table()]
     for source in named:
         if source.low.get(TM_SEQ, low) <= high and source.high.get(TM_SEQ, high) >= low:
-            with open_parquet(folder / source.name) as data:
+            with open_parquet(folder, source.name) as data:
                 for _, batch in batches(data):
                     rows = conformed(batch, schema)
                     parts.append(rows.filter((pc.field(TM_SEQ) >= low) & (pc.field(TM_SEQ) <= high)))
     found = pa.concat_tables(parts).sort_by(TM_SEQ)
     if found.num_rows != file.rows:
         return False
-    with FileWriter(LocalFolder(folder), ".changes", schema, (TM_SEQ,)) as writer:
-        writer.write(found)
-        for written in writer.close():
-            (folder / written.name).rename(restored_path(folder, file))
+    content = pa.BufferOutputStream()
+    pq.write_table(found, content, row_group_size=ROW_GROUP_ROWS)
+    folder.write(restored_name(file), content.getvalue().to_pybytes())  # whole or not at all: its name is known
     return True

@@ -8,7 +8,6 @@ search finds the first file that reaches the position; files before it are not r
 from bisect import bisect_right
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -18,7 +17,9 @@ from deltalake import DeltaTable
 
 from engine.capture.batches import batches_of, widest_row
 from engine.decode.schema import TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
+from engine.store.folder import Folder
 
 BATCH_ROWS = 5_000
 _BATCH_BYTES = 16 << 20
@@ -62,15 +63,16 @@ class _Segment:
     low: int
     high: int
     rows: int
-    files: tuple[Path, ...]
+    files: tuple[str, ...]
 
 
 class ChangeLog:
     """One version of a change log, whatever is committed meanwhile."""
 
-    def __init__(self, folder: Path) -> None:
-        delta = DeltaTable(str(folder))
+    def __init__(self, folder: Folder) -> None:
+        delta = open_table(folder)
         self.version = delta.version()
+        self._folder = folder
         self._rows = rows_of(delta, folder)
         self._segments = list(_segments(delta, folder))
 
@@ -84,8 +86,8 @@ class ChangeLog:
 
     def row_bytes(self) -> int:
         """The average bytes of a row in memory where they are widest, by some of its files."""
-        files = [path for segment in self._segments for path in segment.files]
-        return _row_bytes(files[:: len(files) // _SAMPLED_FILES + 1])
+        files = [name for segment in self._segments for name in segment.files]
+        return _row_bytes(self._folder, files[:: len(files) // _SAMPLED_FILES + 1])
 
     def since(self, order: int, columns: Sequence[str], seq: int = 0) -> Generator[pa.Table, None, None]:
         """Yield the rows in the order of `_tm_seq`, from the first segment on that has changes after this position.
@@ -113,58 +115,74 @@ class ChangeLog:
             yield part.filter(pc.is_valid(part[TM_TS]))
 
     def _read_files(self, segment: _Segment, columns: Sequence[str]) -> Iterator[pa.Table]:
-        if len(segment.files) == 1 and self._rows.files[segment.files[0]] is None and _is_sorted(segment.files[0]):
+        if (
+            len(segment.files) == 1
+            and self._rows.files[segment.files[0]] is None
+            and _is_sorted(self._folder, segment.files[0])
+        ):
             yield from self._stream(segment.files[0], columns)
             return
-        most = _rows_at_once(segment.files, columns)
+        most = _rows_at_once(self._folder, segment.files, columns)
         step = (segment.high - segment.low) // (segment.rows // most + 1) + 1
         for low in range(segment.low, segment.high + 1, step):
             inside = (pc.field(TM_SEQ) >= low) & (pc.field(TM_SEQ) < min(low + step, segment.high + 1))
             yield self._rows.table(columns, inside).sort_by(TM_SEQ)
 
-    def _stream(self, path: Path, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _stream(self, name: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """The rows of a sorted file. It may lack columns of the table, or have narrower types."""
-        schema = pa.schema([self._rows.schema.field(name) for name in columns])
-        yield from batches_of(path, schema, _rows_at_once([path], columns))
+        schema = pa.schema([self._rows.schema.field(column) for column in columns])
+        rows = _rows_at_once(self._folder, [name], columns)
+        with self._folder.open(name) as source:
+            yield from batches_of(source, schema, rows)
 
 
-def _row_bytes(files: Sequence[Path]) -> int:
-    return int(widest_row(map(pq.read_metadata, files))) + 1
+def _row_bytes(folder: Folder, files: Sequence[str]) -> int:
+    return int(widest_row(_metadata(folder, name) for name in files)) + 1
 
 
-def _rows_at_once(files: Sequence[Path], columns: Sequence[str]) -> int:
+def _metadata(folder: Folder, name: str) -> pq.FileMetaData:
+    with folder.open(name) as source:
+        return pq.read_metadata(source)
+
+
+def _numbers(folder: Folder, name: str) -> pa.ChunkedArray:
+    with folder.open(name) as source, pq.ParquetFile(source) as file:
+        return file.read(columns=[TM_SEQ])[TM_SEQ]
+
+
+def _rows_at_once(folder: Folder, files: Sequence[str], columns: Sequence[str]) -> int:
     if set(columns) <= _NARROW:
         return BATCH_ROWS
-    return max(min(BATCH_ROWS, _BATCH_BYTES // _row_bytes(files)), 1)
+    return max(min(BATCH_ROWS, _BATCH_BYTES // _row_bytes(folder, files)), 1)
 
 
-def _is_sorted(path: Path) -> bool:
-    numbers = pq.read_table(path, columns=[TM_SEQ], partitioning=None)[TM_SEQ].combine_chunks().to_numpy()
+def _is_sorted(folder: Folder, name: str) -> bool:
+    numbers = _numbers(folder, name).combine_chunks().to_numpy()
     return bool((numbers[1:] >= numbers[:-1]).all())
 
 
-def _segments(delta: DeltaTable, folder: Path) -> Iterator[_Segment]:
+def _segments(delta: DeltaTable, folder: Folder) -> Iterator[_Segment]:
     """The files, those that overlap together, in the order of `_tm_seq`."""
     held: _Segment | None = None
-    for low, high, rows, path in sorted(_bounds(pa.table(delta.get_add_actions(flatten=True)), folder)):
+    for low, high, rows, name in sorted(_bounds(pa.table(delta.get_add_actions(flatten=True)), folder)):
         if held is None or low > held.high:
             if held is not None:
                 yield held
-            held = _Segment(low, high, rows, (path,))
+            held = _Segment(low, high, rows, (name,))
         else:
-            held = _Segment(held.low, max(held.high, high), held.rows + rows, (*held.files, path))
+            held = _Segment(held.low, max(held.high, high), held.rows + rows, (*held.files, name))
     if held is not None:
         yield held
 
 
-def _bounds(files: pa.Table, folder: Path) -> Iterator[tuple[int, int, int, Path]]:
-    """Least and largest `_tm_seq`, rows and path of each file that has rows."""
+def _bounds(files: pa.Table, folder: Folder) -> Iterator[tuple[int, int, int, str]]:
+    """Least and largest `_tm_seq`, rows and name of each file that has rows."""
     names = ("min._tm_seq", "max._tm_seq", "num_records")
     described = [files[name].to_pylist() if name in files.column_names else [None] * files.num_rows for name in names]
     for path, low, high, rows in zip(files["path"].to_pylist(), *described, strict=True):
-        file = folder / unquote(path)
+        file = unquote(path)
         if None not in (low, high, rows):
             yield low, high, rows, file
-        elif rows := pq.read_metadata(file).num_rows:  # a file of another tool
-            numbers = pq.read_table(file, columns=[TM_SEQ], partitioning=None)[TM_SEQ]
+        elif rows := _metadata(folder, file).num_rows:  # a file of another tool
+            numbers = _numbers(folder, file)
             yield pc.min(numbers).as_py(), pc.max(numbers).as_py(), rows, file

@@ -14,7 +14,6 @@ converted to the table's schema before anything is asked of them.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -27,6 +26,8 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from engine.capture.batches import BATCH_BYTES, batches_of, widest_row
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector
 from engine.destination.delta.log.vector_log import VectorLog, has_vectors
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
 
 if TYPE_CHECKING:  # importing it imports pandas, which takes a runner half a second to start
     from pyarrow.dataset import Dataset, ParquetFileFragment
@@ -43,8 +44,9 @@ class DeltaRows:
 
     schema: pa.Schema
     dataset: "Dataset | None"
-    """The rows as Arrow's dataset; None if deletion vectors delete some, or another program has written some."""
-    _folder: Path
+    """The rows as Arrow's dataset; None if deletion vectors delete some, another program has written some, or they are
+    in a bucket."""
+    _folder: Folder
     _files: dict[str, Descriptor | None]
 
     def batches(
@@ -84,9 +86,14 @@ class DeltaRows:
         return {"batch_size": max(int(BATCH_BYTES / width), 1), "batch_readahead": 1, "fragment_readahead": 0}
 
     @property
-    def files(self) -> dict[Path, Descriptor | None]:
+    def folder(self) -> Folder:
+        """The folder of the data files."""
+        return self._folder
+
+    @property
+    def files(self) -> dict[str, Descriptor | None]:
         """The data files, and their deletion vectors."""
-        return {self._folder / name: vector for name, vector in self._files.items()}
+        return self._files
 
     def deleted_rows(self, vector: Descriptor) -> pa.Array:
         """The positions that a vector deletes."""
@@ -118,7 +125,7 @@ class DeltaRows:
         matching = _matching_groups(whole, condition, self.schema)
         for group in range(whole.metadata.num_row_groups):
             begin, number = number, number + whole.metadata.row_group(group).num_rows
-            for batch in batches_of(self._folder / file, wanted, groups=[group]) if group in matching else ():
+            for batch in self._group(file, group, wanted) if group in matching else ():
                 numbered = batch.append_column(_NUMBER, pa.array(range(begin, begin + batch.num_rows), pa.int64()))
                 begin += batch.num_rows
                 found = numbered if condition is None else numbered.filter(condition)
@@ -129,7 +136,13 @@ class DeltaRows:
     def _fragment(self, file: str) -> "ParquetFileFragment":
         from pyarrow.dataset import ParquetFileFormat
 
-        return ParquetFileFormat().make_fragment(file, SubTreeFileSystem(str(self._folder), LocalFileSystem()))
+        if isinstance(self._folder, LocalFolder):
+            return ParquetFileFormat().make_fragment(file, _files_in(self._folder))
+        return ParquetFileFormat().make_fragment(self._folder.open(file))
+
+    def _group(self, file: str, group: int, schema: pa.Schema) -> Iterator[pa.Table]:
+        with self._folder.open(file) as source:
+            yield from batches_of(source, schema, groups=[group])
 
     def _live_rows(
         self, part: "ParquetFileFragment", wanted: dict[str, Any], deleted: np.ndarray, begins: np.ndarray
@@ -156,19 +169,23 @@ def is_own(name: str) -> bool:
     return _OWN.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def rows_of(delta: DeltaTable, folder: Path) -> DeltaRows:
+def rows_of(delta: DeltaTable, folder: Folder) -> DeltaRows:
     """The rows of a loaded version. Raises DestinationError when its deletion vectors cannot be read."""
     vectors = VectorLog(folder).at(delta.version()) if has_vectors(delta) else {}
     schema = pa.schema(delta.schema().to_arrow())
     names = [unquote(path) for path in pa.table(delta.get_add_actions())["path"].to_pylist()]
     files = {name: vectors.get(name) for name in names}
-    if any(files.values()) or not all(map(is_own, names)):
+    if any(files.values()) or not all(map(is_own, names)) or not isinstance(folder, LocalFolder):
         return DeltaRows(schema, None, folder, files)
     return DeltaRows(schema, _dataset(delta, folder, names, schema), folder, files)
 
 
-def _dataset(delta: DeltaTable, folder: Path, names: Sequence[str], schema: pa.Schema) -> "Dataset":
-    files = SubTreeFileSystem(str(folder), LocalFileSystem())
+def _files_in(folder: LocalFolder) -> SubTreeFileSystem:
+    return SubTreeFileSystem(folder.url, LocalFileSystem())
+
+
+def _dataset(delta: DeltaTable, folder: LocalFolder, names: Sequence[str], schema: pa.Schema) -> "Dataset":
+    files = _files_in(folder)
     if not has_vectors(delta):
         return delta.to_pyarrow_dataset(filesystem=files)
     from pyarrow.dataset import FileSystemDataset, ParquetFileFormat

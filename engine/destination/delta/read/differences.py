@@ -7,13 +7,14 @@ repaired since.
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 from deltalake.exceptions import DeltaError
 
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.destination_protocol import DifferenceRow
+from engine.store.folder import Folder
 
 FOLDER = "_tm_differences"
 MOST_FILES = 64
@@ -34,16 +35,18 @@ _SCHEMA = pa.schema(
 )
 
 
-def append_differences(root: Path, rows: Sequence[DifferenceRow]) -> None:
+def append_differences(root: Folder, rows: Sequence[DifferenceRow]) -> None:
     """Append rows; creates the table with the first ones. Commits by several programs do not conflict.
 
     Small files are compacted when they are many. Those that they replace stay for readers for a week.
     """
     if not rows:
         return
-    write_deltalake(root / FOLDER, pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA), mode="append")
+    folder = root / FOLDER
+    table = pa.Table.from_pylist([asdict(row) for row in rows], _SCHEMA)
+    write_deltalake(folder.url, table, mode="append", storage_options=dict(folder.options) or None)
     with suppress(DeltaError, OSError):  # the rows are appended; another program may compact now, or the disk is full
-        table = DeltaTable(root / FOLDER)
-        if len(table.file_uris()) > MOST_FILES:
-            table.optimize.compact()
-            table.vacuum(dry_run=False)
+        delta = open_table(folder)
+        if len(delta.file_uris()) > MOST_FILES:
+            delta.optimize.compact()
+            delta.vacuum(dry_run=False)

@@ -1,29 +1,31 @@
 """Reads the rows of a mirror."""
 
+import errno
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from engine.base.errors import DestinationError
 from engine.capture.landing import Commit
 from engine.destination.delta.log.deletion_vectors import read_vector
 from engine.destination.delta.log.foreign_commits import commits_up_to
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.read.delta_rows import rows_of
+from engine.store.folder import Folder
 
 UNREADABLE = (OSError, DeltaError, pa.ArrowException)
 """What reading a mirror raises when its log or its files are gone or damaged: a vacuum deletes those of
 older versions."""
 
 
-def defect_of(folder: Path) -> str:
+def defect_of(folder: Folder) -> str:
     """Why the newest version of a mirror cannot be read, as a clause.
 
     "" if its log can be, and all data files have their sizes.
@@ -31,16 +33,18 @@ def defect_of(folder: Path) -> str:
     Reads no data file, so damage within one is found only by a read of its rows.
     """
     try:
-        delta = DeltaTable(str(folder))
+        delta = open_table(folder)
         files = pa.table(delta.get_add_actions())
         for name, size in zip(files["path"].to_pylist(), files["size_bytes"].to_pylist(), strict=True):
-            path = folder / unquote(name)
-            if path.stat().st_size != size:
-                return f"{path} is damaged: it has {path.stat().st_size:,} of {size:,} bytes"
+            path = f"{folder.url}/{unquote(name)}"
+            if (entry := folder.find(unquote(name))) is None:
+                return f"{path}: {os.strerror(errno.ENOENT)}"
+            if entry.size != size:
+                return f"{path} is damaged: it has {entry.size:,} of {size:,} bytes"
         for vector in filter(None, rows_of(delta, folder).files.values()):
             read_vector(folder, vector)
     except OSError as error:
-        return f"{error.filename or folder}: {error.strerror or error}"
+        return f"{error.filename or folder.url}: {error.strerror or error}"
     except DestinationError as error:
         return error.message.rstrip(".")
     except (DeltaError, pa.ArrowException) as error:
@@ -51,14 +55,14 @@ def defect_of(folder: Path) -> str:
 class Mirror:
     """One version of a mirror, whatever is committed meanwhile."""
 
-    def __init__(self, folder: Path, version: int | None = None) -> None:
+    def __init__(self, folder: Folder, version: int | None = None) -> None:
         """version: None for the newest. Raises DestinationError if its deletion vectors cannot be read."""
         self._folder = folder
-        self._delta = DeltaTable(str(folder), version=version)
+        self._delta = open_table(folder, version)
         self._rows = rows_of(self._delta, folder)
 
     @classmethod
-    def if_there(cls, folder: Path) -> Self | None:
+    def if_there(cls, folder: Folder) -> Self | None:
         """The mirror, or None before its first commit."""
         with suppress(TableNotFoundError):
             return cls(folder)

@@ -11,9 +11,10 @@ from app.common import home
 from app.live import destination_section
 from engine.base import clock
 from engine.base.errors import SpecError
-from engine.destination.delta.log.log_files import commit_file, log_of, newest_version
+from engine.destination.delta.log.log_files import commit_name, log_of, newest_version
 from engine.destination.delta.maintenance.steps import Sizes
 from engine.explore.destination_sizes import TableSizes
+from engine.store.local_folder import LocalFolder
 from tests.support.patience import PATIENCE_S
 from tests.support.simulation import SPEC
 
@@ -36,7 +37,7 @@ def shown(monkeypatch: pytest.MonkeyPatch, root: Path, table: str, spec: str = S
     def conditions(_spec: Any, _where: Any, tables: tuple[str, ...]) -> list[TableSizes]:
         if tables != ("d.t",):
             raise SpecError("The pipeline has no such table.")
-        return [TableSizes("d.t", SIZES, (), versions={root: newest_version(root)})]
+        return [TableSizes("d.t", SIZES, (), versions={LocalFolder(root): newest_version(LocalFolder(root))})]
 
     (root / "pipeline.toml").write_text(spec.format(name="shop"))
     monkeypatch.setattr(home, "ask", lambda *_: [])
@@ -55,9 +56,7 @@ def test_a_table_has_its_sizes_with_the_time_of_their_reading(monkeypatch: pytes
     again = TableSizes("d.t", replace(SIZES, mirror_bytes=500_000_000), ())
     monkeypatch.setattr(destination_section, "conditions", lambda *_: [again])
     assert run.run(timeout=30).dataframe[0].value["Mirror"].tolist() == ["400 MB"], "they are those of now"
-    commit = commit_file(log_of(tmp_path), 0)
-    commit.parent.mkdir()
-    commit.touch()
+    log_of(LocalFolder(tmp_path)).write(commit_name(0), b"")
     until = clock.monotonic_s() + PATIENCE_S
     while run.run(timeout=30).dataframe[0].value["Mirror"].tolist() != ["500 MB"]:
         assert clock.monotonic_s() < until

@@ -19,8 +19,7 @@ from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.log.delta_log import files_of
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
-from engine.store.local_folder import LocalFolder
-from tests.support.delta import rows_at
+from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import Lake, delta_table, merge
 
 TABLE = Table(
@@ -32,7 +31,7 @@ Change = tuple[str, int, int, int, int]
 def chunk_file(delta: DeltaDestinationTable, rows: Sequence[tuple[int, int, int]]) -> list[DataFile]:
     """A chunk's rows, as a reader writes them."""
     schema = arrow_schema(TABLE)
-    with FileWriter(LocalFolder(delta.pair.mirror.folder), "chunk", schema, TABLE.key) as writer:
+    with FileWriter(delta.pair.mirror.folder, "chunk", schema, TABLE.key) as writer:
         writer.write(pa.Table.from_pylist([dict(zip("abv", row, strict=True)) for row in rows], schema=schema))
         return writer.close()
 
@@ -41,7 +40,7 @@ def change_file(delta: DeltaDestinationTable, changes: Sequence[Change]) -> list
     """Changes (kind, a, b, v, seq), as a binlog reader writes them."""
     schema = log_schema(arrow_schema(TABLE))
     names = ("_tm_kind", "a", "b", "v", "_tm_seq")
-    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
+    with FileWriter(delta.pair.changes.folder, "changes", schema, (*TABLE.key, "_tm_seq")) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, change, strict=True)) for change in changes], schema=schema))
         return writer.close()
 
@@ -68,7 +67,7 @@ def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) ->
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 0.0, 1, 1), ("-U", 0.0, 1, 2), ("+U", -0.0, 1, 3)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
-    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
+    with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)
@@ -127,12 +126,12 @@ def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror)
     table = Table("shop", "log", (Column("v", "int"),), ())
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
     delta.pair.create(must_exist=False)
-    assert not delta.pair.mirror.folder.exists()
-    assert DeltaTable.is_deltatable(str(delta.pair.changes.folder))
+    assert not path_of(delta.pair.mirror.folder).exists()
+    assert DeltaTable.is_deltatable(delta.pair.changes.folder.url)
     schema = log_schema(arrow_schema(table))
     parts: list[list[DataFile]] = []
     for seq in (-5, 7):
-        with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
+        with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
             row = {"v": 1, "_tm_kind": "+I", "_tm_seq": seq}
             writer.write(pa.Table.from_pylist([row, {**row, "_tm_seq": seq + 1}], schema=schema))
             parts.append(writer.close())
@@ -191,14 +190,14 @@ def test_a_merge_of_any_size_is_one_version(
         (kind, n, n, n + (kind == "+U"), 10 + 2 * n + (kind == "+U")) for n in range(5) for kind in ("-U", "+U")
     ]
     changes += [("-D", 9, 9, 9, 99), ("-U", 21, 21, 0, 100), ("+U", 30, 30, 0, 101)]
-    before = DeltaTable(str(delta.pair.mirror.folder)).version()
+    before = DeltaTable(delta.pair.mirror.folder.url).version()
     assert merge(delta, 3, change_file(delta, changes)) is not None
-    assert DeltaTable(str(delta.pair.mirror.folder)).version() == before + 1
+    assert DeltaTable(delta.pair.mirror.folder.url).version() == before + 1
     kept = [(n, n, n) for n in range(5, 9)] + [(20, 20, 0), (22, 22, 0), (30, 30, 0)]
     assert mirror(delta) == [(n, n, n + 1) for n in range(5)] + kept
     assert delta.pair.last_epoch("merge") == 3
     assert delta.pair.merged_seq() == 101
-    names = {path.name for path in delta.pair.mirror.folder.glob("merge-*.parquet")}
+    names = {path.name for path in path_of(delta.pair.mirror.folder).glob("merge-*.parquet")}
     assert names <= delta.pair.file_names(), "a file that no version has was left"
 
 
@@ -245,13 +244,13 @@ def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mod
     delta.pair.create(must_exist=False)
     schema = arrow_schema(table)
     rows = [{"a": n, "s": f"text {n} that is longer than twelve", "d": None, "b": b"x" * n} for n in range(20)]
-    with FileWriter(LocalFolder(delta.pair.mirror.folder), "chunk", schema, table.key) as writer:
+    with FileWriter(delta.pair.mirror.folder, "chunk", schema, table.key) as writer:
         writer.write(pa.Table.from_pylist(rows, schema=schema))
         delta.append("chunks", 1, writer.close())
-    DeltaTable(str(delta.pair.mirror.folder)).delete("a >= 5 AND a < 10")
+    DeltaTable(delta.pair.mirror.folder.url).delete("a >= 5 AND a < 10")
     log = log_schema(schema)
     changes = [("-U", 2, 1), ("+U", 2, 2), ("-D", 12, 3)]
-    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", log, ("a", "_tm_seq")) as writer:
+    with FileWriter(delta.pair.changes.folder, "changes", log, ("a", "_tm_seq")) as writer:
         named = [{**rows[a], "_tm_kind": kind, "_tm_seq": seq} for kind, a, seq in changes]
         writer.write(pa.Table.from_pylist(named, schema=log))
         files = writer.close()
@@ -274,7 +273,7 @@ def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
     schema = log_schema(arrow_schema(table))
     rows = [("+I", 2**62 + 1, 1, 1), ("+I", -(2**63), 2, 2), ("-D", 2**62 + 1, 1, 3), ("+I", 2**53 + 1, 3, 4)]
     names = ("_tm_kind", "k", "v", "_tm_seq")
-    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", schema, ("_tm_seq",)) as writer:
+    with FileWriter(delta.pair.changes.folder, "changes", schema, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], schema=schema))
         files = writer.close()
     delta.append("changes", 1, files)
@@ -292,7 +291,7 @@ def test_statistics_do_not_depend_on_the_number_of_columns(tmp_path: Path, mode:
         assert lake.pair.changes.largest_seq() == 2
         (file,) = (
             file
-            for file in files_of(DeltaTable(str(lake.pair.mirror.folder)), lake.pair.mirror.folder)
+            for file in files_of(DeltaTable(lake.pair.mirror.folder.url), lake.pair.mirror.folder)
             if file.rows == 1
         )
         assert (file.low[name], file.high[name], file.high["_tm_seq"]) == (1, 1, 1)
@@ -303,7 +302,7 @@ def test_a_table_of_an_earlier_version_gets_its_statistics(tmp_path: Path) -> No
     columns = (Column("id", "int", nullable=False), *(Column(f"c{n}", "int") for n in range(9)))
     lake = Lake(tmp_path, "copy_on_write", Table("d", "t", columns, ("id",)))
     lake.change([(1, 5)])
-    first = lake.pair.changes.folder / "_delta_log" / f"{0:020d}.json"
+    first = path_of(lake.pair.changes.folder) / "_delta_log" / f"{0:020d}.json"
     actions = [json.loads(line) for line in first.read_text().splitlines()]
     for action in actions:
         if "metaData" in action:

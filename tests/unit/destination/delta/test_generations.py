@@ -17,7 +17,8 @@ from engine.decode.schema import Column, Table
 from engine.destination.delta.generations import kept_generations
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
-from tests.support.delta import rows_at
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import delta_table
 from tests.unit.destination.support import ID, OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch
 
@@ -51,9 +52,9 @@ def test_a_type_that_the_change_log_cannot_take(tmp_path: Path, killed: Sequence
     began_again(world := World(tmp_path, mode), OLD, [(7, 70), (8, 80)])
     publish_story(world, tmp_path, killed)
     changes = tmp_path / "lake/d/t__changes"
-    (kept,) = kept_generations(changes)
+    (kept,) = kept_generations(LocalFolder(changes))
     assert kept.name == "t__changes__until_20261126T093000Z"
-    assert log_of(kept) == [(2, "b"), (3, "c"), (4, "d")]
+    assert log_of(path_of(kept)) == [(2, "b"), (3, "c"), (4, "d")]
     assert log_of(changes) == [(8, 80)]
     assert [(row["id"], row["v"]) for row in rows_at(tmp_path / "lake/d/t").sort_by("id").to_pylist()] == [
         (7, 70),
@@ -103,7 +104,7 @@ def test_what_is_kept_is_dropped_with_the_table(tmp_path: Path) -> None:
     began_again(world := World(tmp_path, "copy_on_write"), OLD, [(7, 70), (8, 80)])
     publish_story(world, tmp_path, ())
     delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
-    assert DeltaTable(str(kept_generations(delta.pair.changes.folder)[0])).version() == 1
+    assert DeltaTable(kept_generations(delta.pair.changes.folder)[0].url).version() == 0
     delta_table(tmp_path / "lake", Owner("another"), OLD).pair.drop()
     assert kept_generations(delta.pair.changes.folder)
     delta.pair.drop()

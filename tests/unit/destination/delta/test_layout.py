@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.base.errors import SpecError
 from engine.destination.delta.layout import changes_folder, make_readable, mirror_folder
 from engine.spec.folder_names import folder_fault, folder_name
+from engine.store.local_folder import LocalFolder
 
 
 @given(st.text(min_size=1, max_size=20))
@@ -69,11 +70,11 @@ def test_folders_and_links_of_allowed_names_are_all_different(names: list[str]) 
 
 def test_a_folder_is_made_with_its_links(tmp_path: Path) -> None:
     """An encoded folder has its plain name as a link; another file of that name is refused."""
-    folder = mirror_folder(tmp_path, "my shop", "größe")
+    folder = mirror_folder(LocalFolder(tmp_path), "my shop", "größe")
     for _ in range(2):
         make_readable(folder)
-    assert (tmp_path / "my shop" / "größe").resolve() == folder.resolve()
-    other = mirror_folder(tmp_path, "plain", "a b")
+    assert (tmp_path / "my shop" / "größe").resolve() == Path(folder.url).resolve()
+    other = mirror_folder(LocalFolder(tmp_path), "plain", "a b")
     (tmp_path / "plain" / "a b").mkdir(parents=True)
     with pytest.raises(SpecError, match="something else has that name"):
         make_readable(other)
@@ -81,5 +82,5 @@ def test_a_folder_is_made_with_its_links(tmp_path: Path) -> None:
 
 def test_a_mirror_and_its_log_lie_side_by_side() -> None:
     """`<path>/<database>/<table>` and `<table>__changes`."""
-    assert mirror_folder(Path("lake"), "my shop", "orders") == Path("lake/my%20shop/orders")
-    assert changes_folder(Path("lake"), "my shop", "orders") == Path("lake/my%20shop/orders__changes")
+    assert mirror_folder(LocalFolder(Path("lake")), "my shop", "orders").url == "lake/my%20shop/orders"
+    assert changes_folder(LocalFolder(Path("lake")), "my shop", "orders").url == "lake/my%20shop/orders__changes"

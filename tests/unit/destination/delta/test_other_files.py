@@ -24,8 +24,7 @@ from engine.destination.delta.read.delta_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as Reader
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror
-from engine.store.local_folder import LocalFolder
-from tests.support.delta import rows_at
+from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import delta_table, merge
 
 COLUMNS = (
@@ -88,13 +87,13 @@ def mirror(folder: Path, mode: Mirror, write: Written) -> DeltaDestinationTable:
     """A mirror whose only file another program has written."""
     delta = delta_table(folder, Owner("l"), TABLE, on_read=mode == "merge_on_read")
     delta.pair.create(must_exist=False)
-    schema = pa.schema(DeltaTable(str(delta.pair.mirror.folder)).schema().to_arrow())
+    schema = pa.schema(DeltaTable(delta.pair.mirror.folder.url).schema().to_arrow())
     values = [{**row, "at": FAR.replace(tzinfo=UTC), "_tm_seq": None} for row in VALUES]
     name = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-    write(pa.Table.from_pylist(values, schema=schema), delta.pair.mirror.folder / name)
+    write(pa.Table.from_pylist(values, schema=schema), path_of(delta.pair.mirror.folder) / name)
     stats = json.dumps({"numRecords": len(values)})
-    path = delta.pair.mirror.folder / "_delta_log" / f"{1:020d}.json"
-    size = (delta.pair.mirror.folder / name).stat().st_size
+    path = path_of(delta.pair.mirror.folder) / "_delta_log" / f"{1:020d}.json"
+    size = (path_of(delta.pair.mirror.folder) / name).stat().st_size
     add = {"path": name, "size": size, "modificationTime": 0, "partitionValues": {}, "dataChange": True, "stats": stats}
     path.write_text(json.dumps({"add": add}) + "\n")
     return delta
@@ -104,7 +103,7 @@ def mirror(folder: Path, mode: Mirror, write: Written) -> DeltaDestinationTable:
 def test_their_rows_are_found_and_merged(tmp_path: Path, mode: Mirror, write: Written) -> None:
     """By conditions on any column, in the table's types; a merge replaces them."""
     delta = mirror(tmp_path, mode, write)
-    found = rows_of(DeltaTable(str(delta.pair.mirror.folder)), delta.pair.mirror.folder)
+    found = rows_of(DeltaTable(delta.pair.mirror.folder.url), delta.pair.mirror.folder)
     expected = [{**row, "at": FAR.replace(tzinfo=UTC), "_tm_seq": None} for row in VALUES]
     assert found.table().to_pylist() == expected
     assert found.table().schema.types == found.schema.types
@@ -123,13 +122,13 @@ def test_their_rows_are_found_and_merged(tmp_path: Path, mode: Mirror, write: Wr
         assert Reader(delta.pair.mirror.folder).count(condition) == sum(map(chosen, expected))
     _delete(delta, "key 4")
     assert sorted(rows_at(delta.pair.mirror.folder)["n"].to_pylist()) == [0, 1, 2, 3, 5, 6, 7, 8]
-    left = rows_of(DeltaTable(str(delta.pair.mirror.folder)), delta.pair.mirror.folder)
+    left = rows_of(DeltaTable(delta.pair.mirror.folder.url), delta.pair.mirror.folder)
     assert sorted(left.table(["n"], pc.field("k") > "key 2")["n"].to_pylist()) == [3, 5, 6, 7, 8]
 
 
 def _delete(delta: DeltaDestinationTable, key: str) -> None:
     log = log_schema(arrow_schema(TABLE))
-    with FileWriter(LocalFolder(delta.pair.changes.folder), "changes", log, ("_tm_seq",)) as writer:
+    with FileWriter(delta.pair.changes.folder, "changes", log, ("_tm_seq",)) as writer:
         writer.write(pa.Table.from_pylist([{"k": key, "_tm_kind": "-D", "_tm_seq": 1}], schema=log))
         assert merge(delta, 2, writer.close()) is not None
 
@@ -137,6 +136,6 @@ def _delete(delta: DeltaDestinationTable, key: str) -> None:
 def test_an_update_by_deltalake_is_read(tmp_path: Path) -> None:
     """It rewrites files with views of texts."""
     delta = mirror(tmp_path, "copy_on_write", viewed)
-    DeltaTable(str(delta.pair.mirror.folder)).update({"n": "100"}, predicate="k = 'key 3'")
-    found = rows_of(DeltaTable(str(delta.pair.mirror.folder)), delta.pair.mirror.folder)
+    DeltaTable(delta.pair.mirror.folder.url).update({"n": "100"}, predicate="k = 'key 3'")
+    found = rows_of(DeltaTable(delta.pair.mirror.folder.url), delta.pair.mirror.folder)
     assert found.table(["n"], pc.field("k") == "key 3")["n"].to_pylist() == [100]

@@ -26,7 +26,7 @@ def test_a_writer_that_is_always_first_is_found_and_stopped(tmp_path: Path, monk
 
     def overtaken(log: DeltaLog, actions: Any) -> int:
         action = {"commitInfo": {"operation": "WRITE", "engineInfo": TOOL}}
-        (log.path / f"{log.version + 1:020d}.json").write_text(json.dumps(action) + "\n")
+        log.path.write(f"{log.version + 1:020d}.json", (json.dumps(action) + "\n").encode())
         return commit(log, actions)
 
     with monkeypatch.context() as patched:

@@ -27,6 +27,9 @@ from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import read_mirror_logs, save
 from engine.run.monitors import mirror_monitor
 from engine.run.monitors.mirror_monitor import MirrorMonitor, Watched
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 from tests.support.verified import VERIFIED
 from tests.unit.destination.lake import INT, Lake
 
@@ -48,7 +51,7 @@ def watched() -> Watched:
 
 def reader_of(lake: Lake) -> MirrorReader:
     """Reads the mirror back."""
-    return DeltaLanding(lake.folder).reader(lake.table)
+    return DeltaLanding(LocalFolder(lake.folder)).reader(lake.table)
 
 
 def news(watched: Watched, lake: Lake) -> News:
@@ -59,7 +62,7 @@ def news(watched: Watched, lake: Lake) -> News:
 
 def written(lake: Lake, key: int) -> int:
     """Another program deletes a row. Returns the version."""
-    delta = DeltaTable(str(lake.pair.mirror.folder))
+    delta = DeltaTable(lake.pair.mirror.folder.url)
     delta.delete(f"id = {key}")
     return delta.version()
 
@@ -70,7 +73,7 @@ def test_each_commit_of_another_program_is_reported_once(lake: Lake) -> None:
     assert news(looks, lake) == [(1, [first], None)]
     assert news(looks, lake) == []
     lake.change([(2, 5)])
-    DeltaTable(str(lake.pair.mirror.folder)).optimize.compact()
+    DeltaTable(lake.pair.mirror.folder.url).optimize.compact()
     assert news(looks, lake) == []
     more = [written(lake, key) for key in range(10, 22)]
     assert news(looks, lake) == [(13, more[:1:-1], None)]
@@ -132,7 +135,7 @@ def test_an_alert_is_cleared_by_a_verification_also_if_the_file_was_lost(lake: L
         if not changes:
             lake = Lake(lake.folder / "more", "copy_on_write")
             lake.copy({1: 1})
-        version = written(lake, 1) if changes else DeltaTable(str(lake.pair.mirror.folder)).version()
+        version = written(lake, 1) if changes else DeltaTable(lake.pair.mirror.folder.url).version()
         assert not list(looks.proved({"d.t": replace(VERIFIED, version=99)})), "its log was not read yet"
         assert news(looks, lake) == ([(1, [version], None)] if changes else [])
         assert not list(looks.proved({"d.t": replace(VERIFIED, version=version - 1)}))
@@ -152,7 +155,7 @@ class World:
         self.journal = Journal(self.directory.journal("r"), "r")
         state = State(0, "l", "", {}, 0, {"d.t": TableState(INT.as_dict(), {})})
         self.monitor = MirrorMonitor(
-            DeltaLanding(lake.folder), self.directory, self.journal, Helpers(self.journal), lambda: state
+            DeltaLanding(LocalFolder(lake.folder)), self.directory, self.journal, Helpers(self.journal), lambda: state
         )
 
     def close(self) -> None:
@@ -234,9 +237,9 @@ def test_a_commit_that_cannot_be_read_is_reported(tmp_path: Path, lake: Lake, mo
     monkeypatch.setattr(mirror_monitor, "INTERVAL_S", 1.0)
     refused = [True]
 
-    def after(folder: Path, version: int) -> object:
+    def after(folder: Folder, version: int) -> object:
         if refused:
-            raise PermissionError(13, "Permission denied", str(folder))
+            raise PermissionError(13, "Permission denied", folder.url)
         return commits_after(folder, version)
 
     monkeypatch.setattr(delta_landing, "commits_after", after)
@@ -261,12 +264,18 @@ def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monk
     written(lake, 1)
     tables = {}
     for n in range(50):
-        shutil.copytree(lake.pair.mirror.folder, lake.pair.mirror.folder.parent / f"t{n}")
+        shutil.copytree(path_of(lake.pair.mirror.folder), path_of(lake.pair.mirror.folder.parent) / f"t{n}")
         tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
     journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
     state = State(0, "l", "", {}, 0, tables)
     with closing(
-        MirrorMonitor(DeltaLanding(lake.folder), Directory(tmp_path / "shop"), journal, Helpers(journal), lambda: state)
+        MirrorMonitor(
+            DeltaLanding(LocalFolder(lake.folder)),
+            Directory(tmp_path / "shop"),
+            journal,
+            Helpers(journal),
+            lambda: state,
+        )
     ):
         wait(lambda: saves and saves[-1] == 50)
     assert len(saves) < 5

@@ -15,7 +15,9 @@ from engine.capture.files import DataFile, FileWriter
 from engine.destination.delta.log import delta_log
 from engine.destination.delta.log.delta_actions import Actions, metadata_of
 from engine.destination.delta.log.delta_log import _CHECKPOINT_EVERY, DeltaLog, StaleVersionError, create, files_of
+from engine.store import local_folder
 from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 
 SCHEMA = pa.schema([pa.field("a", pa.int64())])
 
@@ -23,8 +25,7 @@ SCHEMA = pa.schema([pa.field("a", pa.int64())])
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
     """An empty table."""
-    folder = tmp_path / "lake" / "d" / "t"
-    folder.mkdir(parents=True)
+    folder = LocalFolder(tmp_path / "lake" / "d" / "t")
     create(folder, SCHEMA, "mine", {})
     found = DeltaLog(folder)
     found.load(["app"])
@@ -33,28 +34,28 @@ def log(tmp_path: Path) -> DeltaLog:
 
 def written(log: DeltaLog, *values: int) -> list[DataFile]:
     """A data file in the table's folder."""
-    with FileWriter(LocalFolder(log.folder), "chunk", SCHEMA, ["a"]) as writer:
+    with FileWriter(log.folder, "chunk", SCHEMA, ["a"]) as writer:
         writer.write(pa.table({"a": pa.array(values, pa.int64())}))
         return writer.close()
 
 
 def rows(log: DeltaLog) -> list[int]:
     """The table's rows, read by the library."""
-    return sorted(DeltaTable(str(log.folder)).to_pyarrow_table()["a"].to_pylist())
+    return sorted(DeltaTable(log.folder.url).to_pyarrow_table()["a"].to_pylist())
 
 
 def test_a_commit_adds_removes_and_identifies(log: DeltaLog) -> None:
     """In one version, which every Delta reader understands; commits of other writers may come in between."""
     first = written(log, 1, 2)
     assert log.commit(Actions("WRITE", {"app": 7}, add=first)) == 1
-    write_deltalake(str(log.folder), pa.table({"a": [3]}), mode="append")
+    write_deltalake(log.folder.url, pa.table({"a": [3]}), mode="append")
     log.load()
     assert log.transactions == {"app": 7}
     log.commit(Actions("MERGE", {"app": 8}, add=written(log, 4), remove=first))
     assert rows(log) == [3, 4]
-    assert DeltaTable(str(log.folder)).transaction_version("app") == 8
-    assert DeltaTable(str(log.folder), version=1).to_pyarrow_table().num_rows == 2
-    assert sorted(file.rows for file in files_of(DeltaTable(str(log.folder)), log.folder)) == [1, 1]
+    assert DeltaTable(log.folder.url).transaction_version("app") == 8
+    assert DeltaTable(log.folder.url, version=1).to_pyarrow_table().num_rows == 2
+    assert sorted(file.rows for file in files_of(DeltaTable(log.folder.url), log.folder)) == [1, 1]
 
 
 def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
@@ -66,7 +67,7 @@ def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
         other.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
     other.load()
     assert other.transactions == {"app": 1}
-    write_deltalake(str(log.folder), pa.table({"a": [2]}), mode="append")
+    write_deltalake(log.folder.url, pa.table({"a": [2]}), mode="append")
     with pytest.raises(StaleVersionError):
         log.commit(Actions("WRITE", {"app": 3}))
 
@@ -75,7 +76,7 @@ def test_two_writers_never_make_one_version(log: DeltaLog) -> None:
 def test_a_file_that_is_not_whole_is_never_added(log: DeltaLog, damage: str) -> None:
     """A VACUUM removed it between write and commit: nothing is committed."""
     (file,) = written(log, 1, 2, 3)
-    path = log.folder / file.name
+    path = path_of(log.folder) / file.name
     path.unlink() if damage == "gone" else path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(MissingFilesError, match=file.name):
         log.commit(Actions("WRITE", {"app": 1}, add=[file]))
@@ -86,9 +87,9 @@ def test_a_file_that_is_not_whole_is_never_added(log: DeltaLog, damage: str) -> 
 def test_a_torn_commit_at_the_end_is_set_aside(log: DeltaLog, content: bytes) -> None:
     """A power cut leaves it; no commit builds on it, and the ledger has its content."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
-    torn = log.path / f"{2:020d}.json"
+    torn = path_of(log.path) / f"{2:020d}.json"
     torn.write_bytes(content)
-    assert log.torn_files() == ([torn], [])
+    assert log.torn_files() == ([torn.name], [])
     assert log.repair() == [torn.name]
     log.load()
     assert (log.version, rows(log)) == (1, [1])
@@ -101,7 +102,7 @@ def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog, *, gone: bool
     """A copy of the file repairs it. Or a resnapshot accepts a commit without actions; then it is no fault any more."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
     log.commit(Actions("WRITE", {"app": 2}, add=written(log, 2)))
-    torn = log.path / f"{1:020d}.json"
+    torn = path_of(log.path) / f"{1:020d}.json"
     copy = torn.read_bytes()
     for restored in (True, False):
         torn.unlink() if gone else torn.write_bytes(b"")
@@ -120,7 +121,7 @@ def test_a_torn_commit_that_others_rest_on_is_named(log: DeltaLog, *, gone: bool
 def test_a_table_without_its_first_commit_cannot_be_repaired(log: DeltaLog) -> None:
     """Nothing else describes the table: the folder must be moved away."""
     log.commit(Actions("WRITE", {"app": 1}, add=written(log, 1)))
-    (log.path / f"{0:020d}.json").unlink()
+    log.path.delete([f"{0:020d}.json"])
     with pytest.raises(DestinationError, match="cannot be read") as raised:
         log.repair(accepts_loss=True)
     assert "move it away" in raised.value.hint
@@ -130,7 +131,7 @@ def test_a_torn_checkpoint_is_set_aside(log: DeltaLog) -> None:
     """The commits before it are still there."""
     for n in range(1, 22):
         log.commit(Actions("WRITE", {"app": n}, add=written(log, n) if n in (1, 10, 21) else []))
-    checkpoint = log.path / f"{20:020d}.checkpoint.parquet"
+    checkpoint = path_of(log.path) / f"{20:020d}.checkpoint.parquet"
     assert checkpoint.exists(), "the first one is written after twenty versions"
     assert log.torn_files() == ([], [])
     checkpoint.write_bytes(b"PAR1")
@@ -146,14 +147,16 @@ def test_checkpoints_cost_no_more_than_the_commits(log: DeltaLog) -> None:
     """
     log.commit(Actions("WRITE", {str(uuid.uuid4()): 1 for _ in range(3000)}))
     log.checkpoint()
-    large = sum((log.path / name).stat().st_size for name in (f"{1:020d}.checkpoint.parquet", "_last_checkpoint"))
+    checkpoint = (f"{1:020d}.checkpoint.parquet", "_last_checkpoint")
+    large = sum((path_of(log.path) / name).stat().st_size for name in checkpoint)
     sizes = list[int]()
-    while len(list(log.path.glob("*.checkpoint.parquet"))) == 1:
+    while len(list(path_of(log.path).glob("*.checkpoint.parquet"))) == 1:
         assert sum(sizes) < large or len(sizes) < 20
         if len(sizes) == 70:
             log = DeltaLog(log.folder)
             log.load()
-        sizes.append((log.path / f"{log.commit(Actions('WRITE', {'x' * 300: len(sizes)})):020d}.json").stat().st_size)
+        version = log.commit(Actions("WRITE", {"x" * 300: len(sizes)}))
+        sizes.append((path_of(log.path) / f"{version:020d}.json").stat().st_size)
     assert len(sizes) > 150
     assert sum(sizes[:-1]) < large <= sum(sizes)
 
@@ -184,16 +187,16 @@ def test_columns_come_with_a_commit(log: DeltaLog) -> None:
     delta = log.load()
     wider = pa.schema([*SCHEMA, pa.field("b", pa.string())])
     log.commit(Actions("ADD COLUMN", {}, metadata=metadata_of(delta, wider)))
-    assert DeltaTable(str(log.folder)).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None}]
-    assert DeltaTable(str(log.folder)).metadata().description == "mine"
+    assert DeltaTable(log.folder.url).to_pyarrow_table().to_pylist() == [{"a": 1, "b": None}]
+    assert DeltaTable(log.folder.url).metadata().description == "mine"
 
 
 def test_what_another_tool_added_is_refused_by_name(log: DeltaLog) -> None:
     """A Delta feature that changes what a commit must contain."""
     delta = log.load()
     action = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]}
-    path = log.path / f"{delta.version() + 1:020d}.json"
-    path.write_text(json.dumps({"protocol": action}) + "\n")
+    content = json.dumps({"protocol": action}) + "\n"
+    log.path.write(f"{delta.version() + 1:020d}.json", content.encode())
     with pytest.raises(DestinationError, match="rowTracking"):
         log.load()
 
@@ -202,10 +205,10 @@ def test_a_table_is_created_once(tmp_path: Path) -> None:
     """By a hard link, like every commit; also in a folder with an empty log. No temporary file is left."""
     folder = tmp_path / "t"
     (folder / "_delta_log").mkdir(parents=True)
-    create(folder, SCHEMA, "mine", {})
+    create(LocalFolder(folder), SCHEMA, "mine", {})
     assert [path.name for path in folder.rglob("*") if path.is_file()] == ["00000000000000000000.json"]
     with pytest.raises(StaleVersionError):
-        create(folder, SCHEMA, "another's", {})
+        create(LocalFolder(folder), SCHEMA, "another's", {})
     assert DeltaTable(str(folder)).metadata().description == "mine"
 
 
@@ -231,7 +234,7 @@ def test_a_checkpoint_that_fails_undoes_no_commit(log: DeltaLog, monkeypatch: py
     monkeypatch.setattr(DeltaLog, "checkpoint", real)
     monkeypatch.setattr(log, "_retry_s", 0.0)
     log.commit(Actions("WRITE", {"a": 3}))
-    assert list(log.path.glob("*.checkpoint*"))
+    assert list(path_of(log.path).glob("*.checkpoint*"))
 
 
 def test_a_folder_that_cannot_be_synced_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,9 +243,9 @@ def test_a_folder_that_cannot_be_synced_undoes_no_commit(log: DeltaLog, monkeypa
     def broken(_folder: Path) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(delta_log, "sync_folder", broken)
+    monkeypatch.setattr(local_folder, "sync_folder", broken)
     version = log.commit(Actions("WRITE", {"a": 1}))
-    assert DeltaTable(str(log.folder)).version() == version
+    assert DeltaTable(log.folder.url).version() == version
     assert "could not be synced" in log.failure
 
 
@@ -253,4 +256,4 @@ def test_checkpoints_of_a_table_that_was_dropped_do_not_count(log: DeltaLog) -> 
     log.load()
     for n in range(_CHECKPOINT_EVERY + 1):
         log.commit(Actions("WRITE", {"a": n}))
-    assert list(log.path.glob("*.checkpoint*"))
+    assert list(path_of(log.path).glob("*.checkpoint*"))

@@ -10,6 +10,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from engine.capture.landing import Commit
 from engine.destination.delta.log.foreign_commits import commits_after, commits_up_to, read_commit
 from engine.destination.delta.read.mirror import Mirror
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 from tests.unit.destination.lake import Lake
 
 
@@ -33,7 +35,7 @@ def row(key: int) -> pa.Table:
 
 def test_every_operation_of_another_program_that_changes_rows_counts(lake: Lake) -> None:
     """Those that only move rows, delete old files or set properties do not; nor do those without an effect."""
-    folder = lake.pair.mirror.folder
+    folder = path_of(lake.pair.mirror.folder)
 
     def mirror() -> DeltaTable:
         return DeltaTable(str(folder))
@@ -53,9 +55,9 @@ def test_every_operation_of_another_program_that_changes_rows_counts(lake: Lake)
     write_deltalake(str(folder), row(78), mode="overwrite", schema_mode="merge")
     found = [operation for _, operation in foreign(lake)]
     assert found == ["UPDATE", "DELETE", "WRITE", "RESTORE", "WRITE"]
-    operations = [one.operation for one in commits_after(folder, created)]
+    operations = [one.operation for one in commits_after(LocalFolder(folder), created)]
     assert {"OPTIMIZE", "VACUUM START", "VACUUM END", "SET TBLPROPERTIES"} < set(operations)
-    seen = Mirror(folder).foreign_commits(3)
+    seen = Mirror(LocalFolder(folder)).foreign_commits(3)
     assert [one.operation for one in seen] == ["WRITE", "RESTORE", "WRITE"]
     assert {one.author.partition(":")[0] for one in seen} == {"delta-rs"}
 
@@ -78,19 +80,19 @@ def test_what_tidemark_commits_does_not_count(tmp_path: Path, mode: str) -> None
 
 def test_the_author_is_named_as_far_as_the_commit_says(lake: Lake) -> None:
     """The user, else the program; a commit need not say anything, and its lines may have any order."""
-    folder = lake.pair.mirror.folder
+    folder = path_of(lake.pair.mirror.folder)
     named = CommitProperties(custom_metadata={"userName": "alice"})
     DeltaTable(str(folder)).delete("id = 1", commit_properties=named)
     version = DeltaTable(str(folder)).version()
     path = folder / "_delta_log" / f"{version:020d}.json"
-    found = read_commit(folder, version)
+    found = read_commit(LocalFolder(folder), version)
     assert found is not None
     assert (found.author, found.operation, found.foreign) == ("alice", "DELETE", True)
     lines = path.read_text().splitlines()
     path.write_text("\n".join(reversed(lines)))
-    assert read_commit(folder, version) == found
+    assert read_commit(LocalFolder(folder), version) == found
     path.write_text("\n".join(line for line in lines if "commitInfo" not in line))
-    unnamed = read_commit(folder, version)
+    unnamed = read_commit(LocalFolder(folder), version)
     assert unnamed == Commit(version, "?", "an unknown program", path.stat().st_mtime, foreign=True, replaces=False)
 
 
@@ -99,19 +101,19 @@ def test_a_commit_that_is_not_whole_is_read_when_it_is(lake: Lake) -> None:
 
     Not if later ones rest on it.
     """
-    folder = lake.pair.mirror.folder
+    folder = path_of(lake.pair.mirror.folder)
     DeltaTable(str(folder)).delete("id = 1")
     version = DeltaTable(str(folder)).version()
     path = folder / "_delta_log" / f"{version:020d}.json"
     whole = sorted(path.read_text().splitlines(keepends=True), key=lambda line: "commitInfo" not in line)
     for text in ("", whole[0][:-20], whole[0] + whole[1][:20]):
         path.write_text(text)
-        assert not list(commits_after(folder, version - 1))
-        torn = read_commit(folder, version)
+        assert not list(commits_after(LocalFolder(folder), version - 1))
+        torn = read_commit(LocalFolder(folder), version)
         assert torn is not None
         assert (torn.is_torn, torn.foreign) == (True, False)
     (path.parent / f"{version + 1:020d}.json").write_text("".join(whole))
-    assert [(one.version, one.foreign) for one in commits_after(folder, version - 1)] == [
+    assert [(one.version, one.foreign) for one in commits_after(LocalFolder(folder), version - 1)] == [
         (version, False),
         (version + 1, True),
     ]
@@ -123,7 +125,7 @@ def test_what_a_commit_says_fits_into_an_event(tmp_path: Path) -> None:
     info = json.dumps({"commitInfo": {"userName": "\ud800" + 1000 * "x", "operation": None}})
     add = json.dumps({"add": {"dataChange": True}})
     (tmp_path / "_delta_log" / f"{0:020d}.json").write_text("\n".join([100_000 * "[", add, info]))
-    (found,) = commits_after(tmp_path, -1)
+    (found,) = commits_after(LocalFolder(tmp_path), -1)
     assert (found.foreign, found.author, found.operation) == (True, "?" + 199 * "x", "None")
 
 
@@ -133,7 +135,7 @@ def test_only_new_commits_are_read(tmp_path: Path) -> None:
     log.mkdir()
 
     def versions(after: int) -> list[int]:
-        return [one.version for one in commits_after(tmp_path, after)]
+        return [one.version for one in commits_after(LocalFolder(tmp_path), after)]
 
     assert versions(-1) == versions(3) == []
     for version in range(250):

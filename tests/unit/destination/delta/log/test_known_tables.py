@@ -19,6 +19,7 @@ from engine.ledger.record_json import change_from_json
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.possession import Possession
+from tests.support.delta import path_of
 from tests.unit.destination.support import OLD, World, lake_destination, log, mirror, publish_story, story
 
 NAMES = frozenset[str]()
@@ -30,7 +31,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 
     The tests wait for a tick of the file system's clock instead of two seconds.
     """
-    monkeypatch.setattr(known_tables, "_SETTLED_NS", 0)
+    monkeypatch.setattr(known_tables, "_SETTLED_S", 0.0)
 
 
 @pytest.fixture
@@ -39,7 +40,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     found, load = list[Path](), DeltaLog.load
 
     def spied(self: DeltaLog, apps: object = ()) -> DeltaTable:
-        found.append(self.folder)
+        found.append(path_of(self.folder))
         return load(self, apps)  # type: ignore[arg-type]
 
     monkeypatch.setattr(DeltaLog, "load", spied)
@@ -179,6 +180,6 @@ def test_the_commit_of_another_tool_is_seen(tmp_path: Path, opened: list[Path]) 
 def test_what_has_just_changed_is_not_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next change could have the same time."""
     runs = Runs(tmp_path)
-    monkeypatch.setattr(known_tables, "_SETTLED_NS", 10**12)
+    monkeypatch.setattr(known_tables, "_SETTLED_S", 1000.0)
     runs.run()
     assert json.loads(runs.known.read_text())["tables"] == {}

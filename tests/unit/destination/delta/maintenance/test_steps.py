@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +23,9 @@ from engine.destination.maintenance_schedule import Maintenance, MaintenanceRequ
 from engine.destination.table_progress import Target
 from engine.journal.events import ErrorReported
 from engine.spec.sink_settings import Mirror, Sink
+from engine.store.folder import Folder
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 from tests.unit.destination.lake import INT, Lake
 
 NO_TIME = timedelta()
@@ -40,7 +43,7 @@ class Events:
 
 def files(folder: Path) -> list[StoredFile]:
     """The data files of the newest version."""
-    return DeltaLog(folder).files(DeltaTable(str(folder)))
+    return DeltaLog(LocalFolder(folder)).files(DeltaTable(str(folder)))
 
 
 @contextmanager
@@ -80,7 +83,7 @@ def test_optimize_ends_and_leaves_little_garbage(
             with rewritten(60):
                 while lake.maintenance.optimize():
                     pass
-            assert all(file.deleted_rows < 0.2 * file.rows for file in files(lake.pair.mirror.folder))
+            assert all(file.deleted_rows < 0.2 * file.rows for file in files(path_of(lake.pair.mirror.folder)))
             assert lake.mirror() == lake.rows
     lake.check()
 
@@ -104,25 +107,25 @@ def test_a_change_log_is_compacted_by_closed_periods_in_its_order(tmp_path: Path
     lake.copy(dict.fromkeys(range(50), 0))
     for _ in range(24):
         lake.append(lake.random_changes(chance, 5, list(range(60))), timedelta(minutes=20))
-    assert len(files(lake.pair.changes.folder)) == 24
+    assert len(files(path_of(lake.pair.changes.folder))) == 24
     while lake.maintenance.compact(lake.now):
         pass
-    first = sorted(file.rows for file in files(lake.pair.changes.folder))
+    first = sorted(file.rows for file in files(path_of(lake.pair.changes.folder)))
     assert sum(first) == len(lake.log)
     assert 8 <= len(first) <= 11, "8 hours, and the last one"
     assert log_of(lake) == lake.log
     while lake.maintenance.compact(lake.now + timedelta(days=1)):
         pass
     assert log_of(lake) == lake.log
-    assert len(files(lake.pair.changes.folder)) == 1
-    (only,) = files(lake.pair.changes.folder)
+    assert len(files(path_of(lake.pair.changes.folder))) == 1
+    (only,) = files(path_of(lake.pair.changes.folder))
     assert (only.low["_tm_seq"], only.high["_tm_seq"]) == (1, len(lake.log))
 
 
 def log_of(lake: Lake) -> list[tuple[int, str, int]]:
     """The change log in the order of its files."""
-    ordered = sorted(files(lake.pair.changes.folder), key=lambda file: file.low["_tm_seq"])
-    rows = [row for file in ordered for row in pq.read_table(lake.pair.changes.folder / file.name).to_pylist()]
+    ordered = sorted(files(path_of(lake.pair.changes.folder)), key=lambda file: file.low["_tm_seq"])
+    rows = [row for file in ordered for row in pq.read_table(path_of(lake.pair.changes.folder) / file.name).to_pylist()]
     return [(row["_tm_seq"], row["_tm_kind"], row["id"]) for row in rows]
 
 
@@ -133,7 +136,9 @@ def test_another_tool_that_a_step_overtakes_gives_way(tmp_path: Path, mode: Mirr
         lake.copy(dict.fromkeys(range(begin, begin + 200), 0))
     for _ in range(3):
         lake.change(lake.random_changes(chance, 20, list(range(200))))
-    mirror, changes = (DeltaTable(str(folder)) for folder in (lake.pair.mirror.folder, lake.pair.changes.folder))
+    mirror, changes = (
+        DeltaTable(str(folder)) for folder in (path_of(lake.pair.mirror.folder), path_of(lake.pair.changes.folder))
+    )
     assert lake.maintenance.optimize()
     assert lake.maintenance.compact(lake.now + timedelta(days=1))
     assert lake.kept() == lake.stored()
@@ -152,10 +157,10 @@ def test_changes_expire_when_the_mirror_has_them(tmp_path: Path, mode: Mirror) -
     unmerged = lake.append([(1, 4)])
     assert lake.maintenance.expire(lake.now - timedelta(days=1)) is not None
     assert [line[0] for line in lake.log[1:]] == sorted(
-        seq for file in files(lake.pair.changes.folder) for seq in [file.low["_tm_seq"]]
+        seq for file in files(path_of(lake.pair.changes.folder)) for seq in [file.low["_tm_seq"]]
     )
     assert lake.maintenance.expire(lake.now + timedelta(days=1)) is not None
-    assert [file.low["_tm_seq"] for file in files(lake.pair.changes.folder)] == [3], "it is not merged"
+    assert [file.low["_tm_seq"] for file in files(path_of(lake.pair.changes.folder))] == [3], "it is not merged"
     lake.merge(unmerged)
     assert lake.mirror() == lake.rows == {1: 4}
     keyless = Lake(tmp_path / "k", mode, replace(INT, key=()))
@@ -170,11 +175,11 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     lake = Lake(tmp_path, mode)
     lake.copy(dict.fromkeys(range(100), 0))
     lake.change([(1, 1)])
-    old = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
+    old = {path for path in path_of(lake.pair.mirror.folder).rglob("*") if path.suffix in (".parquet", ".bin")}
     lake.change([(2, 1), (1, None)])
-    spared = lake.pair.mirror.folder / "chunk-0-needed.parquet"
+    spared = path_of(lake.pair.mirror.folder) / "chunk-0-needed.parquet"
     spared.write_bytes(b"x")
-    young = lake.pair.mirror.folder / "chunk-1-uncommitted.parquet"
+    young = path_of(lake.pair.mirror.folder) / "chunk-1-uncommitted.parquet"
     young.write_bytes(b"x")
     assert lake.maintenance.vacuum({spared.name}, timedelta(days=7)) is None, "nothing was noted before"
     week = clock_after(monkeypatch, timedelta(days=6))
@@ -182,13 +187,13 @@ def test_a_vacuum_respects_its_retention_and_the_ledger(
     week(timedelta(days=7, minutes=1))
     done = PairMaintenance(lake.opened(), lake.notes).vacuum({spared.name}, timedelta(days=7))
     assert done is not None
-    named = {path for path in lake.pair.mirror.folder.rglob("*") if path.suffix in (".parquet", ".bin")}
+    named = {path for path in path_of(lake.pair.mirror.folder).rglob("*") if path.suffix in (".parquet", ".bin")}
     assert spared in named
     assert young not in named
     assert old - named, "old versions are gone"
     assert done.removed_files >= len(old - named)
     lake.check()
-    later = lake.pair.mirror.folder / "changes-2-uncommitted.parquet"
+    later = path_of(lake.pair.mirror.folder) / "changes-2-uncommitted.parquet"
     later.write_bytes(b"x")
     lake.maintenance.vacuum({spared.name}, NO_TIME)
     lake.maintenance.vacuum({spared.name}, NO_TIME)
@@ -242,7 +247,7 @@ def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mo
     assert not answer.failed_tables
     assert maintenance.take_totals() == {}
     lake.check()
-    for path in lake.pair.changes.folder.rglob("*.json"):
+    for path in path_of(lake.pair.changes.folder).rglob("*.json"):
         path.write_text("{")
     maintenance.request(MaintenanceRequest("two", ()))
     while maintenance.run_one(targets):
@@ -308,19 +313,19 @@ def test_another_tool_that_vacuums_without_retention_cannot_outrun_a_merge(
     lake = Lake(tmp_path, mode)
     lake.copy({1: 1, 2: 2})
     files = [file for value in range(3, 6) for file in lake.append([(1, value), (value, value)])]
-    gone = list[Path]()
+    gone = list[str]()
 
-    def opened(path: Path) -> pq.ParquetFile:
-        other = DeltaTable(str(lake.pair.changes.folder))
+    def opened(folder: Folder, name: str) -> AbstractContextManager[pq.ParquetFile]:
+        other = DeltaTable(lake.pair.changes.folder.url)
         other.optimize.compact()
         other.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
-        if not path.exists():
-            gone.append(path)
-        return real(path)
+        if folder.find(name) is None:
+            gone.append(name)
+        return real(folder, name)
 
     real = newest_images.open_parquet
     monkeypatch.setattr(newest_images, "open_parquet", opened)
     lake.merge(files)
     assert gone
     assert lake.mirror() == lake.rows
-    assert not [path.name for path in lake.pair.changes.folder.glob(".*.parquet")]
+    assert not [path.name for path in path_of(lake.pair.changes.folder).glob(".*.parquet")]

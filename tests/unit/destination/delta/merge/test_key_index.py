@@ -18,7 +18,7 @@ from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.merge import mirror_files
 from engine.destination.delta.merge.key_index import KeyIndex, codes_of
 from engine.destination.delta.merge.newest_images import comparable
-from tests.support.delta import rows_at
+from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import INT, TEXT, Lake
 
 CHANCE = random.Random(1)
@@ -150,10 +150,10 @@ def test_a_data_file_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.M
     lake = Lake(tmp_path / "lake", "copy_on_write")
     lake.pair.mirror.index = KeyIndex(tmp_path / "keys")
     lake.copy(dict.fromkeys(range(2000), 0))
-    (file,) = files_of(DeltaTable(str(lake.pair.mirror.folder)), lake.pair.mirror.folder)
+    (file,) = files_of(DeltaTable(lake.pair.mirror.folder.url), lake.pair.mirror.folder)
     codes = codes_of(pa.table({"id": pa.array([7], pa.int32())}))
     assert codes is not None
     lake.pair.mirror.index.find(file.name, codes.in_order(), lambda: rows_at(lake.pair.mirror.folder).select(["id"]))
-    (lake.pair.mirror.folder / file.name).unlink()
+    (path_of(lake.pair.mirror.folder) / file.name).unlink()
     with pytest.raises(MissingFilesError, match=file.name):
         lake.change([(7, 1)])

@@ -21,6 +21,8 @@ from engine.destination.delta.merge import mirror_files, newest_images
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as MirrorRows
 from engine.spec.sink_settings import Mirror
+from engine.store.local_folder import LocalFolder
+from tests.support.delta import path_of
 from tests.support.depth import depth
 from tests.unit.destination.lake import INT, TEXT, Lake
 
@@ -32,27 +34,27 @@ def test_vectors_are_read_as_written(tmp_path: Path, count: int) -> None:
     """Several in one file, sparse, dense and long runs."""
     chance = np.random.default_rng(count)
     vectors = [BitMap(chance.integers(0, limit, count)) for limit in (count + 1, 2**20, 2**32 - 1)]
-    descriptors = write_vectors(tmp_path, [*vectors, BitMap(range(count))])
+    descriptors = write_vectors(LocalFolder(tmp_path), [*vectors, BitMap(range(count))])
     for vector, descriptor in zip([*vectors, BitMap(range(count))], descriptors, strict=True):
         again = Descriptor.from_json(json.loads(json.dumps(descriptor.to_json())))
-        assert read_vector(tmp_path, again) == vector
+        assert read_vector(LocalFolder(tmp_path), again) == vector
         assert list(positions(vector)) == sorted(vector)
 
 
 def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
     """Its rows would reappear: a changed byte, a short file, a missing file."""
-    (descriptor,) = write_vectors(tmp_path, [BitMap([1, 5, 9])])
+    (descriptor,) = write_vectors(LocalFolder(tmp_path), [BitMap([1, 5, 9])])
     path = tmp_path / str(descriptor.file)
     content = path.read_bytes()
     path.write_bytes(content[:20] + bytes([content[20] ^ 1]) + content[21:])
     with pytest.raises(DestinationError, match="checksum"):
-        read_vector(tmp_path, descriptor)
+        read_vector(LocalFolder(tmp_path), descriptor)
     path.write_bytes(content[:-5])
     with pytest.raises(DestinationError, match="checksum"):
-        read_vector(tmp_path, descriptor)
+        read_vector(LocalFolder(tmp_path), descriptor)
     path.unlink()
     with pytest.raises(DestinationError, match="cannot be read"):
-        read_vector(tmp_path, descriptor)
+        read_vector(LocalFolder(tmp_path), descriptor)
 
 
 @pytest.mark.parametrize("seed", range(depth(2, 20)))
@@ -74,7 +76,7 @@ def test_random_merges_and_maintenance_keep_every_version_right(
             while lake.maintenance.optimize():
                 assert lake.mirror() == lake.rows
         assert lake.kept() == lake.stored()
-        seen[DeltaTable(str(lake.pair.mirror.folder)).version()] = dict(lake.rows)
+        seen[DeltaTable(lake.pair.mirror.folder.url).version()] = dict(lake.rows)
     for version, rows in seen.items():
         assert lake.mirror(version) == rows
     lake.check()
@@ -85,13 +87,13 @@ def test_a_merge_on_read_writes_what_its_changes_need(tmp_path: Path) -> None:
     lake = Lake(tmp_path, "merge_on_read")
     lake.copy(dict.fromkeys(range(200_000), 1))
     lake.copy(dict.fromkeys(range(200_000, 200_010), 1))
-    before = {path.name for path in lake.pair.mirror.folder.glob("*.parquet")}
+    before = {path.name for path in path_of(lake.pair.mirror.folder).glob("*.parquet")}
     lake.change([(7, 70), (100_000, None), *((key, None) for key in range(200_000, 200_010))])
-    written = [path for path in lake.pair.mirror.folder.glob("*.parquet") if path.name not in before]
+    written = [path for path in path_of(lake.pair.mirror.folder).glob("*.parquet") if path.name not in before]
     assert sum(path.stat().st_size for path in written) < 3000
     files = {
         file.rows: file.deleted_rows
-        for file in DeltaLog(lake.pair.mirror.folder).files(DeltaTable(str(lake.pair.mirror.folder)))
+        for file in DeltaLog(lake.pair.mirror.folder).files(DeltaTable(lake.pair.mirror.folder.url))
     }
     assert files == {200_000: 2, 1: 0}
     lake.check()
@@ -125,7 +127,7 @@ def test_readers_agree(tmp_path: Path) -> None:
     lake, chance = Lake(tmp_path, "merge_on_read"), random.Random(1)
     lake.copy(dict.fromkeys(range(ROWS), 1))
     lake.change(lake.random_changes(chance, 500, list(range(ROWS))))
-    delta = DeltaTable(str(lake.pair.mirror.folder))
+    delta = DeltaTable(lake.pair.mirror.folder.url)
     rows = rows_of(delta, lake.pair.mirror.folder)
     assert rows.dataset is None
     assert {row["id"]: row["v"] for row in rows.table(["id", "v"]).to_pylist()} == lake.rows
@@ -143,13 +145,13 @@ def test_vectors_survive_checkpoints_and_missing_commits(tmp_path: Path) -> None
     kept = VectorLog(lake.pair.mirror.folder)
     for key in range(10):
         lake.change([(key, None)])
-        kept.at(DeltaTable(str(lake.pair.mirror.folder)).version())
+        kept.at(DeltaTable(lake.pair.mirror.folder.url).version())
     DeltaLog(lake.pair.mirror.folder).checkpoint()
     for key in range(10, 15):
         lake.change([(key, None)])
-    version = DeltaTable(str(lake.pair.mirror.folder)).version()
+    version = DeltaTable(lake.pair.mirror.folder.url).version()
     found = kept.at(version)
-    log = lake.pair.mirror.folder / "_delta_log"
+    log = path_of(lake.pair.mirror.folder) / "_delta_log"
     for commit in sorted(log.glob("*.json"))[:11]:
         commit.unlink()
     assert VectorLog(lake.pair.mirror.folder).at(version) == found
@@ -171,14 +173,14 @@ def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:
     lake.copy(dict.fromkeys(range(100), 1))
     lake.pair.mirror.on_read = True
     lake.change([(1, None)])
-    assert not DeltaTable(str(lake.pair.mirror.folder)).metadata().configuration.get("delta.enableDeletionVectors")
+    assert not DeltaTable(lake.pair.mirror.folder.url).metadata().configuration.get("delta.enableDeletionVectors")
     files = lake.append([(2, 5)])
     lake.empty(lake.epoch, merged=True)
     lake.rows = {}
     assert lake.mirror() == {}
     lake.copy(dict.fromkeys(range(50), 2))
     lake.change([(3, None)])
-    delta = DeltaTable(str(lake.pair.mirror.folder))
+    delta = DeltaTable(lake.pair.mirror.folder.url)
     assert delta.metadata().configuration["delta.enableDeletionVectors"] == "true"
     assert "deletionVectors" in (delta.protocol().reader_features or ())
     assert any(file.deleted_rows for file in DeltaLog(lake.pair.mirror.folder).files(delta))
@@ -192,7 +194,7 @@ def test_another_tool_deletes_and_compacts(tmp_path: Path, mode: Mirror) -> None
     lake.copy(dict.fromkeys(range(ROWS), 1))
     for turn in range(6):
         lake.change(lake.random_changes(chance, 100, list(range(ROWS))))
-        other = DeltaTable(str(lake.pair.mirror.folder))
+        other = DeltaTable(lake.pair.mirror.folder.url)
         if turn % 2:
             other.optimize.compact()
         else:
@@ -212,9 +214,9 @@ def test_another_tool_replaces_files_during_a_merge(
 
     def overtaken(log: DeltaLog, delta: DeltaTable) -> list[StoredFile]:
         monkeypatch.setattr(DeltaLog, "files", listed)
-        files, other = log.files(delta), DeltaTable(str(log.folder))
+        files, other = log.files(delta), DeltaTable(log.folder.url)
         assert other.optimize.compact()["numFilesRemoved"] > 1
-        _compact_at_once(log.folder)
+        _compact_at_once(path_of(log.folder))
         return files
 
     monkeypatch.setattr(DeltaLog, "files", overtaken)
@@ -228,14 +230,14 @@ def test_another_tool_moves_changes_before_they_are_merged(tmp_path: Path, mode:
     lake.copy(dict.fromkeys(range(ROWS), 1))
     for _ in range(3):
         waiting = [file for _ in range(3) for file in lake.append(lake.random_changes(chance, 100, list(range(ROWS))))]
-        _compact_at_once(lake.pair.changes.folder)
-        assert not any((lake.pair.changes.folder / file.name).exists() for file in waiting)
+        _compact_at_once(path_of(lake.pair.changes.folder))
+        assert not any((path_of(lake.pair.changes.folder) / file.name).exists() for file in waiting)
         lake.merge(waiting)
         lake.check()
     waiting = lake.append([(1, 8), (2, 9)])
-    gone = DeltaTable(str(lake.pair.changes.folder))
+    gone = DeltaTable(lake.pair.changes.folder.url)
     gone.delete(f"_tm_seq = {len(lake.log)}")
-    _compact_at_once(lake.pair.changes.folder)
+    _compact_at_once(path_of(lake.pair.changes.folder))
     with pytest.raises(MissingFilesError):
         lake.merge(waiting)
 
@@ -252,11 +254,13 @@ def test_duckdb_reads_vectors_by_itself(tmp_path: Path) -> None:
     lake, chance = Lake(tmp_path, "merge_on_read"), random.Random(4)
     lake.copy(dict.fromkeys(range(ROWS), 1))
     lake.change(lake.random_changes(chance, 400, list(range(ROWS))))
-    found = answer(tmp_path, [lake.table], "SELECT count(*) AS n, sum(v) AS s FROM d.t WHERE id >= 10").rows.to_pylist()
+    found = answer(
+        LocalFolder(tmp_path), [lake.table], "SELECT count(*) AS n, sum(v) AS s FROM d.t WHERE id >= 10"
+    ).rows.to_pylist()
     expected = [value for key, value in lake.rows.items() if key >= 10]
     assert found == [{"n": len(expected), "s": sum(expected)}]
     with pytest.raises(Exception, match="cannot be called here"):
-        answer(tmp_path, [lake.table], f"SELECT * FROM read_text('{tmp_path}/d/t/_delta_log/*') , d.t")
+        answer(LocalFolder(tmp_path), [lake.table], f"SELECT * FROM read_text('{tmp_path}/d/t/_delta_log/*') , d.t")
 
 
 @pytest.mark.parametrize("lost", [2, 3, 4])
@@ -266,10 +270,10 @@ def test_a_resnapshot_replaces_a_file_whose_lost_commit_gave_it_another_vector(t
     lake.copy(dict.fromkeys(range(1000), 1))
     for key in range(4):
         lake.change([(key, 2)])
-    folder = lake.pair.mirror.folder
+    folder = path_of(lake.pair.mirror.folder)
     (folder / "_delta_log" / f"{lost:020d}.json").write_bytes(b"")
     assert lake.opened().repair(accepts_loss=True) == [f"{folder.name}/{lost:020d}.json"]
-    files = DeltaLog(folder).files(DeltaTable(str(folder)))
+    files = DeltaLog(LocalFolder(folder)).files(DeltaTable(str(folder)))
     assert len(files) == len({file.name for file in files})
     (chunk,) = (file for file in files if file.name.startswith("chunk"))
     assert chunk.deleted_rows == 4

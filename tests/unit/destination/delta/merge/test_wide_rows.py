@@ -18,7 +18,7 @@ from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.merge import mirror_files, newest_images
 from engine.destination.delta.merge.mirror_files import MirrorFiles
-from engine.destination.delta.merge.newest_images import Newest, newest_parts
+from engine.destination.delta.merge.newest_images import Changes, Newest, newest_parts
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.store.local_folder import LocalFolder
 from tests.support.depth import depth
@@ -49,8 +49,8 @@ def test_wide_rows_are_written_and_merged_a_bounded_number_of_bytes_at_a_time(tm
     groups = pq.ParquetFile(tmp_path / log.name).metadata
     most = max(groups.row_group(n).num_rows for n in range(groups.num_row_groups))
     assert most * MIB <= ROW_GROUP_BYTES + 8 * MIB
-    files = MirrorFiles(tmp_path, mirror_schema(TABLE), TABLE, [], on_read)
-    assert files.merge([tmp_path / log.name]) == ROWS
+    files = MirrorFiles(LocalFolder(tmp_path), mirror_schema(TABLE), TABLE, [], on_read)
+    assert files.merge(files.folder, [log.name]) == ROWS
     found = [pq.ParquetFile(tmp_path / file.name) for file in files.added_files]
     assert sum(file.metadata.num_rows for file in found) == ROWS
     ids = [key for file in found for key in file.read(["id"])["id"].to_pylist()]
@@ -85,7 +85,7 @@ def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch
         return quantile(*arguments, **options)
 
     monkeypatch.setattr(np, "quantile", watched)
-    assert sum(part.keys.num_rows for part in newest_parts([log], GIANT)) == count
+    assert sum(part.keys.num_rows for part in newest_parts(Changes(LocalFolder(tmp_path), [log.name]), GIANT)) == count
     assert seen[0] - before < 8 * count / 4, "a fourth of the keys"
 
 
@@ -106,7 +106,8 @@ def test_each_part_of_a_giant_transaction_reads_the_row_groups_that_may_have_its
         return batches(file, columns, chosen, rows)
 
     monkeypatch.setattr(newest_images, "batches", watched)
-    keys = np.sort(np.concatenate([part.keys["id"].to_numpy() for part in newest_parts([log], GIANT)]))
+    merged = newest_parts(Changes(LocalFolder(tmp_path), [log.name]), GIANT)
+    keys = np.sort(np.concatenate([part.keys["id"].to_numpy() for part in merged]))
     assert (keys == np.arange(count)).all()
     assert len(seen) - groups <= (groups + parts if ordered else groups * parts), "the sample reads each group once"
 
@@ -126,5 +127,6 @@ def test_a_merge_has_the_keys_of_one_part_in_memory(tmp_path: Path, monkeypatch:
             assert known[-1]() is None
 
     monkeypatch.setattr(mirror_files, "newest_parts", watched)
-    assert MirrorFiles(tmp_path, mirror_schema(GIANT), GIANT, []).merge([log]) == 3_000
+    merged = MirrorFiles(LocalFolder(tmp_path), mirror_schema(GIANT), GIANT, [])
+    assert merged.merge(merged.folder, [log.name]) == 3_000
     assert len(known) == 3

@@ -10,6 +10,7 @@ from deltalake import write_deltalake
 
 from engine.destination.delta.read import change_log
 from engine.destination.delta.read.change_log import ChangeLog, orders_of, pack, unpack
+from engine.store.local_folder import LocalFolder
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -34,7 +35,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChangeLog:
     file(tmp_path, range(120, 140, 2))
     file(tmp_path, range(121, 140, 2))
     file(tmp_path, range(1000, 1003))
-    return ChangeLog(tmp_path)
+    return ChangeLog(LocalFolder(tmp_path))
 
 
 NUMBERS = [*range(1, 140), 1000, 1001, 1002]
@@ -61,7 +62,9 @@ def test_changes_of_another_server_do_not_count(tmp_path: Path) -> None:
     for seq, position in ((1, 70), (2, 80), (3, 10), (4, 20), (5, 30)):
         rows = {"_tm_seq": [seq], "_tm_position": [f"b.000001:{position}"], "_tm_ts": [NOW]}
         write_deltalake(str(tmp_path), pa.table(rows), mode="append")
-    found = [part["_tm_seq"].to_pylist() for part in ChangeLog(tmp_path).since(pack(1, 15), ["_tm_seq"], 3)]
+    found = [
+        part["_tm_seq"].to_pylist() for part in ChangeLog(LocalFolder(tmp_path)).since(pack(1, 15), ["_tm_seq"], 3)
+    ]
     assert found == [[4], [5]]
 
 
@@ -69,8 +72,8 @@ def test_the_first_change(log: ChangeLog, tmp_path: Path) -> None:
     """Its position and number; None for a log without any."""
     assert log.first() == (pack(1, 1), 1)
     file(tmp_path / "empty", [])
-    assert ChangeLog(tmp_path / "empty").first() is None
-    assert not list(ChangeLog(tmp_path / "empty").since(0, ["_tm_seq"]))
+    assert ChangeLog(LocalFolder(tmp_path / "empty")).first() is None
+    assert not list(ChangeLog(LocalFolder(tmp_path / "empty")).since(0, ["_tm_seq"]))
 
 
 def test_positions_as_numbers() -> None:

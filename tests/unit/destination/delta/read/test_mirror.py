@@ -11,6 +11,7 @@ from engine.base.errors import DestinationError
 from engine.capture.landing import read_or_raise
 from engine.destination.delta.delta_landing import DeltaReader
 from engine.destination.delta.read.mirror import Mirror, defect_of
+from engine.store.local_folder import LocalFolder
 
 
 def _data_file(folder: Path) -> Path:
@@ -44,10 +45,10 @@ def _mirror(folder: Path) -> Path:
 def test_a_defect_is_named(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     """A data file or the log is gone or damaged; a whole mirror has no defect."""
     folder = _mirror(tmp_path / "mirror")
-    assert defect_of(folder) == ""
+    assert defect_of(LocalFolder(folder)) == ""
     damage(folder)
-    assert defect_of(folder)
-    assert "\n" not in defect_of(folder)
+    assert defect_of(LocalFolder(folder))
+    assert "\n" not in defect_of(LocalFolder(folder))
 
 
 def test_a_lost_file_is_named_with_its_path(tmp_path: Path) -> None:
@@ -55,7 +56,7 @@ def test_a_lost_file_is_named_with_its_path(tmp_path: Path) -> None:
     folder = _mirror(tmp_path / "mirror")
     path = _data_file(folder)
     path.unlink()
-    assert defect_of(folder) == f"{path}: No such file or directory"
+    assert defect_of(LocalFolder(folder)) == f"{path}: No such file or directory"
 
 
 def test_damage_within_a_file_is_an_error_of_the_destination(tmp_path: Path) -> None:
@@ -64,14 +65,14 @@ def test_damage_within_a_file_is_an_error_of_the_destination(tmp_path: Path) -> 
     path = _data_file(folder)
     good = path.read_bytes()
     path.write_bytes(bytes(len(good)))
-    assert defect_of(folder) == ""
-    reader, tries = DeltaReader(folder, folder), []
+    assert defect_of(LocalFolder(folder)) == ""
+    reader, tries = DeltaReader(LocalFolder(folder), LocalFolder(folder)), []
 
     def read() -> int:
         tries.append(1)
         if len(tries) == 5:
             path.write_bytes(good)
-        return sum(batch.num_rows for batch in Mirror(folder).batches(["id"]))
+        return sum(batch.num_rows for batch in Mirror(LocalFolder(folder)).batches(["id"]))
 
     with pytest.raises(DestinationError, match="cannot be read") as failed:
         read_or_raise(reader, read)
