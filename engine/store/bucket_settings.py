@@ -31,7 +31,10 @@ class BucketSettings:
     @property
     def deltalake_options(self) -> dict[str, str]:
         """The same for deltalake."""
-        found = {"aws_conditional_put": "etag"} if self.root.startswith("s3://") else {}
+        found = {"timeout": _TIMEOUT, "max_retries": str(_RETRIES["max_retries"])}
+        found["retry_timeout"] = f"{_RETRIES['retry_timeout'].seconds}s"
+        if self.root.startswith("s3://"):
+            found["aws_conditional_put"] = "etag"
         if self.endpoint is not None:
             found["aws_endpoint_url"] = self.endpoint
             found["aws_allow_http"] = str(self.endpoint.startswith("http://")).lower()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
@@ -18,12 +17,14 @@ from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.log.delta_log import files_of
+from engine.destination.delta.log.table_opening import open_table
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import Content, MirrorStep
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.spec.sink_settings import Mirror, Sink
+from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at
 
@@ -55,6 +56,8 @@ class Lake:
     log: list[tuple[int, str, Any]] = field(default_factory=list)
     epoch: int = 0
     now: datetime = START
+    root: Folder | None = None
+    """Where the tables are, if not in the folder."""
 
     def __post_init__(self) -> None:
         self.reopen()
@@ -74,7 +77,9 @@ class Lake:
 
     def opened(self) -> TablePair:
         """The tables as another process would open them."""
-        return TablePair(LocalFolder(self.folder), Owner("l"), self.table, on_read=self.mode == "merge_on_read")
+        return TablePair(
+            self.root or LocalFolder(self.folder), Owner("l"), self.table, on_read=self.mode == "merge_on_read"
+        )
 
     def copy(self, rows: Mapping[Any, int]) -> None:
         """Add a chunk."""
@@ -154,7 +159,7 @@ class Lake:
 
     def stored(self) -> dict[str, tuple[int, int, Descriptor | None]]:
         """The mirror's files by its log."""
-        return _described(files_of(DeltaTable(self.pair.mirror.folder.url), self.pair.mirror.folder))
+        return _described(files_of(open_table(self.pair.mirror.folder), self.pair.mirror.folder))
 
     def check(self) -> None:
         """The mirror and the change log are what they must be; the log's files keep the order."""

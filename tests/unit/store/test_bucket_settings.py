@@ -21,11 +21,12 @@ def test_other_urls_are_refused(url: str) -> None:
 def test_deltalake_gets_the_same_settings() -> None:
     """And never a credential."""
     found = BucketSettings("s3://lake", "http://127.0.0.1:9", "us-east-1", path_style=True).deltalake_options
-    assert found == {
+    limits = {"timeout": "30s", "max_retries": "4", "retry_timeout": "20s"}
+    assert found == limits | {
         "aws_conditional_put": "etag",
         "aws_endpoint_url": "http://127.0.0.1:9",
         "aws_allow_http": "true",
         "aws_region": "us-east-1",
         "aws_virtual_hosted_style_request": "false",
     }
-    assert BucketSettings("gs://lake").deltalake_options == {}
+    assert BucketSettings("gs://lake").deltalake_options == limits

@@ -3,7 +3,13 @@
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from engine.destination.delta.log.log_files import CHECKPOINT_POINTER, log_of
+from engine.destination.delta.log.log_files import (
+    CHECKPOINT_POINTER,
+    checkpoint_version,
+    commit_name,
+    commit_version,
+    log_of,
+)
 from engine.store.folder import Folder
 
 
@@ -21,9 +27,12 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
 
 def is_table(folder: Folder) -> bool:
-    """Whether there is a Delta table in a folder."""
-    try:
-        return DeltaTable.is_deltatable(folder.url, dict(folder.options) or None)
-    except (DeltaError, OSError):
-        log_of(folder).find(CHECKPOINT_POINTER)
-        raise
+    """Whether there is a Delta table in a folder.
+
+    The library's own answer takes Python's lock until the store has given its own, which stops all other threads.
+    """
+    log = log_of(folder)
+    if log.find(CHECKPOINT_POINTER) is not None or log.find(commit_name(0)) is not None:
+        return True
+    names = (entry.name for entry in log.entries())
+    return any(commit_version(name) is not None or checkpoint_version(name) is not None for name in names)

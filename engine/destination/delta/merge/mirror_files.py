@@ -43,7 +43,7 @@ from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
 from engine.destination.delta.merge.key_index import LEAST_ROWS, KeyIndex
-from engine.destination.delta.merge.newest_images import Changes, Newest, comparable, newest_parts, open_parquet
+from engine.destination.delta.merge.newest_images import ChangeFiles, Newest, comparable, newest_parts, open_parquet
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.spec.merge_numbers import COPIED, MOST_BYTES, MOST_ROWS
 from engine.store.folder import Folder
@@ -116,7 +116,7 @@ class MirrorFiles:
 
     def merge(self, folder: Folder, names: Sequence[str]) -> int:
         """Merge the changes of files of a folder, in order, into the mirror. Returns the number of keys."""
-        before, keys, changes = list(self.files), 0, Changes(folder, names)
+        before, keys, changes = list(self.files), 0, ChangeFiles(folder, names)
         for newest in newest_parts(changes, self.table):
             # Merge on read writes the rows of each part to files of their own, which have no keys of the next parts.
             held = [name for name in before if name in self.files] if self.on_read else list(self.files)
@@ -131,7 +131,7 @@ class MirrorFiles:
             del newest, touched_rows  # otherwise they are in memory while the next part is read
         return keys
 
-    def _rewrite_touched(self, changes: Changes, newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
+    def _rewrite_touched(self, changes: ChangeFiles, newest: Newest, rows_of: Mapping[str, BitMap]) -> None:
         masks = {name: self._mask(name, rows) for name, rows in rows_of.items()}
         small_files = [name for name in masks if self.files[name].bytes < SMALL_BYTES]
         max_rows = self.file_rows()
@@ -311,7 +311,7 @@ class MirrorFiles:
                     # Cast first: files by other tools may have types (string_view) that Arrow cannot filter.
                     yield conformed(batch, self.schema).filter(pa.array(stays))
 
-    def _images(self, changes: Changes, newest: Newest) -> Iterator[pa.Table]:
+    def _images(self, changes: ChangeFiles, newest: Newest) -> Iterator[pa.Table]:
         """The existing rows in the newest images. Columns that the source has dropped are NULL."""
         published = mirror_schema(self.table)
         for name, rows in zip(changes.names, newest.rows, strict=True):

@@ -24,7 +24,7 @@ from engine.destination.delta.schema_evolution import mirror_schema
 from engine.store.folder import Folder
 
 MOST_KEYS = 1_000_000
-"""Changes that are reduced at once."""
+"""ChangeFiles that are reduced at once."""
 _SAMPLED = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
@@ -34,7 +34,7 @@ Split = Callable[[pa.Table], npt.NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Changes:
+class ChangeFiles:
     """Change files, in binlog order."""
 
     folder: Folder
@@ -79,7 +79,7 @@ class Newest:
         return bool(self.first.searchsorted(low) < self.first.searchsorted(high, side="right"))
 
 
-def newest_parts(changes: Changes, table: Table) -> Iterator[Newest]:
+def newest_parts(changes: ChangeFiles, table: Table) -> Iterator[Newest]:
     """The newest image of each key in change files: in parts, whose keys are disjoint.
 
     One transaction may change any number of rows. So the keys of about `MOST_KEYS` changes are in memory at once, if
@@ -105,7 +105,7 @@ class KeyPart:
     """Whether a row group may have one of them."""
 
 
-def newest_images(changes: Changes, table: Table, part: KeyPart | None = None) -> Newest:
+def newest_images(changes: ChangeFiles, table: Table, part: KeyPart | None = None) -> Newest:
     """The newest image of each key of a part (None: of all keys). Raises MissingFilesError."""
     schema = mirror_schema(table)
     keys = pa.schema([schema.field(name) for name in table.key])
@@ -156,7 +156,7 @@ def _in_part(split: Split, number: int) -> Within:
     return lambda keys: split(keys) == number
 
 
-def _by_range(changes: Changes, table: Table, parts: int) -> list[KeyPart] | None:
+def _by_range(changes: ChangeFiles, table: Table, parts: int) -> list[KeyPart] | None:
     """Split a single integer key by ranges with about as many changes; None for other keys."""
     schema = mirror_schema(table)
     if len(table.key) > 1 or not pa.types.is_integer(schema.field(table.key[0]).type):
@@ -207,18 +207,14 @@ def open_parquet(folder: Folder, name: str) -> Iterator[pq.ParquetFile]:
     try:
         source = folder.open(name)
     except FileNotFoundError:
-        raise _missing(folder, name) from None
+        raise MissingFilesError(
+            f"The data file {folder.url}/{name} is gone.",
+            detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. "
+            "Its content is unknown; nothing was written.",
+            hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "
+            "unless the table stopped.)",
+        ) from None
     # Other programs write times of 96 bits, which Arrow would take for nanoseconds: those after 2262 would be other
     # times.
     with source, pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
         yield file
-
-
-def _missing(folder: Folder, name: str) -> MissingFilesError:
-    return MissingFilesError(
-        f"The data file {folder.url}/{name} is gone.",
-        detail="It belongs to the table, or was about to: a VACUUM, a cleaner or a restore may have removed it. Its "
-        "content is unknown; nothing was written.",
-        hint="Resnapshot the table: tidemark redump SPEC --table … (Or restore the file from a copy, "
-        "unless the table stopped.)",
-    )

@@ -18,7 +18,7 @@ from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Column, Table
 from engine.destination.delta.merge import mirror_files, newest_images
 from engine.destination.delta.merge.mirror_files import MirrorFiles
-from engine.destination.delta.merge.newest_images import Changes, Newest, newest_parts
+from engine.destination.delta.merge.newest_images import ChangeFiles, Newest, newest_parts
 from engine.destination.delta.schema_evolution import mirror_schema
 from engine.store.local_folder import LocalFolder
 from tests.support.depth import depth
@@ -85,7 +85,9 @@ def test_the_keys_of_a_giant_transaction_are_sampled(tmp_path: Path, monkeypatch
         return quantile(*arguments, **options)
 
     monkeypatch.setattr(np, "quantile", watched)
-    assert sum(part.keys.num_rows for part in newest_parts(Changes(LocalFolder(tmp_path), [log.name]), GIANT)) == count
+    assert (
+        sum(part.keys.num_rows for part in newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name]), GIANT)) == count
+    )
     assert seen[0] - before < 8 * count / 4, "a fourth of the keys"
 
 
@@ -106,7 +108,7 @@ def test_each_part_of_a_giant_transaction_reads_the_row_groups_that_may_have_its
         return batches(file, columns, chosen, rows)
 
     monkeypatch.setattr(newest_images, "batches", watched)
-    merged = newest_parts(Changes(LocalFolder(tmp_path), [log.name]), GIANT)
+    merged = newest_parts(ChangeFiles(LocalFolder(tmp_path), [log.name]), GIANT)
     keys = np.sort(np.concatenate([part.keys["id"].to_numpy() for part in merged]))
     assert (keys == np.arange(count)).all()
     assert len(seen) - groups <= (groups + parts if ordered else groups * parts), "the sample reads each group once"

@@ -1,0 +1,246 @@
+"""Delta tables in a bucket: what unit tests prove of those in a folder holds there, through bad weather too."""
+
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from engine.base.errors import MissingFilesError
+from engine.decode.schema import Column, Table
+from engine.destination.delta.delta_landing import DeltaLanding
+from engine.destination.delta.generations import kept_generations
+from engine.destination.delta.layout import changes_folder, mirror_folder
+from engine.destination.delta.log.delta_log import DeltaLog
+from engine.destination.delta.log.known_tables import KnownTables
+from engine.destination.delta.pair_versions import PairVersions
+from engine.destination.delta.read.change_log import ChangeLog
+from engine.destination.delta.read.differences import FOLDER as DIFFERENCES
+from engine.destination.delta.read.differences import append_differences
+from engine.destination.destination_protocol import DifferenceRow
+from engine.explore.queries import answer
+from engine.explore.reading import reading_of
+from engine.spec.sink_settings import Mirror
+from engine.store.bucket_folder import BucketFolder
+from engine.store.folder import StoreAccessError, StoreAwayError
+from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
+from tests.support.delta import rows_at
+from tests.support.store_faults import Fault, StoreFaults, store_faults
+from tests.unit.destination.lake import INT, Lake
+
+KEYS = list(range(300))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """The store of these tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
+            yield running
+
+
+@pytest.fixture
+def root(server: BucketServer) -> BucketFolder:
+    """A lake without tables."""
+    return server.root / uuid.uuid4().hex
+
+
+@pytest.fixture
+def faults(server: BucketServer) -> Iterator[StoreFaults]:
+    """A proxy before the store."""
+    with store_faults(server.port) as proxy:
+        yield proxy
+
+
+def through(proxy: StoreFaults, folder: BucketFolder) -> BucketFolder:
+    """The same folder, reached through the proxy."""
+    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}"))
+
+
+def lived(tmp_path: Path, root: BucketFolder, mode: Mirror, rounds: int = 12) -> Lake:
+    """A table that was copied and changed."""
+    lake, chance = Lake(tmp_path, mode, root=root), random.Random(7)
+    lake.copy(dict.fromkeys(KEYS[:200], 1))
+    for _ in range(rounds):
+        lake.change(lake.random_changes(chance, 20, KEYS), timedelta(hours=2))
+    return lake
+
+
+@pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
+def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: Mirror) -> None:
+    """It is copied, merged, maintained, read in every way, forgotten by a process and remembered, and dropped."""
+    lake = lived(tmp_path, root, mode)
+    lake.check()
+    assert (lake.maintenance.optimize() is not None) == (mode == "merge_on_read")
+    assert lake.maintenance.compact(lake.now + timedelta(days=90)) is not None
+    lake.pair.changes.lake.log.checkpoint()
+    lake.check()
+    lake.reopen()
+    lake.change([(1, 5), (2, None)])
+    lake.check()
+    assert lake.maintenance.vacuum(set(), timedelta()) is not None
+    lake.check()
+    assert not lake.pair.missing_files()
+    assert not lake.pair.fault()
+    sizes = lake.maintenance.sizes()
+    assert (sizes.mirror_files > 0, sizes.changes_files > 0) == (True, True)
+    sql = "SELECT count(*) AS n, sum(v) AS s FROM d.t"
+    assert answer(root, [INT], sql).rows.to_pylist() == [{"n": len(lake.rows), "s": sum(lake.rows.values())}]
+    assert reading_of(root, [INT], "d.t__changes").table().num_rows == len(lake.log)
+    reader = DeltaLanding(root).reader(INT)
+    mirror = reader.mirror()
+    assert mirror is not None
+    assert {row["id"]: row["v"] for part in mirror.batches(["id", "v"]) for row in part.to_pylist()} == lake.rows
+    assert reader.defect() == ""
+    assert not [commit for commit in reader.commits_after(-1) if commit.foreign]
+    log = ChangeLog(lake.pair.changes.folder)
+    parts = (part for segment in log._segments for part in log._read_files(segment, ["_tm_seq"]))
+    numbers = [seq for part in parts for seq in part["_tm_seq"].to_pylist()]
+    assert log.row_bytes() > 0
+    assert numbers == list(range(1, len(lake.log) + 1))
+    lake.pair.drop()
+    assert not root.is_there
+
+
+def test_what_is_known_of_a_table_is_believed_until_it_changes(
+    tmp_path: Path, root: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the names and tags of all its files."""
+    monkeypatch.setattr("engine.destination.delta.log.known_tables._SETTLED_S", -5.0)
+    lake = lived(tmp_path, root, "merge_on_read", 3)
+    known = KnownTables(lake.pair.remember())
+    assert lake.opened().recall(known)
+    (first, *_) = lake.pair.changes.lake.files()
+    content = lake.pair.changes.folder.read(first.name)
+    lake.pair.changes.folder.delete([first.name])
+    assert not lake.opened().recall(known)
+    assert first.name in lake.opened().missing_files()
+    lake.pair.changes.folder.write(first.name, content)
+    lake.change([(1, 1)])
+    assert not lake.opened().recall(known)
+
+
+def test_names_of_all_kinds_are_tables(tmp_path: Path, root: BucketFolder) -> None:
+    """No two of them have one place."""
+    for number, name in enumerate(("a b", "a%20b", "größe", "a~20b", "x+y")):
+        table = Table("my shop", name, (Column("id", "int", nullable=False), Column("v", "int")), ("id",))
+        lake = Lake(tmp_path / str(number), "merge_on_read", table, root=root)
+        lake.copy({number: number})
+        lake.change([(number, 9), (100, 1)])
+        lake.pair.mirror.lake.log.checkpoint()
+        lake.reopen()
+        lake.check()
+        assert mirror_folder(root, "my shop", name).name + "__changes" == changes_folder(root, "my shop", name).name
+
+
+def test_a_change_log_begins_again_beside_what_is_kept(tmp_path: Path, root: BucketFolder) -> None:
+    """The kept one has all changes, and is dropped with the table."""
+    lake = lived(tmp_path, root, "copy_on_write", 3)
+    other = replace(INT, columns=(INT.columns[0], Column("v", "date")))
+    kept = lake.pair.changes.begin_generation(other, lake.epoch, "2026-11-26T09:30:00Z")
+    assert kept is not None
+    assert lake.pair.changes.begin_generation(other, lake.epoch, "2026-11-26T09:30:00Z") is None
+    assert rows_at(kept).num_rows == len(lake.log)
+    assert rows_at(lake.pair.changes.folder).num_rows == 0
+    assert kept_generations(lake.pair.changes.folder) == [kept]
+    lake.pair.drop()
+    assert not root.is_there
+
+
+def test_a_table_is_rolled_back(tmp_path: Path, root: BucketFolder) -> None:
+    """To a version that is known by its number."""
+    lake = lived(tmp_path, root, "merge_on_read", 2)
+    before, rows = PairVersions(lake.pair).newest(), dict(lake.rows)
+    lake.change([(1, 77), (400, 1)])
+    versions = PairVersions(lake.opened())
+    versions.check_roll_back(before, versions.identities())
+    versions.roll_back(before)
+    assert {row["id"]: row["v"] for row in rows_at(lake.pair.mirror.folder).to_pylist()} == rows
+
+
+def test_a_deletion_that_was_interrupted_is_completed(
+    tmp_path: Path, root: BucketFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left of the table is no table, whatever of its log is there."""
+    lake = lived(tmp_path, root, "merge_on_read", 2)
+    real = BucketFolder.delete
+
+    def half(folder: BucketFolder, names: list[str]) -> None:
+        real(folder, list(names)[::2])
+        raise StoreAwayError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketFolder, "delete", half)
+        with pytest.raises(StoreAwayError):
+            lake.pair.drop()
+    assert not lake.opened().all_exist
+    again = Lake(tmp_path, "copy_on_write", root=root)
+    again.copy({1: 1})
+    assert again.mirror() == again.rows
+    again.pair.drop()
+    assert not root.is_there
+
+
+def test_differences_are_appended(root: BucketFolder) -> None:
+    """The table is created with the first ones."""
+    row = DifferenceRow(None, "d.t", "extra", "1", [], "", "", "", "", 1)  # type: ignore[arg-type]
+    for _ in range(2):
+        append_differences(root, [row])
+    assert rows_at(root / DIFFERENCES).num_rows == 2
+
+
+def test_bad_weather_changes_no_row(tmp_path: Path, root: BucketFolder, faults: StoreFaults) -> None:
+    """One request in twenty is refused, one put in ten loses its answer."""
+    dice = random.Random(3)
+
+    def weather(method: str, _path: str) -> Fault:
+        found = dice.random()
+        return "503" if found < 0.05 else "lost" if found < 0.15 and method == "PUT" else ""
+
+    faults.fault = weather
+    lake = lived(tmp_path, through(faults, root), "merge_on_read", 25)
+    lake.check()
+    assert lake.pair.mirror.lake.log.version == 26, "each epoch is one commit"
+    assert faults.met["lost"]
+    assert faults.met["503"]
+
+
+def test_a_store_that_cannot_be_used_is_no_error_of_a_table(
+    tmp_path: Path, root: BucketFolder, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Away, or with wrong credentials: no table is called damaged, no file is called missing."""
+    lake = lived(tmp_path, root, "merge_on_read", 1)
+    beyond = Lake(tmp_path, "merge_on_read", root=through(faults, root))
+    beyond.rows, beyond.log, beyond.epoch = dict(lake.rows), list(lake.log), lake.epoch
+    files = beyond.append([(1, 2)])
+    faults.fault = lambda _method, _path: "503"
+    for use in (
+        DeltaLog(beyond.pair.mirror.folder).load,
+        lambda: beyond.merge(files),
+        beyond.opened().missing_files,
+        DeltaLanding(through(faults, root)).reader(INT).mirror,
+    ):
+        with pytest.raises(StoreAwayError):
+            use()
+    faults.fault = lambda _method, _path: ""
+    beyond.merge(files)
+    beyond.check()
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    endpoint = f"http://localhost:{root.settings.endpoint.rpartition(':')[2] if root.settings.endpoint else ''}"
+    refused = replace(root, settings=replace(root.settings, endpoint=endpoint))
+    with pytest.raises(StoreAccessError):
+        DeltaLog(mirror_folder(refused, "d", "t")).load()
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path, root: BucketFolder) -> None:
+    """It is never added."""
+    lake = Lake(tmp_path, "merge_on_read", root=root)
+    files = lake.append([(1, 1)])
+    lake.pair.changes.folder.delete([files[0].name])
+    with pytest.raises(MissingFilesError, match=files[0].name):
+        lake.merge(files)
