@@ -13,7 +13,7 @@ EXIT_CODES = {
     5: "another runner has the pipeline, or took it over",
     6: "an audit or a verification found differences",
     7: "the ledger and the destination do not belong together",
-    8: "a verification could not compare everything",
+    8: "verify --strict could not compare everything",
 }
 NEEDS_OPERATOR = {code: meaning for code, meaning in EXIT_CODES.items() if code not in (DONE, UNEXPECTED)}
 """The codes after which a restart fails again until somebody has acted."""

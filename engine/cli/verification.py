@@ -54,6 +54,9 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Redump the rows that differ, and verify them again.")
     ] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 8 if something could not be compared; without it, with 0.")
+    ] = False,
     report: Annotated[
         Path | None, typer.Option("--report", help="Write a report: HTML if the name ends with .html, else JSON.")
     ] = None,
@@ -62,7 +65,8 @@ def verify(
 ) -> None:
     """Compare mirrors with the source, exactly, while both change.
 
-    Exit code 6 if rows differ, or a repair could not be verified. Exit code 8 if something could not be compared.
+    Exit code 6 if rows differ, or a repair could not be verified. What could not be compared is named; with --strict,
+    the exit code is 8 then.
 
     It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no
     runner.
@@ -96,17 +100,17 @@ def verify(
         write_report(report, report_of(spec, results, started))
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
-    raise typer.Exit(_exit_code(found, results))
+    raise typer.Exit(_exit_code(found, results, strict=strict))
 
 
-def _exit_code(found: "Sequence[TableResult]", results: "Sequence[TableResult]") -> int:
+def _exit_code(found: "Sequence[TableResult]", results: "Sequence[TableResult]", *, strict: bool) -> int:
     """The exit code of a verification. found: before the repair; results: at the end."""
     from engine.verify.repair import unproven
     from engine.verify.verdicts import not_compared, worst
 
     if worst(results) == "diverged" or unproven(found, results):
         return DifferencesFoundError.exit_code
-    return NotComparedError.exit_code if not_compared(results) else DONE
+    return NotComparedError.exit_code if strict and not_compared(results) else DONE
 
 
 def _show(result: "TableResult") -> None:

@@ -12,7 +12,7 @@ from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import lake_table
 from tests.live.support.keyed import KEYED, create
 from tests.live.support.pipeline import Pipeline
-from tests.live.test_verify import NO_DIFFERENCE, damage, found_keys, unlogged, verify
+from tests.live.test_verify import damage, found_keys, unlogged, verify
 from tests.servers import Server
 from tests.support.depth import on
 
@@ -92,7 +92,7 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
         f"UPDATE {database}.filtered SET grp = 9 - grp WHERE id < 40",
         f"UPDATE {database}.dates SET v = v + 1, bad = '2021-02-30'",
     )
-    before = verify(pipeline, expected=NO_DIFFERENCE)
+    before = verify(pipeline)
     assert not any(t["differences_total"] for t in before.values()), before
     pipeline.run("caught-up")
     found = verify(pipeline)
@@ -121,7 +121,7 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
     assert found_keys(found["filtered"]) == {"different": {("90",)}}
     (file,) = (Path(urlparse(uri).path) for uri in DeltaTable(pipeline.mirror("gone")).file_uris())
     file.rename(file.with_suffix(".away"))
-    lost = verify(pipeline, "--table", f"{database}.gone", expected=8)["gone"]
+    lost = verify(pipeline, "--table", f"{database}.gone")["gone"]
     assert lost["verdict"] == "unverifiable"
     assert f"tidemark redump SPEC --table {database}.gone" in lost["hint"]
     assert _known(pipeline, "gone").startswith("its mirror cannot be read: ")
@@ -131,7 +131,7 @@ def test_what_is_hard_to_compare(server: Server, database: str, new_pipeline: Pi
 
     _repair(pipeline, [f"--table={database}.{name}" for name in found])
     run(server, f"DROP TABLE {database}.dropped")
-    assert verify(pipeline, f"--table={database}.dropped", expected=8)["dropped"]["verdict"] == "lagging"
+    assert verify(pipeline, f"--table={database}.dropped")["dropped"]["verdict"] == "lagging"
 
 
 def _known(pipeline: Pipeline, name: str) -> str:
@@ -155,9 +155,7 @@ def _repair(pipeline: Pipeline, chosen: list[str]) -> None:
     }
     assert not wrong
     assert {
-        name: t["differences_total"]
-        for name, t in verify(pipeline, *chosen, expected=NO_DIFFERENCE).items()
-        if t["differences_total"]
+        name: t["differences_total"] for name, t in verify(pipeline, *chosen).items() if t["differences_total"]
     } == {}
     pipeline.finish(runner)
 
@@ -192,7 +190,7 @@ def test_the_alert_clears_soon_after_a_mirror_can_be_read_again(
 
     (file,) = (Path(urlparse(uri).path) for uri in DeltaTable(pipeline.mirror("gone")).file_uris())
     file.rename(file.with_suffix(".away"))
-    assert verify(pipeline, "--table", f"{database}.gone", expected=8)["gone"]["verdict"] == "unverifiable"
+    assert verify(pipeline, "--table", f"{database}.gone")["gone"]["verdict"] == "unverifiable"
     pipeline.wait_for(lambda: alerts("alert.raised"), runner)
     file.with_suffix(".away").rename(file)
     pipeline.wait_for(lambda: alerts("alert.cleared"), runner)
