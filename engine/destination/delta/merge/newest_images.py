@@ -24,7 +24,7 @@ from engine.destination.delta.schema_evolution import mirror_schema
 from engine.store.folder import Folder
 
 MOST_KEYS = 1_000_000
-"""ChangeFiles that are reduced at once."""
+"""Changes that are reduced at once."""
 _SAMPLED = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
