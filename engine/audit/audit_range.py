@@ -28,7 +28,7 @@ from engine.ledger.records import NOTHING, EpochRecord, TableChange
 from engine.ledger.state import State, TableState
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict, position_from_text
+from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_text
 from engine.spec.settings import Spec
 
 BORDER_BYTES = 1 << 20
@@ -245,11 +245,11 @@ def _start(known: CommittedHistory, name: str, state: TableState) -> tuple[Since
         moved = record.identity is not None
         if moved or record.lineage is not None or _is_touched(record.tables.get(name, NOTHING)):
             what = "the source was another server" if moved and record.epoch else "it was copied or altered"
-            begin = position_from_dict(record.to_position)
+            begin = record.to_position
             if state.since is not None:
-                begin = max(begin, position_from_dict(state.since), key=lambda position: position.order)
+                begin = max(begin, state.since, key=lambda position: position.order)
             return Since(begin, record.next_seq), f"{what} until there"
-    begin = position_from_dict(oldest.from_position if oldest else known.state.position)
+    begin = oldest.from_position if oldest else known.state.position
     earlier = known.journal.get(name)
     if earlier is not None and earlier.position.order < begin.order:
         return earlier, "the journal does not prove more"
@@ -267,8 +267,8 @@ def _end(spec: Spec, known: CommittedHistory, name: str, table: Table, state: Ta
     applied = max(stored.last_epoch(CHANGES), known.state.owner.floor)  # a restored ledger counts from its floor
     for record in known.records:
         if record.epoch > applied and record.tables.get(name, NOTHING).changes:
-            return position_from_dict(record.from_position), "later epochs are committed, but not in the change log yet"
-    return position_from_dict(known.state.position), ""
+            return record.from_position, "later epochs are committed, but not in the change log yet"
+    return known.state.position, ""
 
 
 def check_available(position: Position | None, files: Collection[str]) -> str:

@@ -140,7 +140,7 @@ def _written(
         "ledger": state.ledger,
         "epoch": state.epoch,
         "term": state.term,
-        "position": state.position,
+        "position": state.position.as_dict(),
         "destination": str(spec.sink.path),
         **versions,
     }
@@ -255,4 +255,4 @@ def _unpack(archive: zipfile.ZipFile, directory: Directory) -> None:
 
 
 def _position(state: State) -> str:
-    return f"{state.position['file']}:{state.position['offset']}"
+    return str(state.position)

@@ -128,7 +128,7 @@ class EpochReplay:
                 self._append_table(name, group, times[group[-1][0]])
         if records:
             last = records[-1]
-            position = f"{last.to_position['file']}:{last.to_position['offset']}"
+            position = str(last.to_position)
             self.tables.publish(EpochEnd(last.epoch, position, last.ts))
             self.applied_epoch = last.epoch
 

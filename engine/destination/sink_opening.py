@@ -184,7 +184,7 @@ class SinkOpening:
         plan = plan_from_dict(state.tables[table.full_name].plan)
         target.begin_resnapshot(table, plan, rows.through, clock.utc_text(), empties_mirror=False)
         target.append(CHUNKS, [(rows.through, file) for file in rows.files])
-        position = f"{state.position['file']}:{state.position['offset']}"
+        position = str(state.position)
         tables.publish(EpochEnd(rows.through, position, clock.utc_text()))
 
     def _drop_removed(self, destination: Destination, state: State) -> None:

@@ -22,6 +22,7 @@ from engine.ledger.records import (
 )
 from engine.ledger.state import State, TableState, older_ledger
 from engine.plan.coverage import coverage_from_dict
+from engine.source.positions import Position, position_from_dict
 
 Json = Mapping[str, Any]
 
@@ -33,8 +34,8 @@ def epoch_from_json(record: Json) -> EpochRecord:
         epoch=record["epoch"],
         run=record["run"],
         ts=record["ts"],
-        from_position=record["from"],
-        to_position=record["to"],
+        from_position=position_from_dict(record["from"]),
+        to_position=position_from_dict(record["to"]),
         next_seq=record["next_seq"],
         tables={name: change_from_json(change) for name, change in record["tables"].items()},
         ledger=record.get("ledger"),
@@ -71,8 +72,8 @@ def epoch_to_json(record: EpochRecord) -> dict[str, Any]:
         "run": record.run,
         "ts": record.ts,
         **({"ledger": record.ledger, **identity} if first else {}),
-        "from": record.from_position,
-        "to": record.to_position,
+        "from": record.from_position.as_dict(),
+        "to": record.to_position.as_dict(),
         "next_seq": record.next_seq,
         "tables": {name: change_to_json(change, first=record.epoch == 0) for name, change in record.tables.items()},
         **({} if first else identity),
@@ -128,14 +129,22 @@ def _counts_by_table(counts: Mapping[str, Mapping[str, int]]) -> dict[str, dict[
     return {name: dict(kinds) for name, kinds in counts.items()}
 
 
+def _position(record: Json | None) -> Position | None:
+    return None if record is None else position_from_dict(record)
+
+
+def _position_json(position: Position | None) -> dict[str, Any] | None:
+    return None if position is None else position.as_dict()
+
+
 def _chunk(record: Json) -> ChunkRecord:
     files = tuple(record["files"])
-    return ChunkRecord(record["chunk"], record.get("exact"), files, record["rows"], record.get("nulled", {}))
+    return ChunkRecord(record["chunk"], _position(record.get("exact")), files, record["rows"], record.get("nulled", {}))
 
 
 def _chunk_json(chunk: ChunkRecord) -> dict[str, Any]:
     counts = {"rows": chunk.rows, "nulled": dict(chunk.nulled)}
-    return {"chunk": chunk.chunk, "exact": chunk.exact, "files": list(chunk.files), **counts}
+    return {"chunk": chunk.chunk, "exact": _position_json(chunk.exact), "files": list(chunk.files), **counts}
 
 
 def _changes(record: Json) -> ChangesRecord:
@@ -165,7 +174,7 @@ def _switch(record: Json) -> Switch:
         record.get("before", {}),
         record.get("projection"),
         record.get("before_projection"),
-        record.get("since"),
+        _position(record.get("since")),
         joins="by" in record,
         by=record.get("by"),
         automatic=record.get("automatic"),
@@ -185,7 +194,7 @@ def _switch_json(switch: Switch) -> dict[str, Any]:
 
 def _resnapshot_json(switch: Switch) -> dict[str, Any]:
     automatic = {} if switch.automatic is None else {"automatic": switch.automatic}
-    return {**_switch_json(switch), **automatic, "since": switch.since}
+    return {**_switch_json(switch), **automatic, "since": _position_json(switch.since)}
 
 
 def _due(record: Json) -> Due:
@@ -234,7 +243,7 @@ def state_from_json(record: Json) -> State:
         epoch=record["epoch"],
         ledger=record["ledger"],
         identity=record["identity"],
-        position=record["position"],
+        position=position_from_dict(record["position"]),
         next_seq=record["next_seq"],
         tables=_tables(record.get("tables", {})),
         unknown=record.get("unknown", {}),
@@ -256,7 +265,7 @@ def state_to_json(state: State) -> dict[str, Any]:
         "epoch": state.epoch,
         "ledger": state.ledger,
         "identity": state.identity,
-        "position": state.position,
+        "position": state.position.as_dict(),
         "next_seq": state.next_seq,
         "unknown": dict(state.unknown),
         "largest": state.largest,
@@ -289,7 +298,7 @@ def _table(record: Json) -> TableState:
         generation=record.get("generation", 0),
         projection=record.get("projection"),
         names=tuple(record.get("names", ())),
-        since=record.get("since"),
+        since=_position(record.get("since")),
         by=record.get("by"),
         removed=None if removed is None else Removal(removed["by"], removed["drop"]),
         dropped=removed is not None and removed["dropped"],
@@ -311,7 +320,7 @@ def _table_json(table: TableState) -> dict[str, Any]:
         "stopped": table.stopped,
         "generation": table.generation,
         "names": list(table.names),
-        "since": table.since,
+        "since": _position_json(table.since),
         "projection": table.projection,
         "by": table.by,
         "removed": removed,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.base.errors import Failure
+from engine.source.positions import Position
 
 Description = dict[str, Any]
 """JSON of a table, plan, projection, split or data file, as `decode.schema`, `plan.chunks`, `capture.projection`,
@@ -26,7 +27,7 @@ class ChunkRecord:
     """A chunk published with the epoch."""
 
     chunk: int
-    exact: Description | None
+    exact: Position | None
     """The position at which its rows equal the source's; None only in tests."""
     files: Sequence[Description] = ()
     rows: int = 0
@@ -77,7 +78,7 @@ class Switch:
     """The table before the switch."""
     projection: Description | None = None
     before_projection: Description | None = None
-    since: Description | None = None
+    since: Position | None = None
     """For a resnapshot that copies nothing: the position from which the table is streamed."""
     joins: bool = False
     """Whether a removed table joins again, into the data that was kept."""
@@ -186,8 +187,8 @@ class EpochRecord:
     run: str
     ts: str
     """UTC text."""
-    from_position: Description
-    to_position: Description
+    from_position: Position
+    to_position: Position
     next_seq: int
     """The `_tm_seq` after the last change."""
     tables: Mapping[str, TableChange]

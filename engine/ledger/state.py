@@ -27,6 +27,7 @@ from engine.ledger.records import (
 )
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, split_from_dict, unsplit_table
+from engine.source.positions import Position
 
 _HOUR = timedelta(hours=1)
 KNOWN_TERMS = 100
@@ -76,7 +77,7 @@ class TableState:
     """The published part of the table (`capture.projection.table_projection`); None for all of it."""
     names: tuple[str, ...] = ()
     """The names of all columns that it ever had."""
-    since: Description | None = None
+    since: Position | None = None
     """The position from which it is streamed without a snapshot, if that is after the committed position."""
     by: str | None = None
     """The command that added the table; None if there was none."""
@@ -122,8 +123,8 @@ class State:
     epoch: int
     ledger: str
     identity: str
-    position: Description
-    """The committed position (`source.positions`)."""
+    position: Position
+    """The committed position."""
     next_seq: int
     """The `_tm_seq` of the next change."""
     tables: Mapping[str, TableState] = field(default_factory=dict)

@@ -4,6 +4,7 @@ A position lies between two transactions: a file, an offset in it and, if known,
 it. Positions of one server are ordered by file number and offset.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,7 +39,7 @@ class Position:
         return {"file": self.file, "offset": self.offset, "gtids": self.gtids, "born": self.born}
 
 
-def position_from_dict(record: dict[str, Any]) -> Position:
+def position_from_dict(record: Mapping[str, Any]) -> Position:
     """The inverse of `Position.as_dict`."""
     return Position(record["file"], int(record["offset"]), record.get("gtids"), record.get("born"))
 

@@ -84,7 +84,7 @@ def status(
         pipeline=name,
         state=_state(runner),
         phase=_phase(runner, state),
-        position=f"{state.position['file']}:{state.position['offset']}" if state else None,
+        position=str(state.position) if state else None,
         lag_s=current.lag_s if current else None,
         lag_bytes=current.lag_bytes if current else None,
         runway_s=current.runway_s if current else None,

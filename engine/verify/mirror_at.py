@@ -17,7 +17,7 @@ from engine.capture.landing import MirrorReader, TableVersion
 from engine.ledger.records import NOTHING, EpochRecord
 from engine.ledger.state import State, apply
 from engine.ledger.store import Ledger
-from engine.source.positions import Position, position_from_dict
+from engine.source.positions import Position
 from engine.verify.verdicts import Incomparable
 
 _TRIES = 20
@@ -108,8 +108,8 @@ class CommittedEpochs:
             if record.epoch > copied and part.chunks:
                 raise Incomparable("lagging", "its mirror does not have the last copy yet")
             if first is None and record.epoch > merged and part.change_files:
-                first, lacks = position_from_dict(record.from_position), record.epoch
+                first, lacks = record.from_position, record.epoch
             elif first is not None and record.identity is not None:
                 raise Incomparable("lagging", "its mirror lacks changes from before the source became another server")
-        position = position_from_dict(state.position) if first is None else first
+        position = state.position if first is None else first
         return MirrorAt(mirror, position, state.identity, lacks)

@@ -43,7 +43,7 @@ from engine.plan.chunks import WHOLE
 from engine.source.catalog import read_table
 from engine.source.connect import Endpoint, describe, open_connection
 from engine.source.endpoint import endpoint_of
-from engine.source.positions import current, position_from_dict
+from engine.source.positions import current
 from engine.source.watermarks import Candidate, server_time_s, watermark_class
 from engine.spec.settings import Spec
 from engine.verify.catching_up import patience_s, why_behind
@@ -184,8 +184,8 @@ class Verifier:
         self._captured.take(name, known)
         table, plan = self._captured.tables[name], self._captured.plans[name]
         session = self._opened(state)
-        if state.position.get("gtids") is not None:
-            session.watermarks.offer(Candidate(position_from_dict(state.position), server_time_s(session.connection)))
+        if state.position.gtids is not None:
+            session.watermarks.offer(Candidate(state.position, server_time_s(session.connection)))
         if not same_columns(read_table(session.connection, table.database, table.name), table):
             raise Incomparable(
                 "lagging", "its columns have changed on the source, and the pipeline has not followed yet"

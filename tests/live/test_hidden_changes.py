@@ -20,6 +20,7 @@ from engine.run.monitors.hidden_monitor import HiddenMonitor, ReportedChanges
 from engine.run.monitors.source_drift import SourceDrift
 from engine.run.tables.bootstrap import SourceAccess
 from engine.source.connect import Endpoint, describe, open_connection, query
+from engine.source.positions import Position
 from engine.spec.settings import Source as Settings
 from tests.live.conftest import PipelineFactory
 from tests.live.support.compare import assert_equal, source_table
@@ -225,7 +226,13 @@ def test_a_look_that_hangs_does_not_hold_up_the_end(
     settings = Settings(host=server.host, user=USER, tables=(f"{database}.*",))
     drift = SourceDrift(Activity(), alerted=False)
     monitor = HiddenMonitor(
-        source, journal, helpers, lambda: State(0, "l", "i", {}, 1), ReportedChanges([]), settings, drift
+        source,
+        journal,
+        helpers,
+        lambda: State(0, "l", "i", Position("b.000001", 4), 1),
+        ReportedChanges([]),
+        settings,
+        drift,
     )
     while not server.execute("SELECT 1 FROM information_schema.PROCESSLIST WHERE INFO = %s", (sleep,)):
         time.sleep(0.1)

@@ -18,7 +18,7 @@ from engine.run.source_loss.outage import OutageTracker
 from engine.run.tables.bootstrap import first_epoch
 from engine.source.connect import describe
 from engine.source.heads import read_head
-from engine.source.positions import Position, position_from_dict
+from engine.source.positions import Position
 from engine.spec.settings import parse
 from tests.live.support.known_positions import FIRST_ID, ServerFactory, Written
 from tests.servers import USER
@@ -60,7 +60,7 @@ path = "lake"
         begun = first_epoch(spec, connection, written.endpoint, describe(connection), "run")
     (table,) = begun.record.tables.values()
     assert [chunk.exact for chunk in table.chunks] == [begun.record.to_position]  # streamed, not copied
-    position = position_from_dict(begun.record.to_position)
+    position = begun.record.to_position
     assert position.gtids == gtids_at(written.endpoint, position, FIRST_ID, mariadb=written.mariadb)
     assert position.born == read_head(written.endpoint, position.file, FIRST_ID).born
     return position

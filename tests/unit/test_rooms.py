@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "alerting": {"journal", "pipeline", "spec"},
     "source": {"decode", "spec"},
     "plan": {"decode", "source", "spec"},
-    "ledger": {"pipeline", "plan", "store"},
+    "ledger": {"pipeline", "plan", "source", "store"},
     "history": {"journal", "pipeline"},
     "watch": {"alerting", "journal", "pipeline", "spec"},
     "capture": {"decode", "journal", "ledger", "pipeline", "plan", "source", "spec", "sql", "store"},

@@ -27,7 +27,7 @@ from engine.ledger.records import (
 from engine.ledger.state import State, apply, nulled
 from engine.pipeline.state_machines import START, TABLE, IllegalEventError
 from engine.run.snapshot.table_copy import Finished
-from engine.source.positions import FIRST_OFFSET, Position, file_number, position_from_dict
+from engine.source.positions import FIRST_OFFSET, Position, file_number
 
 _PART_BYTES = 64 << 20
 """Bytes of binlog that justify a separate task."""
@@ -134,7 +134,7 @@ def table_events(before: str, change: TableChange) -> list[str]:
 def _chunk(finished: Finished) -> ChunkRecord:
     report = finished.report
     files = tuple(file.as_dict() for file in finished.files)
-    return ChunkRecord(report.chunk, finished.high.as_dict(), files, report.rows, dict(report.nulled_dates))
+    return ChunkRecord(report.chunk, finished.high, files, report.rows, dict(report.nulled_dates))
 
 
 def completed(state: State, record: EpochRecord) -> EpochRecord:
@@ -238,7 +238,7 @@ def committed(
     table_kinds = {name: list(change.changes.kinds) for name, change in record.tables.items() if change.changes}
     changes = {name: sum(kinds) for name, kinds in table_kinds.items()}
     kinds = [sum(column) for column in zip(*table_kinds.values(), strict=True)]
-    start, end = position_from_dict(record.from_position), position_from_dict(record.to_position)
+    start, end = record.from_position, record.to_position
     return EpochCommitted(
         epoch=record.epoch,
         from_position=str(start),

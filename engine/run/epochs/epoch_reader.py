@@ -22,7 +22,7 @@ from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
 from engine.source.ancestry import check_born
 from engine.source.connect import Endpoint
-from engine.source.positions import Position, position_from_dict
+from engine.source.positions import Position
 from engine.source.xa_places import KnownPlaces, XaPlaces
 from engine.spark.session import Session
 
@@ -87,7 +87,7 @@ class EpochReader:
         """
         if not parts and not redumped:
             return [], []
-        known = position_from_dict(state.position)
+        known = state.position
         first_seq = [state.next_seq + n * _PART_SEQ for n in range(len(redumped) + len(parts))]
         redumps = [self._redump(f, known, seq) for f, seq in zip(redumped, first_seq, strict=False)]
         live = [name for name, table in state.tables.items() if not table.stopped]
@@ -124,11 +124,11 @@ class EpochReader:
         return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.redump)
 
     def _emitted_table(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
-        table, plan, known = self.captured.tables[name], self.captured.plans[name], position_from_dict(state.position)
+        table, plan, known = self.captured.tables[name], self.captured.plans[name], state.position
         exact = {f.report.chunk: f.high.order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage
         since = state.tables[name].since
-        through = max(known.order, position_from_dict(since).order) if since else known.order
+        through = max(known.order, since.order) if since else known.order
         progress = progress_of(coverage.pieces(), through, exact.get)
         return EmittedTable(
             table, plan.key(table), progress, self.captured.changes(name), self.captured.projection(name)

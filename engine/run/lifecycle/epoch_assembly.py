@@ -43,7 +43,6 @@ from engine.run.snapshot.throttle import Health
 from engine.run.tables.alterations import Alterations
 from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership import MembershipChanges
-from engine.source.positions import position_from_dict
 from engine.source.watermarks import Candidate
 from engine.spark.session import Session
 from engine.verify.continuous import ContinuousVerifier
@@ -66,7 +65,7 @@ class EpochAssembly:
         run, control = self.run, self.run.control
         first = run.spec.first_server_id()
         connection = SourceConnection(source, first)
-        position = position_from_dict(self.state().position)
+        position = self.state().position
         gtids = known_gtids(connection.now, source.endpoint, source.server, position, first)
         captured = CapturedTables(run.spec, self.publisher.destination.landing)
         snapshot = snapshot_of(
@@ -158,7 +157,7 @@ class EpochAssembly:
     ) -> SourceReads:
         spec, control = self.run.spec, self.run.control
         folder = ReadFolder(spec.sink.path, self.state().ledger)
-        nowhere = Candidate(position_from_dict(self.state().position), 0.0)
+        nowhere = Candidate(self.state().position, 0.0)
         first, settle_s = spec.first_server_id(), spec.source.settle_s
         prototype = ChunkGroup(source.endpoint, first, source.watermarks, settle_s, nowhere, (), folder.path)
         pace, critical = self.run.gate.pace, control.state.overloaded

@@ -40,7 +40,7 @@ from engine.run.tables.alterations import Alterations
 from engine.run.tables.bootstrap import SourceAccess
 from engine.run.tables.membership import MembershipChanges
 from engine.run.tables.schema_change import SchemaVerdict
-from engine.source.positions import Position, binlog_files, position_from_dict
+from engine.source.positions import Position, binlog_files
 from engine.source.watermarks import Candidate, server_time_s
 from engine.spark.session import Session
 
@@ -93,7 +93,7 @@ class EpochCommit:
     @property
     def position(self) -> Position:
         """The committed position."""
-        return position_from_dict(self.state().position)
+        return self.state().position
 
     def committed(self) -> CommittedPosition:
         """The committed position and the time of its last event, for the lag monitor."""
@@ -170,7 +170,7 @@ class EpochCommit:
             if due := self.delivery.due_after(error, self.captured.tables[name]):
                 tables[name] = replace(tables[name], due=due)
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
-        to = position_after(content.known, content.end, reports, self.gtids, mariadb=self.reader.mariadb).as_dict()
+        to = position_after(content.known, content.end, reports, self.gtids, mariadb=self.reader.mariadb)
         next_seq = max([self.state().next_seq, *(changes.next_seq for changes in written)])
         record = replace(following(self.state(), self.journal.run, tables), to_position=to, next_seq=next_seq)
         return completed(self.state(), with_facts(record, reports, self.state().largest)), verdicts

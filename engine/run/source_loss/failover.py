@@ -21,7 +21,7 @@ from engine.ledger.state import State, following
 from engine.source.ancestry import contains_within, has_gtids, lost_on_other_server
 from engine.source.connect import Connection, Endpoint, Server, binlog_off, query
 from engine.source.heads import read_head
-from engine.source.positions import Position, binlog_files, current, position_from_dict
+from engine.source.positions import Position, binlog_files, current
 
 _PURGED = "SELECT GTID_SUBSET(@@global.gtid_purged, %s) AS ours, @@global.gtid_purged AS purged"
 
@@ -38,9 +38,9 @@ def failed_over(
     """
     if (at := state.binlog_off.get(server.identity)) is not None:
         raise binlog_off(at)
-    position = position_from_dict(state.position)
+    position = state.position
     place = _place(state, position, connection, endpoint, server, first_server_id)
-    to = replace(place, gtids=position.gtids).as_dict()
+    to = replace(place, gtids=position.gtids)
     return replace(following(state, run, {}), identity=server.identity, to_position=to)
 
 
@@ -59,9 +59,9 @@ def describe(state: State, record: EpochRecord) -> FailedOver:
     return FailedOver(
         from_identity=state.identity,
         to_identity=record.identity,
-        from_position=str(position_from_dict(record.from_position)),
-        to_position=str(position_from_dict(record.to_position)),
-        gtids=record.to_position["gtids"],
+        from_position=str(record.from_position),
+        to_position=str(record.to_position),
+        gtids=record.to_position.gtids,
     )
 
 

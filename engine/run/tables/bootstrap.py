@@ -26,7 +26,7 @@ from engine.source.catalog import captured_tables
 from engine.source.connect import Connection, Endpoint, Server, binlog_off, check_identity
 from engine.source.connection_limits import LEAST
 from engine.source.heads import reaches, read_head
-from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current, position_from_dict
+from engine.source.positions import FIRST_OFFSET, Position, binlog_files, current
 from engine.source.preflight import refused
 from engine.source.turns import Turns
 from engine.source.watermarks import WatermarkClass, server_time_s
@@ -87,8 +87,8 @@ def first_epoch(
         decision = decided(spec.sink, table, plan).as_dict()
         planned = Planned(table.as_dict(), decision, projection_record(spec, table))
         tables[table.full_name] = replace(finished(spec, position), planned=planned)
-    ledger, at = uuid.uuid4().hex, position.as_dict()
-    record = EpochRecord(0, run, clock.utc_text(), at, at, 1, tables, ledger=ledger, identity=server.identity)
+    ledger, identity = uuid.uuid4().hex, server.identity
+    record = EpochRecord(0, run, clock.utc_text(), position, position, 1, tables, ledger=ledger, identity=identity)
     return Begun(ledger, record, plans)
 
 
@@ -182,7 +182,7 @@ def finished(spec: Spec, position: Position) -> TableChange:
     if spec.source.copies:
         return TableChange()
     whole = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
-    return TableChange(split=whole, chunks=[ChunkRecord(0, position.as_dict())])
+    return TableChange(split=whole, chunks=[ChunkRecord(0, position)])
 
 
 def check_source(state: State, connection: Connection, endpoint: Endpoint, server: Server, first: int) -> None:
@@ -197,7 +197,7 @@ def check_source(state: State, connection: Connection, endpoint: Endpoint, serve
     check_identity(state.identity, server)
     if (at := state.binlog_off.get(server.identity)) is not None:
         raise binlog_off(at)
-    check_same(connection, endpoint, server, position_from_dict(state.position), first)
+    check_same(connection, endpoint, server, state.position, first)
 
 
 def check_tables(spec: Spec, state: State, captured: list[Table], to_add: Collection[str]) -> None:

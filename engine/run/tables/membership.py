@@ -40,7 +40,7 @@ from engine.run.tables.membership_commands import MembershipCommand, check_comma
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe
 from engine.source.engines import merge_parts
-from engine.source.positions import current, position_from_dict
+from engine.source.positions import current
 from engine.source.preflight import refused
 from engine.spec.globs import new_matches
 from engine.spec.settings import Spec
@@ -191,7 +191,7 @@ class MembershipChanges:
                 raise _no_key(table, kept)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
                 kept.check(published_as(before, known.projection), published_as(table, projection))
-            since = None if self._spec.source.copies else current(connection, describe(connection)).as_dict()
+            since = None if self._spec.source.copies else current(connection, describe(connection))
             switch = Switch(
                 joins.table,
                 joins.plan,
@@ -206,7 +206,7 @@ class MembershipChanges:
         shown = published_as(table, projection)
         created = self._publisher.destination.table(state.owner, shown, plan)
         created.check_free()
-        return replace(finished(self._spec, position_from_dict(state.position)), planned=joins), created
+        return replace(finished(self._spec, state.position), planned=joins), created
 
 
 def to_drop(state: State) -> list[str]:

@@ -36,7 +36,7 @@ def resnapshot_all(
     tables = _resnapshots(spec, destination, state, connection, state.tables)
     gaps = {identity: at for identity, at in state.binlog_off.items() if identity != server.identity}
     record = following(state, run, tables)
-    return replace(record, identity=server.identity, to_position=position.as_dict(), binlog_off=gaps)
+    return replace(record, identity=server.identity, to_position=position, binlog_off=gaps)
 
 
 def resnapshot_tables(

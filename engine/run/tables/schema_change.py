@@ -69,8 +69,7 @@ class SchemaVerdict:
         switch = Switch(self.table.as_dict(), self.plan.as_dict(), before.as_dict(), self.projection, before_projection)
         if self.outcome == "evolved":
             return TableChange(altered=switch)
-        since = self.since.as_dict() if self.since else None
-        return TableChange(resnapshot=replace(switch, since=since, automatic=self.automatic))
+        return TableChange(resnapshot=replace(switch, since=self.since, automatic=self.automatic))
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,7 @@ from engine.pipeline.directory import Directory
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.run.lifecycle.possession import Possession
+from engine.source.positions import Position
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.status.status import status
 from engine.store.folder import Folder
@@ -205,7 +206,7 @@ class Year:
     def _commit(self, parts: dict[str, Any]) -> None:
         state = self.ledger.state
         assert state is not None
-        end = {"file": "b.000001", "offset": state.position["offset"] + 1000, "gtids": None}
+        end = Position("b.000001", state.position.offset + 1000)
         changes = {name: change_from_json(part) for name, part in parts.items()}
         record = replace(following(state, self.journal.run, changes), to_position=end, next_seq=self.seq)
         through, facts = self.publisher.facts
@@ -214,7 +215,7 @@ class Year:
         self.publisher.record_through(through)
         self.publisher.submit(record)
         changed = {name: CHANGES for name, part in parts.items() if "changes" in part}
-        begins, ends = f"b.000001:{end['offset'] - 1000}", f"b.000001:{end['offset']}"
+        begins, ends = f"b.000001:{end.offset - 1000}", f"b.000001:{end.offset}"
         self.journal.write(
             EpochCommitted(
                 epoch=record.epoch,

@@ -18,6 +18,7 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.helpers import Helpers
 from engine.pipeline.verification_records import LastAudit
 from engine.pipeline.verifications import read_audit, save_audit
+from engine.source.positions import Position
 from engine.spec.settings import Spec
 from engine.spec.verify_settings import Verify
 
@@ -95,7 +96,7 @@ class Audits:
             }
         )
         journal = Journal(folder / "j.jsonl", "r")
-        self.state = State(0, "l", "s", {}, 0, {"d.t": TableState({}, {})})
+        self.state = State(0, "l", "s", Position("b.000001", 4), 0, {"d.t": TableState({}, {})})
         self.helpers, self.directory = Helpers(journal), Directory(folder)
         self._audit = BackgroundAudit(spec, self.directory, journal, self.helpers, lambda: self.state, lambda: True)
 
@@ -185,10 +186,10 @@ def test_a_part_that_differs_is_kept_through_errors(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     "state",
     [
-        State(0, "l", "s", {}, 0, {}),
-        State(0, "l", "another", {}, 0, {"d.t": TableState({}, {})}),
-        State(0, "l", "s", {}, 0, {"d.t": TableState({}, {}, generation=1)}),
-        State(0, "l", "s", {}, 0, {"d.t": TableState({}, {})}),
+        State(0, "l", "s", Position("b.000001", 4), 0, {}),
+        State(0, "l", "another", Position("b.000001", 4), 0, {"d.t": TableState({}, {})}),
+        State(0, "l", "s", Position("b.000001", 4), 0, {"d.t": TableState({}, {}, generation=1)}),
+        State(0, "l", "s", Position("b.000001", 4), 0, {"d.t": TableState({}, {})}),
     ],
     ids=["removed", "failed over", "resnapshotted", "purged"],
 )
@@ -198,7 +199,7 @@ def test_a_part_that_cannot_be_audited_any_more_is_forgotten(
     """Its table is not captured or was resnapshotted, its server is another one, or the server has purged it."""
     audits = Audits(tmp_path, monkeypatch, EQUAL)
     audits.state = state
-    if state == State(0, "l", "s", {}, 0, {"d.t": TableState({}, {})}):
+    if state == State(0, "l", "s", Position("b.000001", 4), 0, {"d.t": TableState({}, {})}):
         monkeypatch.setattr(background_audit, "binary_logs", lambda _: {"b.000002": 10})
     save_audit(audits.directory, LAST)
     audits.rests()

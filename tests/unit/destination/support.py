@@ -25,6 +25,7 @@ from engine.ledger.records import EpochRecord
 from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
+from engine.source.positions import Position
 from engine.spec.sink_settings import Mirror, Sink
 from tests.support.delta import rows_at
 from tests.support.patience import PATIENCE_S
@@ -94,7 +95,7 @@ class World:
         """Add an epoch with a change of the table. change: its JSON."""
         n = len(self.records)
         own: dict[str, Any] = {"ledger": "L", "identity": "server"} if n == 0 else {}
-        at = {"file": "b.000001", "offset": 4 + n, "gtids": None}
+        at = Position("b.000001", 4 + n)
         tables = {"d.t": change_from_json(change)}
         self.records.append(EpochRecord(n, "r", "", at, at, self._seq, tables, **own))
 

@@ -32,6 +32,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "FULL_STATE_EVERY", 5)
 
 
+POSITION = {"file": "b.000001", "offset": 4, "gtids": None, "born": None}
 STRATEGIES: list[tuple[Strategy, int]] = [("even", 10**6), ("uneven", 9), ("one", 1)]
 
 
@@ -72,7 +73,7 @@ def progress(coverage: Coverage, rng: Random) -> tuple[Coverage, dict[str, Any]]
     if planned_chunks:
         change["split"] = split_as_dict(planned_chunks.values(), coverage)
     if taken:
-        change["chunks"] = [{"chunk": c, "exact": {}, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
+        change["chunks"] = [{"chunk": c, "exact": POSITION, "files": [], "rows": 10 + c, "nulled": {}} for c in taken]
     return coverage.finish(taken), change
 
 
@@ -98,7 +99,8 @@ def records(rng: Random) -> Iterator[EpochRecord]:
             if rng.random() < 0.05:
                 change["stopped"] = {"error": "DecodeError", "message": "ü"}
         yield epoch_from_json(json.loads(json.dumps({
-            "epoch": epoch, "run": "r", "ts": "", "from": {"offset": epoch}, "to": {"offset": epoch + 1},
+            "epoch": epoch, "run": "r", "ts": "",
+            "from": {**POSITION, "offset": epoch}, "to": {**POSITION, "offset": epoch + 1},
             "next_seq": seq,
             "tables": tables, **({"identity": "uuid", "ledger": "l1"} if epoch == 0 else {}),
         })))  # fmt: skip
@@ -359,7 +361,7 @@ def test_a_chunk_that_was_read_to_a_nearer_bound_leaves_a_rest() -> None:
     )
     shortened = coverage.shortened(0, Range(None, ("5",)))
     split = split_as_dict([Chunk(0, Range(None, ("5",)))], shortened)
-    chunk = {"chunk": 0, "exact": {}, "files": [], "rows": 4, "nulled": {}}
+    chunk = {"chunk": 0, "exact": POSITION, "files": [], "rows": 4, "nulled": {}}
     change = {"planned": planned("t", "one", 1), "split": split, "chunks": [chunk]}
     state = apply(None, epoch_zero({"t": json.loads(json.dumps(change))}))
     table = state.tables["t"]
@@ -377,7 +379,14 @@ def test_a_ledger_of_an_earlier_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="by an earlier version"):
         apply(None, epoch_zero({"shop.t0": {"planned": {"table": {}, "plan": old}}}))
     table = {"table": {}, "plan": old, "finished": [[0, 3]], "rows_read": 9, "changes_applied": 0, "stopped": None}
-    full = {"epoch": 5, "ledger": "l", "identity": "i", "position": {}, "next_seq": 1, "tables": {"shop.t0": table}}
+    full = {
+        "epoch": 5,
+        "ledger": "l",
+        "identity": "i",
+        "position": POSITION,
+        "next_seq": 1,
+        "tables": {"shop.t0": table},
+    }
     (tmp_path / "state-00000005.json").write_text(json.dumps(full), encoding="utf-8")
     with pytest.raises(LedgerError, match="by an earlier version") as raised:
         Ledger(tmp_path)
@@ -394,7 +403,15 @@ def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
     ]
     state, projections = None, []
     for epoch, change in enumerate(epochs):
-        common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "ledger": "L", "identity": "i"}
+        common: Any = {
+            "run": "r",
+            "ts": "",
+            "from": POSITION,
+            "to": POSITION,
+            "next_seq": 1,
+            "ledger": "L",
+            "identity": "i",
+        }
         state = state_from_json(
             state_to_json(apply(state, epoch_from_json(common | {"epoch": epoch, "tables": {"t": change}})))
         )
@@ -405,7 +422,7 @@ def test_what_is_published_of_a_table_is_part_of_its_state() -> None:
 @pytest.mark.parametrize(("way", "left"), [({"binlog_off": {}}, {}), ({"identity": "another"}, {"i": "2026-01-31"})])
 def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any], left: dict[str, str]) -> None:
     """Until all tables are resnapshotted from that server. A full state keeps it."""
-    common: Any = {"run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 1, "tables": {}}
+    common: Any = {"run": "r", "ts": "", "from": POSITION, "to": POSITION, "next_seq": 1, "tables": {}}
     state, seen = None, []
     for epoch, facts in enumerate([{"ledger": "L", "identity": "i"}, {"binlog_off": {"i": "2026-01-31"}}, {}, way]):
         state = state_from_json(state_to_json(apply(state, epoch_from_json(common | {"epoch": epoch} | facts))))
@@ -415,7 +432,7 @@ def test_a_gap_in_the_binlog_is_remembered(way: dict[str, Any], left: dict[str, 
 
 def epoch_zero(tables: Any) -> EpochRecord:
     """The first epoch. tables: as JSON."""
-    own = {"epoch": 0, "run": "r", "ts": "", "from": {}, "to": {}, "next_seq": 0}
+    own = {"epoch": 0, "run": "r", "ts": "", "from": POSITION, "to": POSITION, "next_seq": 0}
     return epoch_from_json({**own, "ledger": "L", "identity": "s", "tables": tables})
 
 

@@ -1,7 +1,8 @@
 """The ledger's files: what was written before is read, and is written again byte for byte.
 
 `written_before.jsonl` has a file a line, each with other fields than the others. Most were written by commit 034f5a98
-on real servers; the last twelve by its functions, for sinks, lineages and reduced epochs. Folders were replaced.
+on real servers; the last twelve by its functions, for sinks, lineages and reduced epochs. Folders were replaced,
+and positions completed that only tests had left incomplete.
 """
 
 import json

@@ -25,13 +25,15 @@ from engine.pipeline.state_machines import (
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import EMPTY, Chunk, split_as_dict
 from engine.run.epochs.epoch import completed, table_events
+from engine.source.positions import Position
 
+POSITION = {"file": "b.000001", "offset": 4, "gtids": None, "born": None}
 PAGE = Path(__file__).parents[3] / "docs/architecture.md"
 ERROR = TableStoppedError("no").as_dict()
 PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", 100, 1).as_dict()
 DESCRIBED = Table("d", "t", (Column("id", "int", nullable=False),), ("id",)).as_dict()
 WHOLE = split_as_dict([Chunk(0, Range(None, None))], EMPTY)
-COPIED: Any = {"split": WHOLE, "chunks": [{"chunk": 0, "exact": {}, "files": [], "rows": 10, "nulled": {}}]}
+COPIED: Any = {"split": WHOLE, "chunks": [{"chunk": 0, "exact": POSITION, "files": [], "rows": 10, "nulled": {}}]}
 AGAIN: Any = {"resnapshot": {"table": DESCRIBED, "plan": PLAN}}
 RESNAPSHOT: Any = {"resnapshot": {"table": DESCRIBED, "plan": PLAN, "since": {"file": "b.000001", "offset": 4}}}
 REMOVED: Any = {"removed": {"by": "c1", "drop": True}}
@@ -41,7 +43,12 @@ ALTERED: Any = {"altered": {"table": DESCRIBED, "plan": PLAN}}
 def begun(**more: Any) -> State:
     """A pipeline after epoch 0, with one table."""
     joins = change_from_json({"planned": {"table": DESCRIBED, "plan": PLAN}, **more})
-    return apply(None, EpochRecord(0, "r", "", {}, {}, 1, {"d.t": joins}, ledger="l", identity="i"))
+    return apply(
+        None,
+        EpochRecord(
+            0, "r", "", Position("b.000001", 4), Position("b.000001", 4), 1, {"d.t": joins}, ledger="l", identity="i"
+        ),
+    )
 
 
 def following_with(state: State, change: Any) -> EpochRecord:

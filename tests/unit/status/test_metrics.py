@@ -17,6 +17,7 @@ from engine.pipeline.active_alert import Alert
 from engine.pipeline.helpers import Helpers
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
+from engine.source.positions import Position
 from engine.spec.settings import Metrics
 from engine.status.counters import Seen
 from engine.status.exporter import Exporter
@@ -30,7 +31,14 @@ TABLES = {
     "d.s": TableState({}, PLAN, Coverage((Range(None, None),), ((0, 4),)), stopped=TidemarkError("no").as_dict()),
 }
 STATE = State(
-    7, "l", "i", {}, 1, TABLES, {"Odd": 2}, {"gtid": None, "position": "b.000001:4", "bytes": 4096, "events": 3}
+    7,
+    "l",
+    "i",
+    Position("b.000001", 4),
+    1,
+    TABLES,
+    {"Odd": 2},
+    {"gtid": None, "position": "b.000001:4", "bytes": 4096, "events": 3},
 )
 Found = dict[tuple[str, ...], float]
 

@@ -14,6 +14,7 @@ from engine.pipeline.verification_records import Details, ForeignChanges, Summar
 from engine.pipeline.verifications import read_details, read_summaries, save
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
+from engine.source.positions import Position
 from engine.spec.verify_settings import Verify
 from engine.verify.continuous import due_ranges, forget_replaced, hurried, known_at_start, oldest, rest_s, written
 from engine.verify.recorded import forgotten, merged, planned
@@ -27,7 +28,7 @@ RANGES = [NumberedRange(0, Range(None, ("5",))), NumberedRange(1, Range(("5",), 
 
 def state(**tables: TableState) -> State:
     """A state with these tables."""
-    return State(1, "ledger", "server", {}, 1, tables)
+    return State(1, "ledger", "server", Position("b.000001", 4), 1, tables)
 
 
 def verified(at: str, verdict: str = "verified") -> Summary:

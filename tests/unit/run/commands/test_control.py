@@ -34,6 +34,7 @@ from engine.run.tables.bootstrap import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
 from engine.run.tables.table_commands import IN_TURN, parsers, to_add
 from engine.source.catalog import BY_GLOBS, Membership
+from engine.source.positions import Position
 from engine.spec.settings import parse
 from engine.spec.throttle_settings import Throttle
 from engine.spec.throttle_settings import end_of_throttle as end_of
@@ -236,7 +237,7 @@ def test_commands_about_which_tables_there_are_come_in_turn(control: Control, tm
     second = add(arguments={"tables": ["d.a"]})
     assert to_add(control.intake.waiting()) == {"d.a"}
     table = TableState({}, {}, Coverage())
-    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    state = State(0, "", "", Position("b.000001", 4), 0, {"d.a": table, "d.b": table})
     control.tables.begin(lambda: state)
     _wait(lambda: waiting_change(control) is not None)
     time.sleep(0.5)
@@ -277,7 +278,7 @@ def test_a_command_that_the_ledger_has_is_done_and_not_refused(control: Control,
         identity = send_command(directory, verb, arguments={"tables": ["d.a"], "drop": True})
         gone = replace(table, removed=Removal(identity, drop=True))
         joined = {"d.a": replace(table, by=identity)} if verb == "add-table" else {}
-        state = State(0, "", "", {}, 0, joined, removed={} if joined else {"d.a": gone})
+        state = State(0, "", "", Position("b.000001", 4), 0, joined, removed={} if joined else {"d.a": gone})
         states.append(state)
         _wait(lambda: waiting_change(control) is not None)
         change = waiting_change(control)
@@ -296,7 +297,7 @@ def test_a_start_with_tables_that_nobody_wants_is_refused() -> None:
     new = [Table("d", "new", (), ())]
     refuse, add, ignore = (parse(text.format(word), Path("/shop.toml")) for word in ("refuse", "add", "ignore"))
     assert parse(text.replace(', new_tables = "{}"', "").format(), Path("/shop.toml")).source.new_tables == "add"
-    state = State(0, "", "", {}, 0)
+    state = State(0, "", "", Position("b.000001", 4), 0)
     with pytest.raises(SpecError, match=r"d\.new") as raised:
         check_tables(refuse, state, new, ())
     assert "add-table SPEC --table d.new" in raised.value.hint
@@ -316,7 +317,7 @@ def test_who_is_a_member() -> None:
 def test_a_command_is_not_taken_again_while_it_is_answered(control: Control, tmp_path: Path) -> None:
     """Its file stays in the inbox until the journal has the answer, and is not taken for a new command meanwhile."""
     table = TableState({}, {}, Coverage())
-    state = State(0, "", "", {}, 0, {"d.a": table, "d.b": table})
+    state = State(0, "", "", Position("b.000001", 4), 0, {"d.a": table, "d.b": table})
     control.tables.begin(lambda: state)
     identity = send_command(Directory(tmp_path), "remove-table", arguments={"tables": ["d.a"]})
     _wait(lambda: waiting_change(control) is not None)
@@ -433,7 +434,9 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
 def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
     """Its file stays in the inbox; tables that a resume does not resnapshot are answered at once."""
     stopped = TableState({}, {}, Coverage(), stopped=TableStoppedError("no").as_dict())
-    control.tables.begin(lambda: State(0, "", "", {}, 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)}))
+    control.tables.begin(
+        lambda: State(0, "", "", Position("b.000001", 4), 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)})
+    )
     directory = Directory(tmp_path)
     other = send_command(directory, "resume", arguments={"tables": ["d.b"]})
     _wait(partial(_answers, tmp_path, other))

@@ -30,7 +30,7 @@ def at(file: int, offset: int = 4) -> Position:
 
 def epoch_of(tables: dict[str, TableChange]) -> EpochRecord:
     """The record of an epoch."""
-    return EpochRecord(4, "r", "", at(1).as_dict(), at(2).as_dict(), 7, tables)
+    return EpochRecord(4, "r", "", at(1), at(2), 7, tables)
 
 
 def written(name: str, *kinds: int) -> WrittenChanges:
@@ -151,7 +151,7 @@ def test_chunks_and_changes_become_part_of_the_record() -> None:
     tables, newly = table_records({"d.t": {"unsplit": []}}, [chunk("d.t", 7)], parts, {}, {}, [redumped])
     assert not newly
     found = tables["d.t"]
-    assert [(one.chunk, one.rows, one.exact) for one in found.chunks] == [(7, 3, at(1, 50).as_dict())]
+    assert [(one.chunk, one.rows, one.exact) for one in found.chunks] == [(7, 3, at(1, 50))]
     assert [file["name"] for file in found.change_files] == ["r", "a", "b"]
     assert found.changes is not None
     assert found.changes.kinds == (3, 1, 1, 5)

@@ -27,6 +27,7 @@ from engine.pipeline.verification_records import ForeignChanges, MirrorLogs
 from engine.pipeline.verifications import read_mirror_logs, save
 from engine.run.monitors import mirror_monitor
 from engine.run.monitors.mirror_monitor import MirrorMonitor, Watched
+from engine.source.positions import Position
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
@@ -153,7 +154,7 @@ class World:
     def __init__(self, folder: Path, lake: Lake) -> None:
         self.directory, self.lake = Directory(folder / "shop"), lake
         self.journal = Journal(self.directory.journal("r"), "r")
-        state = State(0, "l", "", {}, 0, {"d.t": TableState(INT.as_dict(), {})})
+        state = State(0, "l", "", Position("b.000001", 4), 0, {"d.t": TableState(INT.as_dict(), {})})
         self.monitor = MirrorMonitor(
             DeltaLanding(LocalFolder(lake.folder)), self.directory, self.journal, Helpers(self.journal), lambda: state
         )
@@ -267,7 +268,7 @@ def test_many_changed_mirrors_are_saved_at_once(tmp_path: Path, lake: Lake, monk
         shutil.copytree(path_of(lake.pair.mirror.folder), path_of(lake.pair.mirror.folder.parent) / f"t{n}")
         tables[f"d.t{n}"] = TableState({**INT.as_dict(), "name": f"t{n}"}, {})
     journal = Journal(tmp_path / "shop" / "r.jsonl", "r")
-    state = State(0, "l", "", {}, 0, tables)
+    state = State(0, "l", "", Position("b.000001", 4), 0, tables)
     with closing(
         MirrorMonitor(
             DeltaLanding(LocalFolder(lake.folder)),

@@ -19,6 +19,7 @@ from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.source_loss import binlog_gap, failover
 from engine.run.source_loss.binlog_gap import BinlogCheck
 from engine.source.connect import Server, binlog_off
+from engine.source.positions import Position
 from engine.source.preflight import LOG_BIN, Check, Preflight
 from engine.source.turns import Turns
 
@@ -29,7 +30,9 @@ SESSION: Any = SimpleNamespace(limit_tasks=lambda _: None)
 def ledger(tmp_path: Path) -> Ledger:
     """A pipeline of server a."""
     ledger = Ledger(tmp_path / "ledger")
-    ledger.commit(EpochRecord(0, "r", "", {}, {}, 1, {}, ledger="L", identity="a"))
+    ledger.commit(
+        EpochRecord(0, "r", "", Position("b.000001", 4), Position("b.000001", 4), 1, {}, ledger="L", identity="a")
+    )
     return ledger
 
 
@@ -118,7 +121,9 @@ def test_a_failover_back_to_a_server_with_a_gap_is_refused(ledger: Ledger) -> No
     binlog_gap.note(ledger, "r", lambda step: step())
     assert ledger.state is not None
     assert ledger.state.epoch == 1, "it is noted once"
-    state = ledger.commit(EpochRecord(2, "r", "", {}, {}, 1, {}, identity="b"))
+    state = ledger.commit(
+        EpochRecord(2, "r", "", Position("b.000001", 4), Position("b.000001", 4), 1, {}, identity="b")
+    )
     to: Any = None
     with pytest.raises(BinlogOffError, match="The source wrote no binlog at 20"):
         failover.failed_over(state, to, to, server("a"), 1, "r")

@@ -9,6 +9,7 @@ from engine.decode.schema import Column, Index, Table
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.cures import cured, left_out
+from engine.source.positions import Position
 from engine.spec.settings import Spec, parse
 
 ID, V = Column("id", "int", nullable=False), Column("v", "date")
@@ -27,7 +28,7 @@ def state(error: TidemarkError | None, *, by: str | None = None) -> State:
     table, other = (Table("d", name, (ID, V), ("id",), indexes=(Index("PRIMARY", ("id",)),)) for name in ("t", "u"))
     stopped = TableState(table.as_dict(), PLAN.as_dict(), stopped=stop_of(error, "d.t") if error else None, by=by)
     streams = TableState(other.as_dict(), PLAN.as_dict())
-    return State(1, "l", "i", {}, 1, {"d.t": stopped, "d.u": streams})
+    return State(1, "l", "i", Position("b.000001", 4), 1, {"d.t": stopped, "d.u": streams})
 
 
 def date(column: str) -> DecodeError:
@@ -74,4 +75,4 @@ def test_a_stopped_table_that_the_globs_do_not_select_any_more_leaves() -> None:
     assert left_out(without, state(gone, by="c")) == []
     assert left_out(spec(tables='["d.*", "!d.u"]'), state(gone)) == []
     only = state(gone)
-    assert left_out(without, State(1, "l", "i", {}, 1, {"d.t": only.tables["d.t"]})) == []
+    assert left_out(without, State(1, "l", "i", Position("b.000001", 4), 1, {"d.t": only.tables["d.t"]})) == []

@@ -12,6 +12,7 @@ from engine.ledger.records import Removal
 from engine.ledger.state import State, TableState
 from engine.plan.chunks import Plan
 from engine.run.tables.membership_commands import ADD, REMOVE, command_from, members_of
+from engine.source.positions import Position
 
 
 def known(name: str, **more: Any) -> TableState:
@@ -25,7 +26,7 @@ STATE = State(
     3,
     "l",
     "i",
-    {},
+    Position("b.000001", 4),
     1,
     tables={"d.a": known("a"), "d.b": known("b", by="c1")},
     removed={"d.old": known("old", removed=Removal("c2", drop=True))},
