@@ -20,6 +20,7 @@ from engine.ledger import store as ledger_store
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
+from engine.source.positions import Position
 from engine.store.bucket_folder import BucketFolder
 from engine.store.bucket_settings import opened
 from engine.store.folder import StoreAccessError, StoreAwayError
@@ -237,7 +238,8 @@ def test_of_runners_that_race_for_an_epoch_one_commits_it(
     losses = itertools.cycle([True, False, False])
     faults.fault = lambda method, _path: "lost" if method == "PUT" and next(losses) else ""
     place = through(faults, folder)
-    first = EpochRecord(0, "first", "", {}, {}, 0, {}, ledger="L", identity="s")
+    start = Position("b.000001", 4)
+    first = EpochRecord(0, "first", "", start, start, 0, {}, ledger="L", identity="s")
     Ledger(place).commit(first)
     committed = [(0, "first")]
 
