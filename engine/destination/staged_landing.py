@@ -6,13 +6,12 @@ is deleted at the next start.
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from engine.capture.files import DataFile
 from engine.capture.landing import Commit, TableVersion
 from engine.decode.schema import Table
 from engine.spec.folder_names import folder_name
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 FOLDER = "_staged"
 
@@ -54,27 +53,27 @@ class NoMirror:
 class StagedLanding:
     """Folders beside the tables: `_staged/<database>/<table>` in the destination, which all workers share."""
 
-    root: Path
+    root: Folder
 
     @property
     def in_place(self) -> bool:
         """Never."""
         return False
 
-    def _folder(self, table: Table) -> LocalFolder:
-        return LocalFolder(self.root / FOLDER / folder_name(table.database) / folder_name(table.name))
+    def _folder(self, table: Table) -> Folder:
+        return self.root / FOLDER / folder_name(table.database) / folder_name(table.name)
 
-    def chunks(self, table: Table) -> LocalFolder:
+    def chunks(self, table: Table) -> Folder:
         """The table's folder."""
         return self._folder(table)
 
-    def changes(self, table: Table) -> LocalFolder:
+    def changes(self, table: Table) -> Folder:
         """The table's folder."""
         return self._folder(table)
 
     def reader(self, table: Table) -> NoMirror:
         """There is no mirror."""
-        return NoMirror(str(self.root))
+        return NoMirror(self.root.url)
 
     def collect(self, table: Table, files: Sequence[DataFile]) -> None:
         """Delete the files."""
@@ -82,9 +81,8 @@ class StagedLanding:
 
     def delete_orphans(self, committed_names: Collection[str]) -> int:
         """Delete files that no epoch of the ledger names. Returns how many. Call it while no reader runs."""
-        deleted = 0
-        for path in (self.root / FOLDER).glob("*/*/*.parquet"):
-            if path.name not in committed_names:
-                path.unlink(missing_ok=True)
-                deleted += 1
-        return deleted
+        staged = self.root / FOLDER
+        names = (entry.name for entry in staged.below() if entry.name.endswith(".parquet"))
+        orphans = [name for name in names if name.rpartition("/")[2] not in committed_names]
+        staged.delete(orphans)
+        return len(orphans)

@@ -1,11 +1,16 @@
-"""The state of a folder in which other programs write too."""
+"""Whole folders: the state of one in which other programs write too, and folders that are made and removed."""
 
 import hashlib
+import shutil
 from dataclasses import dataclass
+from itertools import islice
 
-from engine.base.durable import sync_file, sync_folder
+from engine.base.durable import make_folders, sync_file, sync_folder
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
+
+_MARK = "_made"
+"""A file without content, which says that a folder of a bucket is there. Readers of tables leave such names alone."""
 
 
 @dataclass(frozen=True)
@@ -44,3 +49,26 @@ def sync(folder: Folder, *names: str) -> None:
             sync_file(folder.path / name)
         if not names:
             sync_folder(folder.path)
+
+
+def make(folder: Folder) -> None:
+    """Let a folder be there before it has files: of a bucket, by a mark."""
+    if isinstance(folder, LocalFolder):
+        make_folders(folder.path)
+    elif not folder.is_there:
+        folder.write(_MARK, b"")
+
+
+def is_empty(folder: Folder) -> bool:
+    """Whether a folder has no files, and no folders either if it is one of a file system."""
+    if isinstance(folder, LocalFolder):
+        return not folder.is_there or not any(folder.path.iterdir())
+    return all(entry.name == _MARK for entry in islice(folder.below(), 2))
+
+
+def remove(folder: Folder) -> None:
+    """Delete a folder with all that is in it. Half of it may be left after a crash."""
+    if not isinstance(folder, LocalFolder):
+        folder.delete([entry.name for entry in folder.below()])
+    elif folder.is_there:
+        shutil.rmtree(folder.path)

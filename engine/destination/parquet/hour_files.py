@@ -7,7 +7,6 @@ Rows of a snapshot were read from the table, not from the binlog. They have no c
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -20,7 +19,7 @@ from engine.capture.batches import batches
 from engine.capture.binlog.row_changes import SNAPSHOT_SEQ, redump_changes
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import TM_KIND, TM_TS
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
 
 _HOUR_US = 3_600_000_000
 
@@ -41,7 +40,7 @@ class HourWriter:
     get statistics.
     """
 
-    folder: Path
+    folder: Folder
     prefix: str
     hour: int
     bounded_columns: tuple[str, ...]
@@ -70,9 +69,7 @@ class HourWriter:
 
     def _writer(self, hour: int, schema: pa.Schema) -> FileWriter:
         if hour not in self._writers:
-            self._writers[hour] = FileWriter(
-                LocalFolder(self.folder / _partition(hour)), self.prefix, schema, self.bounded_columns
-            )
+            self._writers[hour] = FileWriter(self.folder / _partition(hour), self.prefix, schema, self.bounded_columns)
         return self._writers[hour]
 
     def _finish(self, hour: int) -> None:
@@ -93,8 +90,7 @@ class HourWriter:
             return
         for writer in self._writers.values():
             writer.discard()
-        for one in self._finished_files:
-            (self.folder / one.folder / one.file.name).unlink(missing_ok=True)
+        self.folder.delete(f"{one.folder}/{one.file.name}" for one in self._finished_files)
 
 
 def _partition(hour: int) -> str:
@@ -102,7 +98,7 @@ def _partition(hour: int) -> str:
     return f"date={at:%Y-%m-%d}/hour={at:%H}"
 
 
-def newest_partitions(folder: Path, dates: int) -> Iterator[Path]:
-    """The folders of the hours in a table's newest dates."""
-    for date in sorted(folder.glob("date=*"))[-dates:]:
-        yield from sorted(date.glob("hour=*"))
+def newest_partitions(folder: Folder, dates: int) -> Iterator[str]:
+    """The folders of the hours in a table's newest dates, relative to the table's."""
+    for date in [name for name in folder.folders() if name.startswith("date=")][-dates:]:
+        yield from (f"{date}/{name}" for name in (folder / date).folders() if name.startswith("hour="))

@@ -1,7 +1,7 @@
 """The manifests of a Parquet destination: which files are published. A file that no manifest names does not exist.
 
-`_manifests/<epoch>.json` is created whole, and by one runner alone: it is written under another name, synced, and
-linked to its own. It names the files of the epochs since the one before, and what each of their tables has then:
+`_manifests/<epoch>.json` is created whole, and by one runner alone (`store.Folder.create`). It names the files of the
+epochs since the one before, and what each of their tables has then:
 
     {"format": 1, "ledger": "…", "lineage": "", "term": 3, "epoch": 12, "position": "binlog.000002:1234",
      "committed_at": "2026-11-27T12:00:00.000000Z",
@@ -20,20 +20,17 @@ after a table's failure, or after its own placeholder.
 """
 
 import json
-import os
 import re
 import threading
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from engine.base.durable import link, make_folders, sync_folder, write_atomically
 from engine.base.errors import DestinationError
 from engine.destination.destination_protocol import CHUNKS, EpochEnd, Guard
 from engine.ledger.state import Owner
+from engine.store.folder import Folder, StoreAccessError, StoreAwayError
 
 FOLDER = "_manifests"
 FORMAT = 1
@@ -88,9 +85,12 @@ class PublishedTable:
 
 
 class Manifests:
-    """The manifests in one destination. May be used by several threads."""
+    """The manifests in one destination. May be used by several threads.
 
-    def __init__(self, root: Path, owner: Owner, guard: Guard) -> None:
+    They are listed at first, and whenever another runner may have created some: not with each epoch.
+    """
+
+    def __init__(self, root: Folder, owner: Owner, guard: Guard) -> None:
         self._folder = root / FOLDER
         self._owner = owner
         self._guard = guard
@@ -100,12 +100,13 @@ class Manifests:
         self._unmerged_names: list[str] = []
         """The names of this count of epochs that were not merged, in order."""
         self._term = 0
+        self._is_read = False
         self._lock = threading.Lock()
 
     def progress(self, table: str) -> PublishedTable:
         """What is published of a table now, for this count of epochs. Raises DestinationError."""
         with self._lock:
-            self._refresh()
+            self._read_once()
             published_table = self._progress.get(table, PublishedTable())
         if published_table.application == self._owner.application:
             return published_table
@@ -116,21 +117,20 @@ class Manifests:
     def has(self, table: str) -> bool:
         """Whether anything of a table was ever published here."""
         with self._lock:
-            self._refresh()
+            self._read_once()
             return table in self._progress
 
     @property
     def term(self) -> int:
         """The largest term of a runner that has published here; 0 for none."""
         with self._lock:
-            self._refresh()
+            self._read_once()
             return self._term
 
     def publish(self, end: EpochEnd, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]) -> None:
         """Create the manifest of some epochs. Raises PipelineHeldError if a later runner has taken over."""
         with self._lock:
             self._create(end, tables, files)
-            sync_folder(self._folder)
             if len(self._unmerged_names) >= 2 * MANIFESTS_PER_MERGE:
                 with suppress(OSError):  # such as a full disk: there are more manifests until the next attempt
                     self._merge_oldest()
@@ -143,8 +143,6 @@ class Manifests:
             for epoch in sorted({newest, *epochs} - {-1}):
                 if epoch >= newest:
                     self._create(EpochEnd(epoch, "", ""), {}, ())
-            make_folders(self._folder)
-            sync_folder(self._folder)
 
     def recent(self) -> tuple[int, set[str]]:
         """The epoch up to which manifests were merged, -1 for none; and the paths of the files in all other manifests.
@@ -169,36 +167,25 @@ class Manifests:
                 if table in manifest["tables"] or any(file["table"] == table for file in manifest["files"]):
                     tables = {other: one for other, one in manifest["tables"].items() if other != table}
                     files = [file for file in manifest["files"] if file["table"] != table]
-                    write_atomically(self._folder / name, _text({**manifest, "tables": tables, "files": files}))
+                    self._folder.write(name, _content({**manifest, "tables": tables, "files": files}))
             self._progress.pop(table, None)
 
     def _create(self, end: EpochEnd, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]) -> None:
-        """Create a manifest under the first free name of its epoch."""
-        make_folders(self._folder)
-        self._refresh()
-        number, newest = (
-            0,
-            max(map(_epoch, self._unmerged_names), default=-1),
-        )  # names are taken in order, whatever the epochs
+        """Create a manifest under the first free name of its epoch. A runner has a term, which makes it unique."""
+        self._read_once()
+        newest = max(map(_epoch, self._unmerged_names), default=-1)  # names are taken in order, whatever the epochs
+        number = 0
         while True:
             # The names are taken in order, so a runner that is delayed after its check finds its name taken.
             manifest = self._manifest(end, self._guard(), tables, files)
             name = self._name(max(end.epoch, newest), number)
-            if not (self._folder / name).exists() and self._link(name, manifest):
-                break
+            if name not in self._read_names:
+                if self._folder.create(name, _content(manifest)):
+                    break
+                self._refresh()
             number += 1
         self._unmerged_names.append(name)
         self._take(name, manifest)
-
-    def _link(self, name: str, manifest: Manifest) -> bool:
-        """Create a manifest of this name. Returns False if there is another one."""
-        temporary = self._folder / f".{uuid.uuid4().hex}"
-        try:
-            write_atomically(temporary, _text(manifest))
-            return link(temporary, self._folder / name)
-        finally:
-            with suppress(OSError):
-                temporary.unlink()
 
     def _manifest(
         self, end: EpochEnd, term: int, tables: Mapping[str, PublishedTable], files: Sequence[PublishedFile]
@@ -219,6 +206,10 @@ class Manifests:
         lineage = self._owner.lineage  # an older ledger that took over counts from an earlier epoch again
         return f"{epoch}{f'_{number}' if number else ''}{f'.{lineage}' if lineage else ''}.json"
 
+    def _read_once(self) -> None:
+        if not self._is_read:
+            self._refresh()
+
     def _refresh(self) -> None:
         """Read the manifests that were not read."""
         new_names = [name for name in self._names() if name not in self._read_names]
@@ -234,6 +225,7 @@ class Manifests:
         self._unmerged_names = sorted({*self._unmerged_names, *unmerged_names}, key=_place)
         for name, manifest in (*sorted(others, key=lambda one: int(one[1]["term"])), *reversed(manifests)):
             self._take(name, manifest)
+        self._is_read = True
 
     def _take(self, name: str, manifest: Manifest) -> None:
         self._read_names.add(name)
@@ -243,19 +235,16 @@ class Manifests:
 
     def _names(self) -> list[str]:
         """The names of all manifests, in the order of their epochs."""
-        try:
-            names = os.listdir(self._folder)  # noqa: PTH208 - names alone
-        except FileNotFoundError:
-            return []
-        return sorted((name for name in names if _NAME.match(name)), key=_place)
+        return sorted((entry.name for entry in self._folder.entries() if _NAME.match(entry.name)), key=_place)
 
     def _load(self, name: str) -> Manifest:
-        path = self._folder / name
         try:
-            manifest: Manifest = json.loads(path.read_text(encoding="utf-8"))
+            manifest: Manifest = json.loads(self._folder.read(name))
+        except (StoreAwayError, StoreAccessError):
+            raise
         except (OSError, ValueError) as error:
             raise DestinationError(
-                f"The manifest {path} cannot be read: {error}.",
+                f"The manifest {self._folder.url}/{name} cannot be read: {error}.",
                 detail="It names published files; without it, nobody knows them. Nothing was written.",
                 hint="Restore it from a copy. Without one, choose another sink.path and start a new pipeline.",
             ) from error
@@ -274,11 +263,10 @@ class Manifests:
         files = list({file["path"]: file for manifest in manifests for file in manifest["files"]}.values())
         merged_manifest = {**manifests[-1], "from_epoch": manifests[0]["epoch"], "tables": tables, "files": files}
         self._guard()
-        write_atomically(self._folder / oldest[-1], _text(merged_manifest))
+        self._folder.write(oldest[-1], _content(merged_manifest))
         self._unmerged_names = self._unmerged_names[MANIFESTS_PER_MERGE:]
-        for name, manifest in zip(oldest[:-1], manifests[:-1], strict=True):
-            if not _is_placeholder(manifest):
-                (self._folder / name).unlink(missing_ok=True)
+        merged = zip(oldest[:-1], manifests[:-1], strict=True)
+        self._folder.delete(name for name, manifest in merged if not _is_placeholder(manifest))
 
 
 def _place(name: str) -> tuple[int, int, str]:
@@ -300,5 +288,5 @@ def _is_placeholder(manifest: Manifest) -> bool:
     return not manifest["position"]
 
 
-def _text(manifest: Manifest) -> str:
-    return json.dumps(manifest, ensure_ascii=False)
+def _content(manifest: Manifest) -> bytes:
+    return json.dumps(manifest, ensure_ascii=False).encode()

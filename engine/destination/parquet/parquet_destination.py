@@ -20,15 +20,14 @@ from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
-from engine.store.local_folder import LocalFolder
 
 
 class ParquetDestination:
     """landing: where the readers' files are; by default they are staged in the destination."""
 
     def __init__(self, sink: Sink, landing: Landing | None = None) -> None:
-        self._root = sink.path
-        self._staged_landing = StagedLanding(sink.path)
+        self._sink = sink
+        self._staged_landing = StagedLanding(sink.folder)
         self._landing = landing or self._staged_landing
         self._fence: Fence | None = None
         self._place: SharedPlace | None = None
@@ -36,7 +35,7 @@ class ParquetDestination:
     @property
     def root(self) -> Path:
         """The folder."""
-        return self._root
+        return self._sink.path
 
     @property
     def landing(self) -> Landing:
@@ -45,11 +44,11 @@ class ParquetDestination:
 
     def newest_term(self, ledger: str) -> Term | None:
         """By the files in `_tidemark` (`destination.fence`)."""
-        return Fence(LocalFolder(self._root), ledger).newest()
+        return Fence(self._sink.folder, ledger).newest()
 
     def take(self, ledger: str, term: Term) -> None:
         """Create the term's file, which only one runner can."""
-        fence = Fence(LocalFolder(self._root), ledger)
+        fence = Fence(self._sink.folder, ledger)
         fence.take(term)
         self._fence = fence
 
@@ -71,8 +70,9 @@ class ParquetDestination:
 
     def _shared_place(self, owner: Owner) -> SharedPlace:
         if self._place is None or self._place.owner != owner:
-            manifests = Manifests(self._root, owner, self.guard)
-            self._place = SharedPlace(self._root, owner, self._landing, manifests, UnpublishedFiles(), self.guard)
+            root = self._sink.folder
+            manifests = Manifests(root, owner, self.guard)
+            self._place = SharedPlace(root, owner, self._landing, manifests, UnpublishedFiles(), self.guard)
         return self._place
 
     def maintenance(self, table: DestinationTable) -> None:

@@ -1,14 +1,11 @@
 """One captured table in a Parquet destination: its change log, in files by date and hour."""
 
 import re
-import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from engine.base import clock
-from engine.base.durable import make_folders
 from engine.base.errors import DestinationError, SpecError
 from engine.capture.files import DataFile, check_files
 from engine.capture.landing import Landing
@@ -21,7 +18,8 @@ from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
 from engine.plan.chunks import Plan
 from engine.spec.folder_names import folder_name
-from engine.store.local_folder import LocalFolder
+from engine.store.folder import Folder
+from engine.store.folder_state import is_empty, make, remove
 
 _NAME = re.compile(r"^(\d+)-(?:chunks|changes)-")
 _SWEPT_DATES = 2
@@ -45,7 +43,7 @@ class UnpublishedFiles:
 class SharedPlace:
     """What the tables of one destination share."""
 
-    root: Path
+    root: Folder
     owner: Owner
     landing: Landing
     manifests: Manifests
@@ -59,6 +57,7 @@ class ParquetTable:
     def __init__(self, place: SharedPlace, table: Table) -> None:
         self._place = place
         self.table = table
+        self._path = f"{folder_name(table.database)}/{folder_name(table.name)}"
         self._folder = place.root / folder_name(table.database) / folder_name(table.name)
 
     @property
@@ -69,17 +68,17 @@ class ParquetTable:
     @property
     def place(self) -> str:
         """Its folder."""
-        return str(self._folder)
+        return self._folder.url
 
     @property
     def is_there(self) -> bool:
         """Whether its folder exists and the destination belongs to the ledger."""
-        return self._folder.is_dir() and not self._other_ledger()
+        return self._folder.is_there and not self._other_ledger()
 
     @property
     def needs_repair(self) -> bool:
         """Whether its folder is gone."""
-        return not self._folder.is_dir()
+        return not self._folder.is_there
 
     def last_epoch(self, kind: str) -> int:
         """By the manifests; without the lineage's floor."""
@@ -91,9 +90,9 @@ class ParquetTable:
     def check_free(self) -> None:
         """Raises SpecError if its folder has anything, or another pipeline writes to the destination."""
         self._check_owner()
-        if self._place.manifests.has(self.table.full_name) or any(self._folder.glob("*")):
+        if self._place.manifests.has(self.table.full_name) or not is_empty(self._folder):
             raise SpecError(
-                f"The destination {self._folder} exists already.",
+                f"The destination {self._folder.url} exists already.",
                 detail="Its rows would be mixed with those of the table; nothing was written.",
                 hint="Move that folder away, then add the table again.",
             )
@@ -101,28 +100,28 @@ class ParquetTable:
     def create(self) -> None:
         """Create its folder."""
         self.drop()
-        make_folders(self._folder)
+        make(self._folder)
 
     def open(self, *, must_exist: bool) -> OpenedTable:
         """Create its folder if it is not there."""
         self._check_owner()
-        if must_exist and not self._folder.is_dir():
+        if must_exist and not self._folder.is_there:
             raise DestinationError(
-                f"The destination {self._folder} is gone, but the ledger has published rows to it.",
+                f"The destination {self._folder.url} is gone, but the ledger has published rows to it.",
                 detail="Continuing would leave a change log without those rows; nothing was written.",
                 hint="Restore the folder, or resnapshot the table: "
                 f"tidemark redump SPEC --table {self.table.full_name}",
             )
         self._place.guard()
-        make_folders(self._folder)
+        make(self._folder)
         return OpenedTable(self._epochs())
 
     def repair(self, table: Table) -> OpenedTable:
         """Create its folder if it is gone; the resnapshot begins a generation."""
-        is_new = not self._folder.is_dir()
+        is_new = not self._folder.is_there
         self.table = table
         self._place.guard()
-        make_folders(self._folder)
+        make(self._folder)
         return OpenedTable(self._epochs(), is_new=is_new)
 
     def append(self, kind: str, epoch: int, files: Sequence[DataFile]) -> SinkApplied | None:
@@ -156,7 +155,7 @@ class ParquetTable:
         )
 
     def _published_file(self, kind: str, epoch: int, name: str, file: DataFile) -> PublishedFile:
-        path = (self._folder / name).relative_to(self._place.root).as_posix()
+        path = f"{self._path}/{name}"
         generation = self._progress().generation
         return PublishedFile(self.table.full_name, generation, kind, epoch, path, file.rows, file.bytes)
 
@@ -189,11 +188,11 @@ class ParquetTable:
         """By the manifests."""
         try:
             if other_ledger := self._other_ledger():
-                return StoredState(fault=f"{self._place.root} belongs to another ledger ({other_ledger})")
+                return StoredState(fault=f"{self._place.root.url} belongs to another ledger ({other_ledger})")
             applied_epochs, term = self._epochs(), self._place.manifests.term
         except DestinationError as error:
             return StoredState(fault=error.message)
-        fault = "" if self._folder.is_dir() else f"{self._folder} is gone"
+        fault = "" if self._folder.is_there else f"{self._folder.url} is gone"
         return StoredState(applied_epochs, frozenset({term} if term else ()), fault)
 
     def drop(self) -> None:
@@ -203,26 +202,22 @@ class ParquetTable:
         self._place.guard()
         self._place.unpublished.forget(self.table.full_name)
         self._place.manifests.forget(self.table.full_name)
-        if self._folder.is_dir():
-            shutil.rmtree(self._folder)
+        remove(self._folder)
 
     def delete_orphans(self, after: int, manifest_paths: Collection[str]) -> int:
         """Delete files of later epochs that no manifest names. manifest_paths: paths relative to the destination.
 
         Returns how many. Nothing else writes to the table meanwhile.
         """
-        deleted = 0
-        for folder in newest_partitions(self._folder, _SWEPT_DATES):
-            for path in folder.glob("*.parquet"):
-                ours = _NAME.match(path.name)
-                if (
-                    ours
-                    and int(ours[1]) > after
-                    and path.relative_to(self._place.root).as_posix() not in manifest_paths
-                ):
-                    path.unlink()
-                    deleted += 1
-        return deleted
+        orphans = list[str]()
+        for hour in newest_partitions(self._folder, _SWEPT_DATES):
+            for entry in (self._folder / hour).entries():
+                ours = _NAME.match(entry.name) if entry.name.endswith(".parquet") else None
+                name = f"{hour}/{entry.name}"
+                if ours and int(ours[1]) > after and f"{self._path}/{name}" not in manifest_paths:
+                    orphans.append(name)
+        self._folder.delete(orphans)
+        return len(orphans)
 
     def _progress(self) -> PublishedTable:
         """What it has, with what is not published yet."""
@@ -235,12 +230,12 @@ class ParquetTable:
 
     def _other_ledger(self) -> str:
         """Another ledger that writes to the destination; "" for none."""
-        return next((name for name in ledgers(LocalFolder(self._place.root)) if name != self._place.owner.ledger), "")
+        return next((name for name in ledgers(self._place.root) if name != self._place.owner.ledger), "")
 
     def _check_owner(self) -> None:
         if self._other_ledger():
             raise SpecError(
-                f"The destination {self._place.root} exists already and does not belong to this pipeline's ledger.",
+                f"The destination {self._place.root.url} exists already and does not belong to this pipeline's ledger.",
                 detail="Its manifests are numbered by another pipeline's epochs; nothing was written.",
                 hint="Choose another sink.path, or move that folder away.",
             )

@@ -14,6 +14,7 @@ from engine.base.durable import sync_file
 from engine.capture.binlog.row_changes import log_schema
 from engine.destination.parquet.hour_files import HourFile, HourWriter
 from engine.store import local_folder as written_files
+from engine.store.local_folder import LocalFolder
 
 SCHEMA = log_schema(pa.schema([pa.field("id", pa.int32(), nullable=False)]))
 PUBLISHED = int(datetime(2026, 3, 1, 7, tzinfo=UTC).timestamp()) // 3600
@@ -34,7 +35,7 @@ def staged(folder: Path, times: Sequence[str | None]) -> Path:
 
 def split(tmp_path: Path, *sources: Path) -> list[HourFile]:
     """The files of one commit."""
-    with HourWriter(tmp_path / "t", "00000004-changes", PUBLISHED, ("id", "_tm_seq")) as writer:
+    with HourWriter(LocalFolder(tmp_path / "t"), "00000004-changes", PUBLISHED, ("id", "_tm_seq")) as writer:
         for source in sources:
             writer.write(pa.OSFile(str(source)))
         return writer.finish()

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from engine.base.durable import link, write_atomically
 from engine.base.errors import PipelineHeldError
 from engine.destination.destination_protocol import CHANGES, EpochEnd
 from engine.destination.parquet import manifests as module
 from engine.destination.parquet.manifests import Manifests, PublishedFile
 from engine.ledger.state import Owner
+from engine.store.local_folder import LocalFolder
 from tests.support.parquet import files_of
 
 TABLE, QUIET = "d.t", "d.quiet"
-Write = Callable[[Path, str], None]
 
 
 class Killed(BaseException):
@@ -32,7 +31,7 @@ def _merged_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def opened(root: Path, guard: Callable[[], int] = lambda: 1) -> Manifests:
     """The manifests, as a process opens them."""
-    return Manifests(root, Owner("L"), guard)
+    return Manifests(LocalFolder(root), Owner("L"), guard)
 
 
 def publish(manifests: Manifests, epoch: int, table: str = TABLE) -> None:
@@ -64,17 +63,17 @@ def test_readers_see_the_same_before_during_and_after_a_merge(tmp_path: Path, mo
     """After each write and each deletion, all published epochs are there, once."""
     publish(manifests := opened(tmp_path), 0)
     views = list[list[int]]()
-    unlink = Path.unlink
+    unlink, write = Path.unlink, LocalFolder.write
 
-    def written(path: Path, text: str) -> None:
-        write_atomically(path, text)
+    def written(folder: LocalFolder, name: str, content: bytes) -> None:
+        write(folder, name, content)
         views.append(seen(tmp_path))
 
     def unlinked(path: Path, *, missing_ok: bool = False) -> None:
         unlink(path, missing_ok)
         views.append(seen(tmp_path))
 
-    monkeypatch.setattr(module, "write_atomically", written)
+    monkeypatch.setattr(LocalFolder, "write", written)
     monkeypatch.setattr(Path, "unlink", unlinked)
     for epoch in range(1, 14):
         publish(manifests, epoch)
@@ -152,16 +151,16 @@ def test_a_disk_that_is_full_in_the_merge_publishes_nothing_twice(
 ) -> None:
     """The epoch is published already; the merge is done with a later one. written: the merged manifest got its name."""
     manifests = opened(tmp_path)
-    full = [True]
+    full, write = [True], LocalFolder.write
 
-    def limited(path: Path, text: str) -> None:
-        if path.suffix == ".json" and full[0]:
+    def limited(folder: LocalFolder, name: str, content: bytes) -> None:
+        if full[0]:
             if written:
-                write_atomically(path, text)
+                write(folder, name, content)
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write_atomically(path, text)
+        write(folder, name, content)
 
-    monkeypatch.setattr(module, "write_atomically", limited)
+    monkeypatch.setattr(LocalFolder, "write", limited)
     for epoch in range(8):
         publish(manifests, epoch)
     assert names(tmp_path) == {str(epoch) for epoch in range(8)}
@@ -176,7 +175,7 @@ def test_a_runner_that_sleeps_through_the_merges_of_a_later_one_publishes_nothin
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A merge deletes manifests, but never a placeholder: the earlier runner's name stays taken."""
-    held = [False]
+    held, create = [False], LocalFolder.create
 
     def guard() -> int:
         if held[0]:
@@ -187,16 +186,16 @@ def test_a_runner_that_sleeps_through_the_merges_of_a_later_one_publishes_nothin
     publish(earlier, 0)
     publish(earlier, 1)
 
-    def late(source: Path, target: Path) -> bool:
-        monkeypatch.setattr(module, "link", link)
+    def late(folder: LocalFolder, name: str, content: bytes) -> bool:
+        monkeypatch.setattr(LocalFolder, "create", create)
         held[0] = True
         later = opened(tmp_path, lambda: 2)
         later.take_names([1, 2])
         for epoch in range(2, 12):
             publish(later, epoch)
-        return link(source, target)
+        return create(folder, name, content)
 
-    monkeypatch.setattr(module, "link", late)
+    monkeypatch.setattr(LocalFolder, "create", late)
     with pytest.raises(PipelineHeldError):
         publish(earlier, 2)
     assert held[0]

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from engine.base.durable import write_atomically
 from engine.base.errors import is_disk_full
 from engine.capture.files import DataFile
 from engine.destination.destination_protocol import CHANGES, CHUNKS, EpochEnd
@@ -21,6 +20,7 @@ from engine.journal import Journal
 from engine.ledger.state import Owner
 from engine.ledger.store import Ledger
 from engine.store import local_folder as written_files
+from engine.store.local_folder import LocalFolder
 from tests.support.parquet import files_of, generation_of, log_rows, replayed
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, story, switch
 
@@ -75,7 +75,12 @@ def wait(step: Callable[[], None]) -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("module", "name"),
-    [(manifests, "write_atomically"), (manifests, "link"), (manifests, "sync_folder"), (written_files, "sync_file")],
+    [
+        (LocalFolder, "_temporary"),
+        (written_files, "link"),
+        (written_files, "sync_folder"),
+        (written_files, "sync_file"),
+    ],
     ids=["write", "link", "sync", "file"],
 )
 def test_a_full_disk_delays_an_epoch_and_loses_and_doubles_nothing(
@@ -89,9 +94,10 @@ def test_a_full_disk_delays_an_epoch_and_loses_and_doubles_nothing(
     publisher = Publisher(world.sink(0.0), world.destination(), ledger, journal, wait)
     publisher.tables.open_all(ledger.state)
     publisher.recover()
-    monkeypatch.setattr(module, name, failing(getattr(module, name), (0, 1, 3), late=late))
     for record in world.records[1:]:
         ledger.commit(record)
+    monkeypatch.setattr(module, name, failing(getattr(module, name), (0, 1, 3), late=late))
+    for record in world.records[1:]:
         publisher.submit(record)
         publisher.drain()
     publisher.finish()
@@ -163,7 +169,7 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     """Wherever: the next one forgets the table everywhere. Other tables keep their rows. survives: steps before it."""
     story(world := World(tmp_path, kind="parquet"))
     publish_story(world, tmp_path, ())
-    shown = manifests.Manifests(tmp_path / "lake", Owner("L"), lambda: 1)
+    shown = manifests.Manifests(LocalFolder(tmp_path / "lake"), Owner("L"), lambda: 1)
     other = manifests.PublishedFile("d.other", 0, CHANGES, 3, "d/other/3.parquet", 1, 1)
     shown.publish(EpochEnd(3, "b:1", ""), {"d.other": shown.progress("d.other").with_files(CHANGES, 3, 1)}, [other])
     left = [survives]
@@ -178,7 +184,7 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
         return act
 
     with monkeypatch.context() as patch, suppress(Killed):
-        patch.setattr(manifests, "write_atomically", killable(write_atomically))
+        patch.setattr(LocalFolder, "write", killable(LocalFolder.write))
         patch.setattr(shutil, "rmtree", killable(shutil.rmtree))
         patch.setattr(os, "rmdir", killable(os.rmdir))
         world.destination().table(Owner("L"), OLD, PLAN).drop()
@@ -190,6 +196,6 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     assert named(tmp_path) == there(tmp_path) == set()
     table.check_free()
     assert table.last_epoch(CHANGES) == -1
-    again = manifests.Manifests(tmp_path / "lake", Owner("L"), lambda: 1)
+    again = manifests.Manifests(LocalFolder(tmp_path / "lake"), Owner("L"), lambda: 1)
     assert again.progress("d.other").changes == 3
     assert [file["path"] for file in files_of(tmp_path / "lake", "d.other")] == [other.path]

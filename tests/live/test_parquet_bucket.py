@@ -1,0 +1,101 @@
+"""A Parquet destination in a bucket: what unit tests prove of one in a folder holds there, through bad weather too."""
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from engine.base.errors import PipelineHeldError, SpecError
+from engine.capture.binlog.row_changes import log_schema
+from engine.capture.files import DataFile, FileWriter
+from engine.decode.schema import TM_SEQ
+from engine.destination.destination_protocol import CHANGES, EpochEnd
+from engine.destination.parquet import manifests as module
+from engine.destination.parquet.manifests import Manifests
+from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
+from engine.destination.staged_landing import StagedLanding
+from engine.ledger.state import Owner
+from engine.store.bucket_folder import BucketFolder
+from engine.store.folder import Folder
+from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
+from tests.support.store_faults import StoreFaults, store_faults
+from tests.unit.destination.lake import INT
+
+EPOCHS, OWNER = 9, Owner("L")
+SCHEMA = log_schema(pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int32())]))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """The store of these tests."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
+            yield running
+
+
+@pytest.fixture
+def faults(server: BucketServer) -> Iterator[StoreFaults]:
+    """A proxy before the store that loses each third answer to a write."""
+    losses = itertools.cycle([True, False, False])
+    with store_faults(server.port) as proxy:
+        proxy.fault = lambda method, _path: "lost" if method == "PUT" and next(losses) else ""
+        yield proxy
+
+
+def place_in(root: Folder) -> SharedPlace:
+    """The destination, as a runner of the first term opens it."""
+    manifests = Manifests(root, OWNER, lambda: 1)
+    return SharedPlace(root, OWNER, StagedLanding(root), manifests, UnpublishedFiles(), lambda: 1)
+
+
+def publish(place: SharedPlace, table: ParquetTable, epoch: int) -> list[DataFile]:
+    """Stage two changes of two hours, write and publish them. Returns the staged files."""
+    rows = [
+        {
+            "id": epoch,
+            "v": hour,
+            "_tm_kind": "+I",
+            TM_SEQ: 2 * epoch + hour,
+            "_tm_ts": datetime(2026, 1, 1, hour, tzinfo=UTC),
+        }
+        for hour in range(2)
+    ]
+    with FileWriter(place.landing.changes(INT), "changes", SCHEMA, ("id", TM_SEQ)) as writer:
+        writer.write(pa.Table.from_pylist(rows, schema=SCHEMA))
+        files = writer.close()
+    assert table.append(CHANGES, epoch, files) is not None
+    place.manifests.publish(EpochEnd(epoch, "b:1", ""), place.unpublished.tables, place.unpublished.files)
+    place.unpublished.tables.clear()
+    place.unpublished.files.clear()
+    return files
+
+
+def read(root: Folder) -> list[int]:
+    """The `_tm_seq` of the rows that manifests name, in order; a file that is named twice counts once."""
+    found = [json.loads((root / "_manifests").read(one.name)) for one in (root / "_manifests").entries()]
+    paths = {file["path"] for manifest in found for file in manifest["files"]}
+    return sorted(seq for path in paths for seq in pq.ParquetFile(root.open(path)).read([TM_SEQ])[TM_SEQ].to_pylist())
+
+
+def test_a_change_log_lives_in_a_bucket(
+    server: BucketServer, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is created, published, merged, swept, taken over and dropped, though answers are lost."""
+    monkeypatch.setattr(module, "MANIFESTS_PER_MERGE", 3)
+    folder = server.root / uuid.uuid4().hex
+    beyond = replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{faults.port}"))
+    place = place_in(beyond)
+    table = ParquetTable(place, INT)
+    table.check_free()
+    states = [table.needs_repair]
+    table.create()
+    assert [*states, table.needs_repair] == [True, False]
+    table.check_free()
