@@ -99,3 +99,44 @@ def test_a_change_log_lives_in_a_bucket(
     table.create()
     assert [*states, table.needs_repair] == [True, False]
     table.check_free()
+    for epoch in range(EPOCHS):
+        place.landing.collect(INT, publish(place, table, epoch))
+    everything = list(range(2 * EPOCHS))
+    assert read(folder) == everything
+    assert len(list((folder / "_manifests").entries())) < EPOCHS
+    with pytest.raises(SpecError):
+        table.check_free()
+    (folder / "d/t/date=2026-01-01/hour=01").write(f"{EPOCHS:08d}-changes-left.parquet", b"by a killed run")
+    last_merged, paths = place.manifests.recent()
+    assert table.delete_orphans(last_merged, paths) == 1
+    _take_over(place, monkeypatch)
+    assert read(folder) == everything
+    assert faults.met["lost"]
+    table.drop()
+    assert not read(folder)
+    assert not list((folder / "d").below())
+    table.check_free()
+
+
+def _take_over(place: SharedPlace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later runner takes the names that an earlier one would create, which is stopped after its check."""
+    held = [False]
+
+    def guard() -> int:
+        if held[0]:
+            raise PipelineHeldError("taken over")
+        return 1
+
+    earlier = replace(place, manifests=Manifests(place.root, OWNER, guard))
+    assert ParquetTable(earlier, INT).last_epoch(CHANGES) == EPOCHS - 1
+    place.manifests.take_names([EPOCHS])
+    create = BucketFolder.create
+
+    def late(where: BucketFolder, name: str, content: bytes) -> bool:
+        held[0] = True
+        return create(where, name, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(BucketFolder, "create", late)
+        with pytest.raises(PipelineHeldError):
+            publish(earlier, ParquetTable(earlier, INT), EPOCHS)
