@@ -17,8 +17,8 @@ def button(where: Directory, tables: Sequence[str]) -> None:
         "Merge now",
         icon=":material/merge:",
         key=f"merge-{click}",
-        help="Merges the published changes into the mirrors at once, whatever that writes. "
-        "Expensive merges are deferred otherwise.",
+        help="Merges published changes into the mirrors now, however much that writes. "
+        "Otherwise, expensive merges are deferred.",
         on_click=controls.send_once,
         args=(where, click, "merge", "", {"tables": list(tables)}),
     )

@@ -3,7 +3,7 @@
 The decoder is the package mysql-replication. It shares no code with `engine.decode`, is used by many, and is slow: it
 decodes row by row. What it decodes wrongly is not compared, and counted (`audit_limits`).
 
-    audit_range      the stretch of the binlog for each table
+    audit_range      the range of the binlog for each table
     audit_sample     a random part of it
     audit_source     the transactions in it, as the package decodes them
     audit_values     both sides' values in one form
@@ -13,7 +13,7 @@ decodes row by row. What it decodes wrongly is not compared, and counted (`audit
 
 One pass over the binlog serves GROUP tables, or SAMPLE_GROUP of a random part; rows of others are skipped undecoded. A
 table's images are collected in batches, and compared with those of its change log up to the same position. So memory is
-bounded, however long the stretch and however many the tables. Nothing is locked, and nothing is written to the source.
+bounded, however long the range and however many the tables. Nothing is locked, and nothing is written to the source.
 """
 
 from bisect import insort
@@ -84,14 +84,14 @@ def audit(
         asked = _asked(binlog, start, "--from"), _asked(binlog, end, "--to")
         found = {name: audited_range(spec, known, name, files, asked) for name in names}
         excluded = [TableAudit(name, excluded=why) for name, why in found.items() if isinstance(why, str)]
-        stretches = [part for part in found.values() if isinstance(part, AuditedRange)]
+        ranges = [part for part in found.values() if isinstance(part, AuditedRange)]
         borders = list(known.bounds)
-        _require_between(binlog, asked, stretches, borders)
+        _require_between(binlog, asked, ranges, borders)
         next_between = partial(_next_between, binlog, borders)
-        stretches = [_retained(spec, part, next_between) for part in stretches]
+        ranges = [_retained(spec, part, next_between) for part in ranges]
         if sample:
-            stretches = sampled(stretches, files, next_between)
-        audited, differences = _compared(spec, endpoint, connection, stretches, SAMPLE_GROUP if sample else GROUP)
+            ranges = sampled(ranges, files, next_between)
+        audited, differences = _compared(spec, endpoint, connection, ranges, SAMPLE_GROUP if sample else GROUP)
     results = sorted([*audited, *excluded], key=lambda table: table.table)
     return AuditResult(results, differences, clock.monotonic_s() - began_s, server.identity)
 
@@ -122,11 +122,11 @@ def _next_between(binlog: Binlog, borders: list[Position], position: Position) -
 def _require_between(
     binlog: Binlog,
     asked: tuple[Position | None, Position | None],
-    stretches: Sequence[AuditedRange],
+    ranges: Sequence[AuditedRange],
     borders: Sequence[Position],
 ) -> None:
-    """Raises SpecError for a position within a transaction; not if all stretches begin later, or end before."""
-    used = {part.start for part in stretches} | {part.end for part in stretches}
+    """Raises SpecError for a position within a transaction; not if all ranges begin later, or end before."""
+    used = {part.start for part in ranges} | {part.end for part in ranges}
     for position, option in zip(asked, ("--from", "--to"), strict=True):
         if position in used and not binlog.is_between(position, bound_before(borders, position)):
             raise SpecError(
@@ -142,7 +142,7 @@ def _names(known: CommittedHistory, tables: Sequence[str]) -> list[str]:
 
 
 def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position], Position]) -> AuditedRange:
-    """The stretch.
+    """The range.
 
     It begins after the changes that retention has deleted, and after the transaction of the first one left.
     """
@@ -158,11 +158,11 @@ def _retained(spec: Spec, part: AuditedRange, next_between: Callable[[Position],
 
 
 def _compared(
-    spec: Spec, endpoint: Endpoint, connection: Connection, stretches: Sequence[AuditedRange], group: int
+    spec: Spec, endpoint: Endpoint, connection: Connection, ranges: Sequence[AuditedRange], group: int
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
     """Compare all tables. Returns what was compared, and the first differences. group: tables per pass."""
     results, listed, waiting = list[TableAudit](), list[ImageDifference](), list[AuditedRange]()
-    for part in stretches:
+    for part in ranges:
         if part.start.order < part.end.order:
             waiting.append(part)
         else:
@@ -177,14 +177,14 @@ def _compared(
 
 
 def _pass(
-    spec: Spec, endpoint: Endpoint, texts: ServerTexts, stretches: Sequence[AuditedRange]
+    spec: Spec, endpoint: Endpoint, texts: ServerTexts, ranges: Sequence[AuditedRange]
 ) -> tuple[list[TableAudit], list[ImageDifference]]:
     """Compare some tables in one pass over the binlog."""
-    begin = min((part.start for part in stretches), key=lambda position: position.order)
-    end = max((part.end for part in stretches), key=lambda position: position.order)
-    tables = {(part.table.database, part.table.name): part.table for part in stretches}
+    begin = min((part.start for part in ranges), key=lambda position: position.order)
+    end = max((part.end for part in ranges), key=lambda position: position.order)
+    tables = {(part.table.database, part.table.name): part.table for part in ranges}
     logged = LoggedRows(endpoint, spec.first_server_id(), tables, begin, end)
-    each = [AuditedTable(part, spec.sink.folder, texts, logged.frames) for part in stretches]
+    each = [AuditedTable(part, spec.sink.folder, texts, logged.frames) for part in ranges]
     audited = {one.name: one for one in each}
     for rows in logged:
         for part in rows:

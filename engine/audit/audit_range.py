@@ -1,11 +1,11 @@
-"""Which stretch of the binlog is audited, for each table, and why not more.
+"""Which range of the binlog is audited, for each table, and why not more.
 
 By the rule of emission, a table's change log has every change after the position at which its copy was complete. So a
-stretch begins at the end of the epoch that completed the copy, altered the table or came from another server, whichever
-is the latest. If the ledger no longer has that epoch, the journal may; if neither has it, the stretch begins with the
+range begins at the end of the epoch that completed the copy, altered the table or came from another server, whichever
+is the latest. If the ledger no longer has that epoch, the journal may; if neither has it, the range begins with the
 oldest epoch that is known.
 
-It ends at the committed position. If the change log lacks a committed epoch that has changes for it, the stretch ends
+It ends at the committed position. If the change log lacks a committed epoch that has changes for it, the range ends
 before that epoch. The ledger is read before the change log, so a pipeline may run meanwhile.
 """
 
@@ -49,7 +49,7 @@ class AuditedRange:
     start: Position
     end: Position
     seq: int = 0
-    """Changes of the stretch have at least this `_tm_seq`; earlier ones may be those of another server. 0
+    """Changes of the range have at least this `_tm_seq`; earlier ones may be those of another server. 0
     if unknown."""
     notes: tuple[str, ...] = ()
     """Why it begins or ends there, and which columns are left out."""
@@ -192,7 +192,7 @@ def audited_range(
     files: Mapping[str, int],
     asked: tuple[Position | None, Position | None] = (None, None),
 ) -> AuditedRange | str:
-    """The stretch of one table; or why there is none.
+    """The range of one table; or why there is none.
 
     files: of the source's binlog. asked: where the operator wants it to begin and to end.
     """
@@ -280,8 +280,8 @@ def check_available(position: Position | None, files: Collection[str]) -> str:
     return f"the server has purged {position.file}; its oldest file is {oldest}" if purged else "there is no such file"
 
 
-def begin_later(stretch: AuditedRange, start: Position, note: str) -> AuditedRange:
-    """The stretch, not beginning before a position."""
-    if start.order <= stretch.start.order:
-        return stretch
-    return replace(stretch, start=start, notes=(*stretch.notes, note))
+def begin_later(audited: AuditedRange, start: Position, note: str) -> AuditedRange:
+    """The range, not beginning before a position."""
+    if start.order <= audited.start.order:
+        return audited
+    return replace(audited, start=start, notes=(*audited.notes, note))

@@ -1,4 +1,4 @@
-"""Chooses a random part of an audit's stretches, so that an audit is short however much binlog there is."""
+"""Chooses a random part of an audit's ranges, so that an audit is short however much binlog there is."""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -13,28 +13,28 @@ _NOTE = "a random part of it was chosen (--sample)"
 
 
 def sampled(
-    stretches: Sequence[AuditedRange],
+    ranges: Sequence[AuditedRange],
     files: Mapping[str, int],
     next_between: Callable[[Position], Position],
     most_bytes: int = SAMPLE_BYTES,
     below: Callable[[int], int] = secrets.randbelow,
 ) -> list[AuditedRange]:
-    """The same random part of the binlog for all tables. A table whose stretch lies elsewhere gets an empty one.
+    """The same random part of the binlog for all tables. A table whose range lies elsewhere gets an empty one.
 
     files: of the binlog, with their sizes. next_between: the first position at or after another that lies between two
     transactions. below: a random number from 0 to below its argument.
     """
-    wanted = [part for part in stretches if part.start.order < part.end.order]
+    wanted = [part for part in ranges if part.start.order < part.end.order]
     if not wanted:
-        return list(stretches)
+        return list(ranges)
     first = min((part.start for part in wanted), key=lambda position: position.order)
     last = max((part.end for part in wanted), key=lambda position: position.order)
     spare = bytes_between(dict(files), first, last) - most_bytes
     if spare <= 0:
-        return list(stretches)
+        return list(ranges)
     begin = next_between(_advanced(files, first, below(spare + 1)))
     end = min(next_between(_advanced(files, begin, most_bytes)), last, key=lambda position: position.order)
-    return [_within(part, begin, end) for part in stretches]
+    return [_within(part, begin, end) for part in ranges]
 
 
 def _advanced(files: Mapping[str, int], position: Position, count: int) -> Position:

@@ -26,7 +26,7 @@ from engine.store.folder import Folder
 _BATCH_IMAGES, _BATCH_BYTES = 4000, 8 << 20
 """Images of one table that are compared at once, and their bytes."""
 _LOOKAHEAD = 2000
-"""Changes of the log that are read beyond a position, and beyond the stretch, to find images that come too late."""
+"""Changes of the log that are read beyond a position, and beyond the range, to find images that come too late."""
 _OWN = (TM_KIND, TM_POSITION, TM_REDUMP, TM_TX, TM_TS)
 _BEFORE = {"-D": "values", "+I": "values", "-U": "before_values", "+U": "after_values"}
 """Where the package has the values of an image, by kind."""
@@ -72,7 +72,7 @@ class _Values:
 
 
 class _Published:
-    """The changes of a log in a stretch, without rows that were read from the table. `redumped`: those, as far as read.
+    """The changes of a log in a range, without rows that were read from the table. `redumped`: those, as far as read.
 
     Images that come too late are looked for far ahead: by their positions, while their values are read when they are
     taken.
@@ -152,21 +152,21 @@ def _is_ascending(orders: list[int]) -> bool:
 class AuditedTable:
     """One table. Give it its rows with `feed`, call `compare` between transactions, and at last `result`."""
 
-    def __init__(self, stretch: AuditedRange, lake: Folder, texts: Texts, frames: Frames) -> None:
-        table = stretch.table
+    def __init__(self, audited: AuditedRange, lake: Folder, texts: Texts, frames: Frames) -> None:
+        table = audited.table
         self.name: TableName = (table.database, table.name)
-        self.range = stretch
+        self.range = audited
         self._texts = texts
         self._frames = frames
         self.listed: list[ImageDifference] = []
         log = ChangeLog(changes_folder(lake, table.database, table.name))
-        names = tuple(column.name for column in stretch.columns)
+        names = tuple(column.name for column in audited.columns)
         self._names = names
         self._key = [names.index(name) for name in table.key if name in names]
-        self._columns: dict[str, Column] = {column.name: column for column in stretch.columns}
-        self._start = pack(*stretch.start.order)
-        self._end = pack(*stretch.end.order)
-        self._published = _Published(log, names, self._start, self._end, stretch.seq)
+        self._columns: dict[str, Column] = {column.name: column for column in audited.columns}
+        self._start = pack(*audited.start.order)
+        self._end = pack(*audited.end.order)
+        self._published = _Published(log, names, self._start, self._end, audited.seq)
         self._version = log.version
         self._orders: list[int] = []
         self._kinds: list[str] = []
@@ -199,7 +199,7 @@ class AuditedTable:
         self._facts += [(rows.tx, rows.ts)] * count
 
     def compare(self, through: int | None = None) -> None:
-        """Compare what was fed, if it is a batch. through: the end of the stretch, to compare the rest."""
+        """Compare what was fed, if it is a batch. through: the end of the range, to compare the rest."""
         small = len(self._orders) < _BATCH_IMAGES and self._size < _BATCH_BYTES
         if self._excluded or self.name in self._frames.undecoded or (through is None and small):
             return
@@ -268,7 +268,7 @@ class AuditedTable:
         return f"{self._frames.names.get(number) or file_of(number, self.range.end.file)}:{offset}"
 
     def result(self, unsure: Mapping[TableName, str]) -> TableAudit:
-        """The result, after the end of the stretch. Closes the change log.
+        """The result, after the end of the range. Closes the change log.
 
         unsure: tables whose rows of the binlog cannot be trusted.
         """
@@ -292,12 +292,12 @@ class AuditedTable:
         )
 
 
-def first_change(lake: Folder, stretch: AuditedRange) -> Iterator[int]:
+def first_change(lake: Folder, audited: AuditedRange) -> Iterator[int]:
     """The position of the first change that is left in the log, packed.
 
-    Nothing if it is before the stretch, or there is none.
+    Nothing if it is before the range, or there is none.
     """
-    log = ChangeLog(changes_folder(lake, stretch.table.database, stretch.table.name))
+    log = ChangeLog(changes_folder(lake, audited.table.database, audited.table.name))
     first = log.first()
-    if first is not None and first[1] >= stretch.seq:  # else its position may be that of another server
+    if first is not None and first[1] >= audited.seq:  # else its position may be that of another server
         yield first[0]

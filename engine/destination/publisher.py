@@ -184,7 +184,7 @@ class Publisher:
                 return
 
     def drain(self) -> None:
-        """Wait until all queued epochs are applied and merged, or have failed (`unpublished`)."""
+        """Wait until all queued epochs are applied and merged, or have failed (`missing_epochs`)."""
         self._put(marker := _Marker(threading.Event(), last=False))
         while not marker.reached_event.wait(0.5):
             self.check()

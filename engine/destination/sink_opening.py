@@ -1,4 +1,4 @@
-"""Opens a further sink: takes possession of it, reads back what was copied before it joined, applies what it lacks."""
+"""Opens a further sink: takes it over, reads back what was copied before it joined, applies what it lacks."""
 
 import os
 import socket
@@ -61,7 +61,7 @@ class SinkOpening:
         self._term = Term(ledger.state.term, journal.run, socket.gethostname(), os.getpid(), clock.utc_text())
         self._began = ledger.state.epoch
         self.is_taken = False
-        """Whether this run has taken possession of it."""
+        """Whether this run has taken it over."""
 
     @property
     def record(self) -> SinkRecord:

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from engine.base import clock
+from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.destination.registry import destination_of
-from engine.destination.unpublished import MissingEpochs, find_missing_epochs
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory

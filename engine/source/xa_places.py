@@ -24,7 +24,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class XaPlaces:
-    """Where the rows of XA transactions were logged, as far as a stretch of the binlog was read without a gap.
+    """Where the rows of XA transactions were logged, as far as a range of the binlog was read without a gap.
 
     For each id, the place is that of its latest PREPARE there.
     """
@@ -34,7 +34,7 @@ class XaPlaces:
     """The last ones that were committed or rolled back."""
     since: Position | None = field(default=None, compare=False)
     at: Position | None = field(default=None, compare=False)
-    """The ends of the stretch. `undecided` is right at `at`, and complete for what was prepared after `since`."""
+    """The ends of the range. `undecided` is right at `at`, and complete for what was prepared after `since`."""
 
     def before(self, xid: Xid, position: Position) -> Prepared | None:
         """The place of a transaction that is decided after `position`; None if it is unknown."""
@@ -42,7 +42,7 @@ class XaPlaces:
         return place if place is not None and place.end.order <= position.order else None
 
     def after(self, more: "XaPlaces", decided: Iterable[Xid]) -> "XaPlaces":
-        """These places, after the next stretch was read.
+        """These places, after the next range was read.
 
         decided: transactions that were prepared here and decided there.
 

@@ -18,7 +18,7 @@ from engine.run.commands.heartbeat import Activity
 from engine.run.monitors import hidden_monitor
 from engine.run.monitors.hidden_monitor import HiddenMonitor, ReportedChanges
 from engine.run.monitors.source_drift import SourceDrift
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.source.connect import Endpoint, describe, open_connection, query
 from engine.source.positions import Position
 from engine.spec.settings import Source as Settings

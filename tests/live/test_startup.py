@@ -15,7 +15,7 @@ from engine.journal import Journal
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.lag import CommittedPosition, LagMonitor
 from engine.run.source_loss.outage import OutageTracker
-from engine.run.tables.bootstrap import first_epoch
+from engine.run.tables.first_epoch import first_epoch
 from engine.source.connect import describe
 from engine.source.heads import read_head
 from engine.source.positions import Position

@@ -164,11 +164,11 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "run/snapshot/splitter.py::ChunkSplitter._split": (1, WAIT),
     "run/lifecycle/spark_sessions.py::SparkSessions.replace_lost": (1, OUTSIDE),
     "pipeline/state_machines.py::Machine.after": (1, INPUT),
-    "run/tables/bootstrap.py::_start": (1, INPUT),
-    "run/tables/bootstrap.py::_since": (1, INPUT),
-    "run/tables/bootstrap.py::_at_position": (3, INPUT),
-    "run/tables/bootstrap.py::_after_gtids": (3, INPUT),
-    "run/tables/bootstrap.py::check_tables": (
+    "run/tables/first_epoch.py::_start": (1, INPUT),
+    "run/tables/first_epoch.py::_since": (1, INPUT),
+    "run/tables/first_epoch.py::_at_position": (3, INPUT),
+    "run/tables/first_epoch.py::_after_gtids": (3, INPUT),
+    "run/tables/first_epoch.py::check_tables": (
         1,
         ("test_start_hints.py::test_what_is_refused_continues_as_the_hint_says",),
     ),

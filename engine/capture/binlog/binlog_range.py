@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from engine.base.errors import DecodeError, DoubtfulRowsError, SourceLostError, TableStoppedError
 from engine.capture.binlog.event_statistics import EventStatistics
-from engine.capture.binlog.judged import ResolvedEvents
+from engine.capture.binlog.resolved_events import ResolvedEvents
 from engine.capture.binlog.row_changes import FACTS, RowChanges
 from engine.capture.binlog.statements import Alteration, LoggedStatement, affected_tables, meaningful, without_values
 from engine.capture.binlog.transaction_outcomes import Log, TransactionOutcomes

@@ -29,7 +29,8 @@ import numpy.typing as npt
 
 from engine.base.errors import SourceLostError
 from engine.capture.binlog.earlier_transactions import EarlierTransactions, purged_error
-from engine.capture.binlog.judged import (
+from engine.capture.binlog.prepared_rows import NOTHING, KeptTransaction, PreparedRows, bounds, copy_events, join
+from engine.capture.binlog.resolved_events import (
     Masks,
     Moves,
     ResolvedEvents,
@@ -39,7 +40,6 @@ from engine.capture.binlog.judged import (
     of_tables,
     ranges,
 )
-from engine.capture.binlog.prepared_rows import NOTHING, KeptTransaction, PreparedRows, bounds, copy_events, join
 from engine.capture.binlog.xa_decisions import EARLIER, Spans, XaDecisions, no_decisions
 from engine.capture.binlog.xa_events import PREPARE, XaEvents, xa_events
 from engine.decode.binlog_events import BEGINS, ROWS, Kind, among

@@ -45,7 +45,7 @@ class Activity:
     phase: str = "starting"
     """"starting", "snapshot" or "streaming"."""
     startup: list[CurrentStep] = field(default_factory=list)
-    """The steps of the start, in the order in which they began; its only writer is `run.lifecycle.startup_steps`."""
+    """The steps of the start, in the order in which they began; its only writer is `run.lifecycle.startup_progress`."""
     waiting_for: str = ""
     """Why no chunk is being read; empty if nothing prevents it."""
     away: dict[str, Any] | None = None

@@ -102,7 +102,7 @@ class StateCommands:
                 del self._open[command.identity]
                 self._answers.done_with_state(command, path)
 
-    def settle(self) -> None:
+    def answer_lifted(self) -> None:
         """Answer pauses and resumes as done if nothing is paused, including pauses lifted before they took effect."""
         with self._lock:
             if self._state.running:

@@ -42,7 +42,7 @@ class Requests:
         self._merges()
         self._redumps.answer()
 
-    def settle(self) -> None:
+    def finish_redumps(self) -> None:
         """Answer the redumps whose rows are committed, once the mirrors have them: nothing else is read any more."""
         if self._redumps.merging:
             self._publisher.drain()

@@ -84,7 +84,7 @@ class Coordinator:
                 if self.state.paused or self.disk.blocks_work():
                     self._pause()
                     continue
-                self.pauses.settle()
+                self.pauses.answer_lifted()
                 self._epoch(prompt=until is not None)
             return True
 
@@ -128,7 +128,7 @@ class Coordinator:
             with self.reads.connection.turn():
                 while self.chunks.waiting:
                     self.epochs.commit(self.reads.connection.position())
-            self.requests.settle()
+            self.requests.finish_redumps()
         except SourceAwayError:
             return
         except (TransientError, OSError) as error:

@@ -21,12 +21,12 @@ from engine.run.epochs.epoch_pace import EpochPace
 from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.epochs.pending_chunks import PendingChunks
 from engine.run.epochs.publisher_commands import Requests, merge_soon
-from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.coordinator import Coordinator
 from engine.run.lifecycle.epoch_commit import EpochCommit
 from engine.run.lifecycle.epoch_retries import EpochRetries
 from engine.run.lifecycle.pending_work import PendingWork
 from engine.run.lifecycle.run_assembly import RunParts
+from engine.run.lifecycle.run_start import committed
 from engine.run.lifecycle.source_connection import SourceConnection
 from engine.run.lifecycle.source_reads import SourceReads
 from engine.run.lifecycle.table_changes import TableChanges
@@ -41,7 +41,7 @@ from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
 from engine.run.snapshot.throttle import Health
 from engine.run.tables.alterations import Alterations
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership import MembershipChanges
 from engine.source.watermarks import Candidate
 from engine.spark.session import Session

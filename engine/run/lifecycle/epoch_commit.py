@@ -37,7 +37,7 @@ from engine.run.redump.executor import RedumpExecutor
 from engine.run.snapshot.scheduler import SnapshotScheduler
 from engine.run.snapshot.table_copy import Finished
 from engine.run.tables.alterations import Alterations
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership import MembershipChanges
 from engine.run.tables.schema_change import SchemaVerdict
 from engine.source.positions import Position, binlog_files

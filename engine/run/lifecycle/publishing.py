@@ -15,8 +15,8 @@ from engine.ledger.records import Due, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.pipeline.helpers import Helpers
-from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.run_assembly import RunParts
+from engine.run.lifecycle.run_start import committed
 from engine.spec.settings import Spec
 
 

@@ -20,13 +20,13 @@ from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.events import ErrorReported
 from engine.ledger.store import Ledger
 from engine.run.commands.runner_state import StopSignal
-from engine.run.lifecycle.beginning import Beginning
+from engine.run.lifecycle.run_start import RunStart
 from engine.run.lifecycle.source_check import SourceCheck
 from engine.run.lifecycle.spark_sessions import SparkSessions
 from engine.run.source_loss import binlog_gap, failover
 from engine.run.source_loss.binlog_gap import BinlogCheck, Through
 from engine.run.source_loss.outage import EPOCHS, OutageTracker
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.source.connect import open_connection
 from engine.source.endpoint import endpoint_of
 from engine.spark.session import Session
@@ -44,7 +44,7 @@ class RecoveryLoop:
     """
 
     epochs: Callable[[SourceAccess, Session], bool]
-    beginning: Beginning
+    run_start: RunStart
     source_check: SourceCheck
     sessions: SparkSessions
     state: StopSignal
@@ -112,7 +112,7 @@ class RecoveryLoop:
             self.journal.write(ConnectionsLimited(allowed=source.turns.most, readers=tasks))
 
     def _resnapshot_everything(self, source: SourceAccess, lost: SourceLostError) -> None:
-        """As `Beginning.resnapshot_everything`.
+        """As `RunStart.resnapshot_everything`.
 
         Raises `lost` if the source cannot be reached, as while it is restarted.
         """
@@ -121,7 +121,7 @@ class RecoveryLoop:
         except TransientError:
             raise lost from None
         with closing(connection):
-            self.beginning.resnapshot_everything(self.ledger, connection, source.endpoint, source.server, lost)
+            self.run_start.resnapshot_everything(self.ledger, connection, source.endpoint, source.server, lost)
 
     @contextmanager
     def _noting_gap(self) -> Iterator[None]:
@@ -156,7 +156,7 @@ class RecoveryLoop:
         preflight = self.source_check.preflight(endpoint, self.ledger.state)
         binlog_gap.require(preflight, self.ledger, self.journal.run, self.through)
         before = self.ledger.state.epoch if self.ledger.state else -1
-        source = self.beginning.begin(self.ledger, replace(endpoint, identity=preflight.server.identity), preflight)
+        source = self.run_start.begin(self.ledger, replace(endpoint, identity=preflight.server.identity), preflight)
         assert self.ledger.state is not None
         self.publisher.submit_after(before)
         return source

@@ -13,12 +13,12 @@ from engine.pipeline.directory import Directory
 from engine.pipeline.full_disks import scratch_folders
 from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.commands.heartbeat import note_continuations
-from engine.run.lifecycle.beginning import Beginning
 from engine.run.lifecycle.disk_retries import DiskRetries
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.run_start import RunStart
 from engine.run.lifecycle.source_check import SourceCheck
 from engine.run.lifecycle.spark_sessions import SparkSessions
-from engine.run.lifecycle.startup_steps import Startup
+from engine.run.lifecycle.startup_progress import StartupProgress
+from engine.run.lifecycle.takeover import Takeover
 from engine.run.monitors import blocked_monitor, source_drift
 from engine.run.monitors.blocked_monitor import Blocked, BlockedMonitor
 from engine.run.monitors.hidden_monitor import ReportedChanges
@@ -47,10 +47,10 @@ class RunParts:
     gate: Gate
     notifier: Notifier
     destination: Destination
-    beginning: Beginning
+    run_start: RunStart
     source_check: SourceCheck
     sessions: SparkSessions
-    startup: Startup
+    startup: StartupProgress
     disk_retries: DiskRetries
     binlog: BinlogCheck
     hidden: ReportedChanges
@@ -77,7 +77,7 @@ def run_parts(
     notifier = Notifier(spec, directory, journal, stderr=as_json)
     alerts = notifier.standing()
     destination = destination_of(spec.sink, directory.maintenance, directory.known_tables)
-    possession = Possession(destination, journal.run)
+    takeover = Takeover(destination, journal.run)
     alerted = [table for kind, table in alerts if kind == blocked_monitor.KIND]
     blocked = Blocked(patience_s(spec.alerts), alerted)
     return RunParts(
@@ -88,10 +88,10 @@ def run_parts(
         Gate(pace, parking, control.disk, control.settings.pauses),
         notifier,
         destination,
-        Beginning(spec, control.intake, control.tables, journal, possession, destination),
+        RunStart(spec, control.intake, control.tables, journal, takeover, destination),
         SourceCheck(spec, rule),
         SparkSessions(partial(open_session, spec), control.state, control.activity, journal),
-        Startup(control.activity, starting),
+        StartupProgress(control.activity, starting),
         DiskRetries(control.disk, control.state),
         BinlogCheck(),
         ReportedChanges(alerts),

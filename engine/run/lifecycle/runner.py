@@ -27,16 +27,16 @@ from engine.pipeline import formats
 from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.pipeline_lock import held
 from engine.run.lifecycle.allocators import return_freed_memory
-from engine.run.lifecycle.beginning import committed
 from engine.run.lifecycle.destination_check import require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks
 from engine.run.lifecycle.publishing import open_publisher, record_sinks
 from engine.run.lifecycle.recovery_loop import RecoveryLoop
 from engine.run.lifecycle.run_assembly import RunParts, run_parts
+from engine.run.lifecycle.run_start import committed
 from engine.run.monitors.blocked_monitor import StartupLook
 from engine.run.source_loss import binlog_gap
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership import drop_removed
 from engine.run.tables.membership_commands import MembershipCommand
 from engine.source.connect import Server
@@ -190,7 +190,7 @@ class _Run:
         parts.hidden.begin(preflight.cascades)
         parts.drift.begin(preflight.facts)
         endpoint = replace(endpoint, identity=preflight.server.identity)  # all later connections check it
-        begin = partial(parts.beginning.begin, ledger, endpoint, preflight)
+        begin = partial(parts.run_start.begin, ledger, endpoint, preflight)
         source = startup.run("plan", partial(parts.disk_retries.run, "ledger", begin))
         looking.close()
         # A killed runner may have left tables to delete.
@@ -219,7 +219,7 @@ class _Run:
         parts, control = self._parts, self._parts.control
         return RecoveryLoop(
             partial(self._epochs, EpochAssembly(parts, ledger, publisher)),
-            parts.beginning,
+            parts.run_start,
             parts.source_check,
             parts.sessions,
             control.state,

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from engine.base.errors import ConnectionLimitError, TidemarkError, TransientError
 from engine.ledger.state import State
 from engine.run.snapshot.retries import Batch
-from engine.run.tables.bootstrap import SourceAccess, check_source
+from engine.run.tables.first_epoch import SourceAccess, check_source
 from engine.source.connect import Connection, break_off, open_connection, query
 from engine.source.positions import Position, current
 

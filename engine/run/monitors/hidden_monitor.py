@@ -26,7 +26,7 @@ from engine.journal.verification_events import HiddenChanges
 from engine.ledger.state import State
 from engine.pipeline.helpers import Helpers
 from engine.run.monitors.source_drift import SourceDrift
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.membership_commands import members_of
 from engine.source.catalog import list_tables
 from engine.source.connect import Connection, break_off, open_connection

@@ -1,4 +1,4 @@
-"""Notices that a destination takes nothing, by the ledger and the destination itself (`destination.unpublished`)."""
+"""Notices that a destination takes nothing, by the ledger and the destination itself (`destination.missing_epochs`)."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from engine.base import clock
 from engine.destination.destination_protocol import Destination
-from engine.destination.unpublished import MissingEpochs, find_missing_epochs
+from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.journal import Journal
 from engine.journal.verification_events import MirrorBehind
 from engine.ledger.store import Ledger

@@ -13,7 +13,7 @@ from engine.decode.schema import same_columns
 from engine.destination.publisher import Publisher
 from engine.journal.events import TableChanged
 from engine.ledger.state import State, TableState
-from engine.run.tables.bootstrap import SourceAccess
+from engine.run.tables.first_epoch import SourceAccess
 from engine.run.tables.resnapshot_limit import limited
 from engine.run.tables.schema_change import REQUESTED, Altered, SchemaVerdict, verdict
 from engine.run.tables.statement_reach import tables_reached

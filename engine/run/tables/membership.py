@@ -35,7 +35,7 @@ from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.epochs.epoch import completed
-from engine.run.tables.bootstrap import finished, streaming_only, unfit_record
+from engine.run.tables.first_epoch import finished, streaming_only, unfit_record
 from engine.run.tables.membership_commands import MembershipCommand, check_command, members_of
 from engine.source.catalog import list_tables, read_tables
 from engine.source.connect import Connection, describe

@@ -14,7 +14,7 @@ from engine.destination.destination_protocol import Destination
 from engine.ledger.records import EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.plan.chunks import plan_from_dict
-from engine.run.tables.bootstrap import anchored
+from engine.run.tables.first_epoch import anchored
 from engine.run.tables.schema_change import Altered, verdict
 from engine.source.connect import Connection, Endpoint, Server
 from engine.source.positions import current

@@ -28,8 +28,8 @@ from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
-from engine.run.tables.bootstrap import streaming_only
 from engine.run.tables.ddl import definition_after, keeps_rows
+from engine.run.tables.first_epoch import streaming_only
 from engine.source.catalog import check_not_hidden, list_tables, read_table
 from engine.source.connect import Connection, describe
 from engine.source.positions import Position, current

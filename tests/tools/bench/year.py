@@ -48,7 +48,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from engine.source.positions import Position
 from engine.spec.sink_settings import Sink, SinkRules
 from engine.status.status import status
@@ -120,7 +120,7 @@ class Year:
     """How often the maintenance had nothing more to do."""
     journal: Journal = field(init=False)
     publisher: Publisher = field(init=False)
-    possession: Possession = field(init=False)
+    takeover: Takeover = field(init=False)
 
     def __post_init__(self) -> None:
         columns = (Column("id", "int", nullable=False), Column("v", "int"))
@@ -139,7 +139,7 @@ class Year:
         plan = Plan("d.t", ROWS, 0, ("id",), "PRIMARY", "0", "9", 1.0, "one", "", ROWS, 1, "10", "10")
         planned = {t.full_name: {"planned": {"table": t.as_dict(), "plan": plan.as_dict()}} for t in self.all}
         record = epoch_from_json({**begin, "from": at, "to": at, "next_seq": 0, "tables": planned})
-        self.ledger.commit(replace(record, term=Possession(self._destination(), "first").first_term("L")))
+        self.ledger.commit(replace(record, term=Takeover(self._destination(), "first").first_term("L")))
         self.start()
         split = split_as_dict([Chunk(0, WHOLE)], Coverage(next_number=1))
         schema, parts = arrow_schema(self.all[0]), dict[str, Any]()
@@ -167,11 +167,11 @@ class Year:
         self.journal.write(RunState(state="running"))
         assert self.ledger.state is not None
         self.destination = self._destination()
-        self.possession = Possession(self.destination, f"run {self.runs}")
+        self.takeover = Takeover(self.destination, f"run {self.runs}")
         if self.runs == 1:
-            self.possession.take_first(self.ledger)
+            self.takeover.take_first(self.ledger)
         else:
-            self.possession.take(self.ledger, (), everything=False)
+            self.takeover.take(self.ledger, (), everything=False)
         self.publisher = Publisher(self.sink, self.destination, self.ledger, self.journal)
         maintenance = self.publisher.maintenance
         run_one = maintenance.run_one

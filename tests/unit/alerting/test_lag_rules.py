@@ -6,7 +6,7 @@ import pytest
 
 from engine.alerting.alerts import ActiveAlerts
 from engine.base import clock
-from engine.destination.unpublished import MissingEpochs
+from engine.destination.missing_epochs import MissingEpochs
 from engine.journal import Entry
 from engine.run.monitors.unpublished_monitor import too_old
 from engine.spec import alert_settings

@@ -12,7 +12,7 @@ from rich.console import Console
 from app.common import data_light, home
 from app.common.view import verification
 from engine.base import clock
-from engine.destination.unpublished import MissingEpochs
+from engine.destination.missing_epochs import MissingEpochs
 from engine.explore.table_facts import committed_facts, facts_of
 from engine.history import table_queries
 from engine.ledger.store import Ledger

@@ -24,7 +24,7 @@ def test_the_verdict(tables: tuple[TableAudit, ...], verdict: str) -> None:
 
 
 def test_the_text() -> None:
-    """Each table with its stretch and what was not compared; then some differences, and how many more."""
+    """Each table with its range and what was not compared; then some differences, and how many more."""
     lines = AuditResult([EQUAL, DAMAGED, COPYING], [DIFFERENCE] * 25, 1.5, "id").lines()
     assert lines[:3] == [
         "d.t: 6 images of 2 transactions from b.000001:4 to b.000001:900, 0 differences",

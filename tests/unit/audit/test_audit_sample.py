@@ -1,4 +1,4 @@
-"""A random part of an audit's stretches."""
+"""A random part of an audit's ranges."""
 
 import pytest
 from hypothesis import given
@@ -20,7 +20,7 @@ def at(text: str) -> Position:
     return Position(f"b.00000{file}", int(offset))
 
 
-def stretch(name: str, start: str, end: str) -> AuditedRange:
+def audited_range(name: str, start: str, end: str) -> AuditedRange:
     """What would be audited of a table."""
     return AuditedRange(Table("d", name, (), ()), (), at(start), at(end))
 
@@ -37,15 +37,19 @@ def texts(found: list[AuditedRange]) -> list[tuple[str, str]]:
     return [(str(part.start)[-6:].lstrip("0"), str(part.end)[-6:].lstrip("0")) for part in found]
 
 
-def test_a_short_stretch_is_audited_as_a_whole() -> None:
+def test_a_short_range_is_audited_as_a_whole() -> None:
     """So is one of just the wanted size; nothing is chosen where nothing is audited."""
-    for parts in ([stretch("a", "1:100", "1:400")], [stretch("a", "1:400", "1:400")], []):
+    for parts in ([audited_range("a", "1:100", "1:400")], [audited_range("a", "1:400", "1:400")], []):
         assert sampled(parts, FILES, next_between, 300, lambda _: pytest.fail("nothing to choose")) == parts
 
 
 def test_a_part_is_the_same_for_all_tables() -> None:
-    """It lies between two transactions. A table elsewhere has an empty stretch."""
-    parts = [stretch("a", "1:100", "3:900"), stretch("b", "2:4", "3:900"), stretch("late", "3:4", "3:900")]
+    """It lies between two transactions. A table elsewhere has an empty range."""
+    parts = [
+        audited_range("a", "1:100", "3:900"),
+        audited_range("b", "2:4", "3:900"),
+        audited_range("late", "3:4", "3:900"),
+    ]
     first, second, late = sampled(parts, FILES, next_between, 400, lambda _: 710)
     assert (first.start, first.end) == (at("1:850"), at("2:250"))
     assert (second.start, second.end) == (at("2:4"), at("2:250"))
@@ -56,7 +60,7 @@ def test_a_part_is_the_same_for_all_tables() -> None:
 @given(st.floats(0, 1), st.integers(1, 3500))
 def test_a_part_is_bounded_and_inside(share: float, most: int) -> None:
     """Whatever is chosen: it is at most a transaction longer than wanted, and never outside."""
-    whole = stretch("a", "1:100", "3:900")
+    whole = audited_range("a", "1:100", "3:900")
     (part,) = sampled([whole], FILES, next_between, most, lambda count: round(share * (count - 1)))
     assert whole.start.order <= part.start.order <= part.end.order <= whole.end.order
     size = bytes_between(FILES, part.start, part.end)

@@ -102,7 +102,7 @@ def test_changes_where_nothing_was_decoded(tmp_path: Path) -> None:
     assert (found.differences, found.not_compared) == (0, {"compressed": images[0], "prepared": images[1]})
 
 
-def test_only_the_stretch_is_compared(tmp_path: Path) -> None:
+def test_only_the_range_is_compared(tmp_path: Path) -> None:
     """Changes before it and after it are neither missing nor extra. Redumped rows are counted."""
     first = EVENTS[0]
     published(tmp_path, [(50, 0, [1_000, 1_001]), first, *EVENTS[1:], (9_001, 0, [1_002])], redumped=2 + len(first[2]))
@@ -114,7 +114,7 @@ LATER = [(9_001 + n, 1_000 + n, [5_000 + n]) for n in range(500)]
 
 
 def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some changes beyond the stretch are read, because a change that comes too late may follow: it is found."""
+    """Some changes beyond the range are read, because a change that comes too late may follow: it is found."""
     late = [*EVENTS[:-1], *LATER[:2], EVENTS[-1], *LATER[2:]]
     published(tmp_path, late)
     read, places, values = ChangeLog._stream, list[int](), list[int]()
@@ -138,7 +138,7 @@ def test_the_log_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_changes_of_another_server(tmp_path: Path) -> None:
-    """Their positions may lie in the stretch, or after it: neither are they extra, nor does the log end with them."""
+    """Their positions may lie in the range, or after it: neither are they extra, nor does the log end with them."""
     other = [(9_500 + n, n, [n]) for n in range(30)] + [(500, 40, [40])]
     published(tmp_path, [*other, *EVENTS])
     assert audited(tmp_path, EVENTS, seq=len(other) + 1).result({}).differences == 0

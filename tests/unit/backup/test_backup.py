@@ -14,7 +14,7 @@ from engine.base.errors import DestinationError, SpecError
 from engine.destination.delta.delta_destination import DeltaDestination
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from engine.spec.settings import Spec, parse
 from tests.unit.destination.support import OLD, SPEC, WHOLE_SPLIT, World, log, mirror, publish_story, story, switch
 
@@ -41,7 +41,7 @@ def test_a_backup_is_put_back_whole(tmp_path: Path) -> None:
     state = Ledger(directory.ledger).state
     assert state is not None
     assert (state.epoch, state.term) == (3, 1), "an epoch more, which holds the term of the restore"
-    Possession(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
+    Takeover(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
         Ledger(directory.ledger), [], everything=False
     )
     world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]
@@ -112,7 +112,7 @@ def test_a_table_that_is_lost_in_part_is_restored_as_the_hint_says(tmp_path: Pat
     (other,) = {"t", "t__changes"} - {lost}
     (tmp_path / "lake/d" / other).rename(tmp_path / other)
     restore(spec, directory, tmp_path / "b.zip")
-    Possession(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
+    Takeover(DeltaDestination(spec.sink, tmp_path / "notes"), "next").take(
         Ledger(directory.ledger), ["d.t"], everything=False
     )
     world.records = [Ledger(directory.ledger).epoch(n) for n in range(5)]

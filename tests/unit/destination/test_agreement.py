@@ -11,7 +11,7 @@ from engine.base.errors import MismatchError, PipelineHeldError
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from engine.store.local_folder import LocalFolder
 from tests.unit.destination.support import World, lake_destination, log, mirror, publish_story, story
 
@@ -30,10 +30,10 @@ def run(folder: Path, *, until: int | None = None) -> World:
 
 def take(
     folder: Path, name: str, *, asked: frozenset[str] = NAMES, everything: bool = False
-) -> tuple[Possession, int | None]:
+) -> tuple[Takeover, int | None]:
     """Another run takes over the pipeline."""
-    possession = Possession(lake_destination(folder), name)
-    return possession, possession.take(Ledger(folder / "ledger"), asked, everything=everything)
+    takeover = Takeover(lake_destination(folder), name)
+    return takeover, takeover.take(Ledger(folder / "ledger"), asked, everything=everything)
 
 
 def test_what_belongs_together_is_taken_again_and_again(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_copy_whose_original_went_on_is_refused(tmp_path: Path) -> None:
     take(tmp_path, "original")
     ledger = Ledger(tmp_path / "copy" / "ledger")
     with pytest.raises(MismatchError, match=r"run original on .* has written to d\.t"):
-        Possession(lake_destination(tmp_path), "copy").take(ledger, NAMES, everything=False)
+        Takeover(lake_destination(tmp_path), "copy").take(ledger, NAMES, everything=False)
 
 
 def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_first_of_two_copies_to_start_wins(tmp_path: Path) -> None:
     run(tmp_path)
     original, _ = take(tmp_path, "original")
     shutil.copytree(tmp_path / "ledger", tmp_path / "copy" / "ledger")
-    copy = Possession(lake_destination(tmp_path), "copy")
+    copy = Takeover(lake_destination(tmp_path), "copy")
     copy.take(Ledger(tmp_path / "copy" / "ledger"), NAMES, everything=False)
     with pytest.raises(PipelineHeldError, match="taken over by run copy"):
         original.destination.guard()
@@ -136,8 +136,8 @@ def test_a_lake_that_was_restored_is_repaired_or_refused(tmp_path: Path, kept: b
     if not kept:
         with pytest.raises(MismatchError, match=r"d\.t: it has changes through epoch 2, the ledger knows of 3"):
             take(tmp_path, "a")
-        possession, _ = take(tmp_path, "a", asked=frozenset({"d.t"}))
-        assert possession.at_fault == {"d.t"}
+        takeover, _ = take(tmp_path, "a", asked=frozenset({"d.t"}))
+        assert takeover.at_fault == {"d.t"}
         return
     take(tmp_path, "a")
     world.records.append(Ledger(tmp_path / "ledger").epoch(4))
@@ -167,5 +167,5 @@ def test_a_destination_that_is_gone_or_damaged_is_refused(tmp_path: Path, damage
         take(tmp_path, "a")
     assert raised.value.exit_code == 7
     assert "redump SPEC --table d.t" in raised.value.hint
-    possession, _ = take(tmp_path, "b", asked=frozenset({"d.t"}))
-    assert possession.at_fault == {"d.t"}
+    takeover, _ = take(tmp_path, "b", asked=frozenset({"d.t"}))
+    assert takeover.at_fault == {"d.t"}

@@ -17,7 +17,7 @@ from engine.journal import Journal
 from engine.ledger.state import Owner, following
 from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from engine.run.tables.membership import drop_removed
 from tests.support.delta import rows_at
 from tests.support.parquet import log_rows, replayed
@@ -209,7 +209,7 @@ def test_a_table_that_is_gone_is_not_begun_again_in_silence(tmp_path: Path, kind
     assert ledger.state is not None
     ledger.commit(replace(following(ledger.state, "r", {}), applied={"d.t": {"chunks": 1, "changes": 3}}))
     with pytest.raises(MismatchError, match="is not what the ledger has published"):
-        Possession(world.destination(), "b").take(ledger, frozenset(), everything=False)
+        Takeover(world.destination(), "b").take(ledger, frozenset(), everything=False)
 
 
 @pytest.mark.parametrize("killed", [(), (4,), (5,), range(7)])

@@ -30,7 +30,7 @@ from engine.pipeline.runner_record import RunnerRecord
 from engine.plan.coverage import Coverage
 from engine.run.commands.control import Control, ControlOptions, control_of
 from engine.run.commands.resumption import Resumption
-from engine.run.tables.bootstrap import check_tables
+from engine.run.tables.first_epoch import check_tables
 from engine.run.tables.membership_commands import MembershipCommand
 from engine.run.tables.table_commands import IN_TURN, parsers, to_add
 from engine.source.catalog import BY_GLOBS, Membership
@@ -445,7 +445,7 @@ def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_
     (asked,) = control.tables.accepted(Resumption)
     assert asked.tables == ("d.a",)
     assert control.tables.pending
-    control.states.settle()
+    control.states.answer_lifted()
     assert asked.path.exists()
     control.tables.carried_out(asked, {})
     assert [one["event"] for one in _answers(tmp_path, identity)] == ["command.done"]

@@ -18,7 +18,7 @@ from engine.journal import Journal
 from engine.ledger.record_json import change_from_json
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from tests.support.delta import path_of
 from tests.unit.destination.support import OLD, World, lake_destination, log, mirror, publish_story, story
 
@@ -66,8 +66,8 @@ class Runs:
         self.count += 1
         ledger = Ledger(self.folder / "ledger")
         destination = lake_destination(self.folder, self.known)
-        possession = Possession(destination, f"run {self.count}")
-        possession.take(ledger, NAMES, everything=False)
+        takeover = Takeover(destination, f"run {self.count}")
+        takeover.take(ledger, NAMES, everything=False)
         journal = Journal(self.folder / "j.jsonl", "r")
         publisher = Publisher(self.world.sink(1000.0), destination, ledger, journal)
         assert ledger.state is not None

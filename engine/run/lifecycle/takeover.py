@@ -1,4 +1,4 @@
-"""A runner takes possession of a pipeline before it writes or deletes anything: compare, take the term, compare again.
+"""A runner takes over a pipeline before it writes or deletes anything: compare, take the term, compare again.
 
     1. compare   ledger and destination are compared (`destination.agreement`); if they do not belong together, nothing
                  is touched
@@ -26,7 +26,7 @@ from engine.ledger.state import State
 from engine.ledger.store import Ledger
 
 
-class Possession:
+class Takeover:
     """One run's hold on ledger and destination. at_fault: tables that differ from what the ledger has published."""
 
     def __init__(self, destination: Destination, run: str) -> None:
@@ -41,7 +41,7 @@ class Possession:
         return TermRecord(newest.number + 1 if newest else 1, self._run)
 
     def take_first(self, ledger: Ledger) -> None:
-        """Take possession after epoch 0 is committed; there was no runner before."""
+        """Take over after epoch 0 is committed; there was no runner before."""
         assert ledger.state is not None
         self._take_fence(ledger.state)
 

@@ -10,7 +10,7 @@ from engine.run.commands.heartbeat import Activity, CurrentStep
 T = TypeVar("T")
 
 
-class Startup:
+class StartupProgress:
     """Runs the steps of a start. Steps may run in different threads, each once."""
 
     def __init__(self, activity: Activity, say: Callable[[str], None] | None = None) -> None:

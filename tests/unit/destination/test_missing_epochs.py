@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from engine.base.errors import TidemarkError
-from engine.destination.unpublished import MissingEpochs, find_missing_epochs
+from engine.destination.missing_epochs import MissingEpochs, find_missing_epochs
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import State, apply
 from tests.unit.destination.support import OLD, PLAN, WHOLE_SPLIT, World, publish_story, switch

@@ -25,11 +25,11 @@ from engine.plan.chunks import plan_from_dict
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.command_intake import CommandIntake
 from engine.run.commands.resnapshots_begun import resnapshots_begun
-from engine.run.lifecycle.possession import Possession
+from engine.run.lifecycle.takeover import Takeover
 from engine.run.snapshot.table_copy import planned
 from engine.run.source_loss import failover
-from engine.run.tables.bootstrap import SourceAccess, check_source, check_tables, first_epoch
 from engine.run.tables.cures import cured, left_out
+from engine.run.tables.first_epoch import SourceAccess, check_source, check_tables, first_epoch
 from engine.run.tables.membership_commands import removed_tables
 from engine.run.tables.resnapshot import resnapshot_all, resnapshot_tables
 from engine.run.tables.table_commands import everything, resumed, to_add, to_replace
@@ -40,7 +40,7 @@ from engine.source.watermarks import watermark_class
 from engine.spec.settings import Spec
 
 
-class Beginning:
+class RunStart:
     """The begin of one run, and of its reading again after its source was away."""
 
     def __init__(
@@ -49,14 +49,14 @@ class Beginning:
         intake: CommandIntake,
         commands: AcceptedCommands,
         journal: Journal,
-        possession: Possession,
+        takeover: Takeover,
         destination: Destination,
     ) -> None:
         self._spec = spec
         self._intake = intake
         self._commands = commands
         self._journal = journal
-        self._possession = possession
+        self._takeover = takeover
         self._destination = destination
 
     def begin(self, ledger: Ledger, endpoint: Endpoint, preflight: Preflight) -> SourceAccess:
@@ -74,8 +74,8 @@ class Beginning:
                 self._continue(ledger, connection, source, preflight)
                 return source
             begun = first_epoch(self._spec, connection, endpoint, preflight.server, self._journal.run)
-            ledger.commit(replace(begun.record, term=self._possession.first_term(begun.ledger)))
-            self._possession.take_first(ledger)
+            ledger.commit(replace(begun.record, term=self._takeover.first_term(begun.ledger)))
+            self._takeover.take_first(ledger)
             self._commands.begin(partial(committed, ledger))
         finally:
             connection.close()
@@ -88,8 +88,8 @@ class Beginning:
         check_tables(self._spec, committed(ledger), preflight.tables, to_add(self._intake.waiting()))
         waiting = self._intake.waiting()  # before any of them is answered
         self._commands.begin(partial(committed, ledger))
-        if not self._possession.taken:
-            next_seq = self._possession.take(ledger, to_replace(waiting), everything=everything(waiting))
+        if not self._takeover.taken:
+            next_seq = self._takeover.take(ledger, to_replace(waiting), everything=everything(waiting))
             if next_seq is not None:
                 self._begin_lineage(ledger, connection, endpoint, server, next_seq)
                 self._resnapshot_projections(ledger, connection, preflight.tables)
@@ -99,7 +99,7 @@ class Beginning:
         except SourceLostError as error:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
-        self._resnapshot_faulty(ledger, connection, self._possession.at_fault, resumed(waiting))
+        self._resnapshot_faulty(ledger, connection, self._takeover.at_fault, resumed(waiting))
         self._follow_spec(ledger, connection)
         self._stop_unfit(ledger, preflight.tables)
 
