@@ -21,6 +21,7 @@ from app.wizard.view import destination_kind
 from engine.base.errors import TidemarkError, from_dict
 from engine.base.writable import write_fault
 from engine.spec.settings import Spec
+from engine.store import folder_trial
 
 _STARTS = {
     "initial": "Copy everything, then follow changes",
@@ -157,7 +158,11 @@ def examined(draft: Draft, spec: Spec) -> Draft:
 
     Workers of a remote Spark must see it under the same path.
     """
-    path = spec.sink.path
+    path = spec.sink.local_path
+    if path is None:
+        found = folder_trial.tried(spec.sink.folder)
+        text = f"{found.fault.rstrip('.')}. {found.remedy}" if found.fault else f"{spec.sink.path} is writable."
+        return frame.note(draft, "Destination", "fail" if found.fault else "ok", text)
     if fault := write_fault(path):
         return frame.note(draft, "Destination", "fail", f"{fault.rstrip('.')}. It cannot be written.")
     if path.is_dir() and any(path.iterdir()):
@@ -183,9 +188,16 @@ def _folder(draft: Draft, spec: Spec) -> Draft:
             amber=True,
         )
     else:
-        free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
-        st.markdown(f":green[:material/check_circle:] writable · {words.size(free)} free")
+        st.markdown(f":green[:material/check_circle:] writable{_room(spec.sink.local_path)}")
     return draft
+
+
+def _room(path: Path | None) -> str:
+    """The free space of a folder's disk; a bucket has no bound."""
+    if path is None:
+        return ""
+    free = shutil.disk_usage(next(parent for parent in (path, *path.parents) if parent.exists())).free
+    return f" · {words.size(free)} free"
 
 
 def spark(draft: Draft) -> None:

@@ -54,6 +54,7 @@ _FULL_TEXT = re.compile(
 """The texts of Arrow, deltalake (Rust) and Spark (Java): they contain the text of strerror(3), rarely the number."""
 _READ_ONLY = (errno.EROFS,)
 _READ_ONLY_TEXT = re.compile(r"(?i)Read-only file system|\bEROFS\b|\b(?:os error|errno) 30\b")
+_STORE_TEXT = re.compile(r"The store (?:does not answer|refuses the credentials): ")
 _FORBIDDEN = (errno.EACCES, errno.EPERM)
 _FORBIDDEN_TEXT = re.compile(r"(?i)Permission denied|Operation not permitted|\b(?:os error|errno) (?:1|13)\b")
 
@@ -85,9 +86,14 @@ def trace_ending(text: str) -> str:
     return next((line.strip() for line in reversed(list(lines)) if line.strip()), text)
 
 
+def is_store_away(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, says that a store does not answer or refuses the credentials."""
+    return _says(error, (), _STORE_TEXT)
+
+
 def is_unwritable(error: BaseException | None) -> bool:
-    """Whether a disk takes no files now, because it is full or read-only."""
-    return is_disk_full(error) or is_read_only(error)
+    """Whether a place takes no files now: a disk that is full or read-only, a store that cannot be used."""
+    return is_disk_full(error) or is_read_only(error) or is_store_away(error)
 
 
 def _says(

@@ -348,7 +348,8 @@ def _unexpected_error(request: ChunkRequest, error: Exception) -> TransientError
             f"Reading chunk {request.number} of {request.table.full_name} could not write in {request.folder.url} on "
             f"{socket.gethostname()}: {error}",
             detail=f"At {Path(place.filename).name}:{place.lineno}. Nothing of it was published.",
-            hint=f"Make room in {request.folder.url}, or on the reader's own disk. The chunk is then read again.",
+            hint=f"Make room in {request.folder.url}, or on the reader's own disk; a bucket must be reached with valid "
+            "credentials. The chunk is then read again.",
         )
     return TransientError(
         f"Reading chunk {request.number} of {request.table.full_name} failed: {type(error).__name__}: {error}",

@@ -62,8 +62,8 @@ def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
     )
     check_spec(spec, result.tables, removed)
     included = sum(not glob.startswith("!") for glob in spec.source.tables)
-    sinks = [check_destination(sink.path, sink.name) for sink in spec.sinks]
-    more = check_destination(spec.sink.path), *sinks, check_inbox(directory.inbox), *check_routes(spec.alerts)
+    sinks = [check_destination(sink) for sink in spec.sinks]
+    more = check_destination(spec.sink), *sinks, check_inbox(directory.inbox), *check_routes(spec.alerts)
     result = replace(result, checks=[*_globs_failed(result.checks, included), *more])
     added = sorted(f"{database}.{table}" for database, table in members.also)
     grants = minimal_grants(spec.source.user, result.server, [*written.source.tables, *added])

@@ -281,7 +281,7 @@ class Destination(Protocol):
     """A destination of one pipeline."""
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Path | str:
         """Where it is."""
 
     @property

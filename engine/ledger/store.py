@@ -19,12 +19,13 @@ from pathlib import Path
 
 from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import LedgerError, PipelineHeldError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.ledger.record_json import change_from_json, epoch_from_json, epoch_to_json, state_from_json, state_to_json
 from engine.ledger.records import Description, EpochRecord, TableChange, TermRecord
 from engine.ledger.state import State, apply, following
 from engine.ledger.upgrade import upgraded
 from engine.pipeline import formats
-from engine.store.folder import Folder, StoreAccessError, StoreAwayError
+from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 
 FULL_STATE_EVERY = 200

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from engine.base import clock
-from engine.base.errors import DiskFullError, is_forbidden, is_unwritable, trace_ending
+from engine.base.errors import DiskFullError, is_forbidden, is_store_away, is_unwritable, trace_ending
 from engine.journal import Journal
 from engine.journal.events import DiskFreed, ErrorReported
 from engine.pipeline.full_disks import fault_of, file_of, mount_of, room_on
+from engine.store.folder import Folder
 
 RETRY_S = 1.0
 """Seconds between two probes, and between two tries."""
@@ -38,12 +39,13 @@ class Disk:
 
     def __init__(
         self,
-        folders: Sequence[Path],
+        folders: Sequence[Path | Folder],
         journal: Journal,
         full: Callable[[str], None] = lambda _: None,
         freed: Callable[[], None] = lambda: None,
     ) -> None:
         self._folders = folders
+        self._local = [folder for folder in folders if isinstance(folder, Path)]
         self._journal = journal
         self._full = full
         self._freed = freed
@@ -79,7 +81,7 @@ class Disk:
                 self.since = clock.utc_text()
                 what = f"{name}: {_reason(error)}{_named(place, error)}"
                 self.reason = f"{fault.state} ({what})"
-                where = " or ".join(map(str, place or self._folders)) or "its folders"
+                where = " or ".join(map(str, place or self._local)) or "its folders"
                 self.hint = fault.remedy.format(where=where)
             reason, attempt = self.reason, self._attempts
         if first:
@@ -94,8 +96,10 @@ class Disk:
 
     def _full_places(self, error: BaseException) -> list[Path]:
         """The file that did not fit; if the error does not name it, the folders that take no files now."""
+        if is_store_away(error):
+            return []
         file = file_of(error)
-        return [file] if file is not None else [folder for folder in self._folders if not _room(folder)]
+        return [file] if file is not None else [folder for folder in self._local if not _room(folder)]
 
     def succeeded(self, name: str) -> None:
         """Record that `name` found room. While the pipeline waits, that is older work and proves nothing."""
@@ -160,8 +164,10 @@ class Disk:
             self._freed()
 
 
-def _room(folder: Path) -> bool:
+def _room(folder: Path | Folder) -> bool:
     """Whether the folder has room for a probe file; True if it does not exist yet."""
+    if not isinstance(folder, Path):
+        return _answers(folder)
     if not folder.is_dir():
         return True
     probe = folder / f".tidemark-room-{uuid.uuid4().hex}"
@@ -178,8 +184,19 @@ def _room(folder: Path) -> bool:
     return True
 
 
+def _answers(folder: Folder) -> bool:
+    """Whether a store can be used. Nothing is written: a probe is made every few seconds."""
+    try:
+        folder.find(".tidemark-room")
+    except OSError as error:
+        return not is_store_away(error)
+    return True
+
+
 def _named(places: Sequence[Path], error: BaseException) -> str:
     """The places and their disks: `; /data/ledger/7.json; /data has 12 KB of 64 MB free`."""
+    if is_store_away(error):
+        return ""
     if not places:
         return "; which disk is not known"
     mounts = dict.fromkeys(mount for path in places if (mount := mount_of(path)) is not None)

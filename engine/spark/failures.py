@@ -18,7 +18,8 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         # The system's text for it, with the file if it names one. Reading a file that it forbids looks the same.
         (
             r"(?P<sign>(?:No space left on device|Disk quota exceeded|Read-only file system)(?:: '[^']*')?"
-            r"|PermissionError: .*Permission denied: '[^']*')"
+            r"|PermissionError: .*Permission denied: '[^']*'"
+            r"|The store (?:does not answer|refuses the credentials): [^\n]*)"
         ),
         DiskFullError,
         "A task {where} could not write ({sign}).",

@@ -1,5 +1,6 @@
 """The Spark session: opens it from the spec, ships our code, checks its workers and counts its slots."""
 
+import os
 import secrets
 import sys
 import tempfile
@@ -90,10 +91,10 @@ class Session:
         """The session, for the journal."""
         return {"master": self.master, "ui": self.ui, "version": self.version, "slots": self.slots}
 
-    def prepare(self, folder: Path) -> None:
+    def prepare(self, folder: Path | None) -> None:
         """Ship our code, check the workers, start a reader in each slot and count them.
 
-        folder: the destination's. Raises PreflightError with what the workers lack.
+        folder: the destination's; None if it is in a bucket. Raises PreflightError with what the workers lack.
         """
         if self._kind.own_python:
             self._claimed = self._kind.slots()
@@ -107,7 +108,9 @@ class Session:
         if not is_local(self.master):
             self._watcher.start()
 
-    def _ask(self, folder: Path) -> list[dict[str, Any]]:
+    def _ask(self, folder: Path | None) -> list[dict[str, Any]]:
+        if folder is None:
+            return ask(self._kind.spark, self._enough, Path(os.devnull))
         folder.mkdir(parents=True, exist_ok=True)
         marker = folder / f".tidemark-{secrets.token_hex(8)}"
         marker.touch()
@@ -162,7 +165,7 @@ def open_session(spec: Spec) -> Session:
     with _explained(master):
         session = Session(open_kind(spec.name, spec.spark), master)
         try:
-            session.prepare(spec.sink.path)
+            session.prepare(spec.sink.local_path)
         except BaseException:
             session.stop()
             raise

@@ -71,7 +71,7 @@ def hosts(spark: Any, tasks: int) -> list[str]:
     return sorted({row.host.split("/")[0] for row in frame.collect()})
 
 
-def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, remedy: str) -> None:
+def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path | None, remedy: str) -> None:
     """Raises PreflightError with each package that a host lacks, and each host without the folder. Pure.
 
     wanted: this process's versions; the workers' must have the same major version. remedy: how to set another
@@ -95,7 +95,7 @@ def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path, r
             hint="Install them there, in the versions of requirements.txt: "
             f"pip install {pins(wanted, faulty_hosts)}. Or {remedy}.",
         )
-    if blind:
+    if blind and folder is not None:
         raise PreflightError(
             f"Spark's workers on {', '.join(sorted(blind))} cannot write to the destination, {folder}.",
             detail="Readers write their files where the runner publishes them, so it must be the same folder under the "

@@ -363,7 +363,7 @@ def parse(text: str, path: Path) -> Spec:
             name: root / at for name in ("password_file", "tls_ca") if (at := getattr(spec.source, name)) is not None
         }
     )
-    sink = spec.sink.model_copy(update={"path": root / spec.sink.path})
+    sink = spec.sink.below(root)
     salt = root / spec.mask_salt_file if spec.mask_salt_file is not None else None
     sinks = below(root, sink, spec.sinks, path)
     paths = {"source": source, "sink": sink, "sinks": sinks, "mask_salt_file": salt, "alerts": spec.alerts.below(root)}

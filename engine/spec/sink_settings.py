@@ -1,5 +1,7 @@
 """The `[sink]` section of a spec."""
 
+import os
+import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -9,6 +11,7 @@ from engine.base.errors import SpecError
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
+from engine.store.bucket_settings import BucketSettings, parts_of
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 
@@ -25,6 +28,7 @@ OF_MIRRORS = (
     "changes_retention",
 )
 """The keys that say how mirrors and Delta tables are kept."""
+_UNUSABLE = re.compile(r"[^A-Za-z0-9_\-./]")
 AUTO_BYTES = 16 << 20
 """`auto` merges tables of at least this size on read. Below, rewriting the table costs no more than writing deletion
 vectors."""
@@ -48,8 +52,15 @@ class Sink(Section):
     max_kept_bytes: int = Field(20 << 30, gt=0)
     """For a further sink: the most bytes of files that are kept for it while it is slow or away. If that is not enough,
     it is stopped, and the others continue."""
-    path: Path
-    """The folder of the lake. A relative path is relative to the spec's folder."""
+    path: Path | str
+    """The folder of the lake, or a place in a bucket such as `s3://bucket/lake` ([S3](s3.md)). A relative path is
+    relative to the spec's folder."""
+    endpoint: str | None = None
+    """The URL of a store that speaks S3. By default `AWS_ENDPOINT_URL` of the environment, else Amazon's."""
+    region: str | None = None
+    """The bucket's region. By default `AWS_REGION` of the environment."""
+    path_style: bool | None = None
+    """Whether the bucket is part of a request's path instead of the host name. By default it is with an endpoint."""
     mirror: Mirror = "auto"
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
     that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
@@ -104,10 +115,58 @@ class Sink(Section):
             raise ValueError("name a period, such as 7d; for no deletion at all, set maintenance = false")
         return value
 
+    @field_validator("path", mode="before")
+    @classmethod
+    def _place(cls, value: Any) -> Any:
+        if not isinstance(value, str) or "://" not in value:
+            return Path(value) if isinstance(value, str) else value
+        if not value.startswith("s3://"):
+            raise ValueError(f"{value}: only folders and s3:// URLs are possible")
+        root, path = parts_of(value)
+        if _UNUSABLE.search(path) or "" in path.split("/")[:-1]:
+            raise ValueError(f"{value}: a place in a bucket may have ASCII letters, digits, `_`, `-`, `.` and `/`")
+        return f"{root}/{path}" if path else root
+
+    @model_validator(mode="after")
+    def _of_buckets(self) -> Self:
+        unused = [name for name in ("endpoint", "region", "path_style") if name in self.model_fields_set]
+        if self.is_bucket and self.type != "delta":
+            raise ValueError(f'path: type = "{self.type}" needs a folder')
+        if unused and not self.is_bucket:
+            raise ValueError(f"{', '.join(unused)}: only for a path in a bucket, such as s3://bucket/lake")
+        return self
+
+    def below(self, root: Path) -> Self:
+        """With a path that does not depend on the current folder. root: of relative paths."""
+        return self if self.local_path is None else self.model_copy(update={"path": root / self.local_path})
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether the place is in a bucket."""
+        return "path" in self.model_fields_set and isinstance(self.path, str)
+
+    @property
+    def local_path(self) -> Path | None:
+        """The folder; None if the place is in a bucket."""
+        return self.path if isinstance(self.path, Path) else None
+
+    @property
+    def required_folder(self) -> Path:
+        """The folder, for a type of destination that needs one."""
+        assert isinstance(self.path, Path), "the spec allows no other"
+        return self.path
+
     @property
     def folder(self) -> Folder:
         """The place as a folder."""
-        return LocalFolder(self.path)
+        if isinstance(self.path, Path):
+            return LocalFolder(self.path)
+        from engine.store.bucket_folder import BucketFolder
+
+        root, path = parts_of(self.path)
+        endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL") or None
+        path_style = endpoint is not None if self.path_style is None else self.path_style
+        return BucketFolder(BucketSettings(root, endpoint, self.region, path_style=path_style), path)
 
     def merging(self, database: str, table: str, approx_bytes: int) -> Merging:
         """How changes are merged into a new mirror. approx_bytes: the source's estimate of the table's size."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from obstore import exceptions
 
-from engine.store.folder import StoreAccessError, StoreAwayError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 
 REFUSED = (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError)
 """What the client raises for credentials."""
@@ -17,11 +17,11 @@ def named_errors(place: str) -> Iterator[None]:
     try:
         yield
     except REFUSED as error:
-        raise StoreAccessError(f"{place}: {_short(error)}") from error
+        raise StoreAccessError(f"The store refuses the credentials: {place}: {_short(error)}") from error
     except FileNotFoundError as error:
         raise FileNotFoundError(f"{place} is not there") from error
     except exceptions.BaseError as error:
-        raise StoreAwayError(f"{place}: {_short(error)}") from error
+        raise StoreAwayError(f"The store does not answer: {place}: {_short(error)}") from error
 
 
 def _short(error: BaseException) -> str:

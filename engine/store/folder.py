@@ -19,16 +19,6 @@ from typing import Any, Protocol, Self
 
 import pyarrow as pa
 
-from engine.base.durable import UnknownOutcomeError
-
-
-class StoreAwayError(UnknownOutcomeError):
-    """The store does not answer, or refuses for now. What was asked may have been done."""
-
-
-class StoreAccessError(OSError):
-    """The store refuses the credentials: they are wrong, have expired or lack a permission."""
-
 
 @dataclass(frozen=True)
 class FileEntry:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.base.errors import MissingFilesError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.decode.schema import Column, Table
 from engine.destination.delta.delta_landing import DeltaLanding
 from engine.destination.delta.generations import kept_generations
@@ -25,7 +26,6 @@ from engine.explore.queries import answer
 from engine.explore.reading import reading_of
 from engine.spec.sink_settings import Mirror
 from engine.store.bucket_folder import BucketFolder
-from engine.store.folder import StoreAccessError, StoreAwayError
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.support.delta import rows_at
 from tests.support.store_faults import Fault, StoreFaults, store_faults

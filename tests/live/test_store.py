@@ -16,6 +16,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from engine.base.errors import PipelineHeldError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.ledger import store as ledger_store
 from engine.ledger.records import EpochRecord
 from engine.ledger.state import following
@@ -23,7 +24,6 @@ from engine.ledger.store import Ledger
 from engine.source.positions import Position
 from engine.store.bucket_folder import BucketFolder
 from engine.store.bucket_settings import opened
-from engine.store.folder import StoreAccessError, StoreAwayError
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.support.depth import depth
 from tests.support.folder_contract import FolderContract

@@ -17,7 +17,7 @@ ROOMS: dict[str, set[str]] = {
     "journal": set(),
     "spec": {"journal", "store"},
     "decode": set(),
-    "pipeline": {"journal", "spec"},
+    "pipeline": {"journal", "spec", "store"},
     "alerting": {"journal", "pipeline", "spec"},
     "source": {"decode", "spec"},
     "plan": {"decode", "source", "spec"},
@@ -91,6 +91,7 @@ ROOMS: dict[str, set[str]] = {
         "source",
         "spec",
         "watch",
+        "store",
     },
 }
 """The rooms that each room may import besides `base`. Every room may import `engine` itself, for its version."""

@@ -123,6 +123,11 @@ class Runner:
         return self.shown, self.alive
 
     @property
+    def waits_for_store(self) -> bool:
+        """Whether what it waits for is the destination's store, not a disk."""
+        return self.disk_full.startswith("store")
+
+    @property
     def style(self) -> Style:
         """How the state is shown."""
         return PIPELINE[self.shown]
@@ -204,7 +209,8 @@ def runner_of(record: RunnerRecord | None, run: Run | None, launched_at: datetim
 def stands_still(runner: Runner) -> str:
     """Why nobody reads the source or writes to the destination; empty if the runner is alive and has room."""
     if runner.disk_full:
-        return "The disk is full: mirrors get no changes until there is room. Then the runner continues by itself."
+        what, until = ("store is away", "it answers") if runner.waits_for_store else ("disk is full", "there is room")
+        return f"The {what}: mirrors get no changes until {until}. Then the runner continues by itself."
     if runner.alive or runner.state == "starting":
         return ""
     return f"No runner is alive ({runner.style.label}). {runner.error.message if runner.error else ''}".strip()
@@ -372,6 +378,8 @@ def keeping_up_layer(
         )
     if stale is None and runner.disk_full:
         headline, colour, detail = "Waits for room", "red", "the lag grows until there is room on the disk"
+        if runner.waits_for_store:
+            headline, detail = "Waits for the store", "the lag grows until the destination's store can be used"
     elif stale is None and stopped and runner.works:
         headline, colour, detail = f"{words.plural(len(stopped), 'table')} stopped", "red", "the others continue"
     if stale is None:

@@ -260,7 +260,8 @@ def _trouble(runner: Runner, tables: Sequence[TableProgress], now: datetime, *la
     if runner.state == "lost":
         return f"The heartbeat stopped at {words.date_time(runner.last_seen)}; nothing is being read."
     if runner.disk_full:
-        return f"The pipeline waits: {runner.disk_full}. Free space on the disk; it then continues by itself."
+        remedy = "Make the store usable." if runner.waits_for_store else "Free space on the disk."
+        return f"The pipeline waits: {runner.disk_full}. {remedy} It then continues by itself."
     if stopped := stopped_tables(tables):
         others = "Stopped, while the others continue" if runner.works else "Tables that have stopped"
         return f"{others}: {', '.join(stopped)}"

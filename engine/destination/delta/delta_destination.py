@@ -42,8 +42,8 @@ class DeltaDestination:
         self._fence: Fence | None = None
 
     @property
-    def root(self) -> Path:
-        """The folder."""
+    def root(self) -> Path | str:
+        """The folder, or its URL."""
         return self._sink.path
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import replace
 from deltalake.exceptions import DeltaError
 
 from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.files import DataFile
 from engine.decode.schema import Table
 from engine.destination.delta.log.known_tables import KnownTables
@@ -16,7 +17,6 @@ from engine.destination.destination_protocol import KINDS, Content, CopyStart, O
 from engine.journal.destination_events import SinkApplied
 from engine.plan.chunks import Plan
 from engine.spec.sink_settings import Sink
-from engine.store.folder import StoreAccessError, StoreAwayError
 
 
 class DeltaDestinationTable:

@@ -28,9 +28,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.destination_protocol import CHUNKS, EpochEnd, Guard
 from engine.ledger.state import Owner
-from engine.store.folder import Folder, StoreAccessError, StoreAwayError
+from engine.store.folder import Folder
 
 FOLDER = "_manifests"
 FORMAT = 1

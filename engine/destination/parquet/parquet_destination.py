@@ -33,7 +33,7 @@ class ParquetDestination:
         self._place: SharedPlace | None = None
 
     @property
-    def root(self) -> Path:
+    def root(self) -> Path | str:
         """The folder."""
         return self._sink.path
 

@@ -29,6 +29,7 @@ from engine.run.commands.state_commands import StateCommands
 from engine.run.commands.table_command import Parser
 from engine.run.source_loss.outage import OutageTracker
 from engine.spec.throttle_settings import Throttle
+from engine.store.folder import Folder
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class ControlOptions:
     """The spec's throttle; operators may override it."""
     journal_retention_s: float | None = None
     """The age after which journals are deleted; None: never."""
-    folders: Sequence[Path] = ()
+    folders: Sequence[Path | Folder] = ()
     """Where the run writes besides its own directory."""
     parsers: Mapping[str, Parser] = field(default_factory=dict)
     """Parsers of table commands, by verb."""

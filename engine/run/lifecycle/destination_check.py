@@ -1,32 +1,39 @@
 """The check of the destination, before a run starts Spark and in `check`."""
 
-from pathlib import Path
+from typing import Literal
 
 from engine.base.errors import PreflightError
 from engine.base.writable import write_fault
 from engine.source.preflight import Check
+from engine.spec.sink_settings import Sink
+from engine.store.folder_trial import tried
+
+_WHY = "Mirrors and change logs are written there."
 
 
-def check_destination(folder: Path, sink: str = "") -> Check:
-    """Whether the destination can be written. sink: its name, of a further one."""
-    fault, why = write_fault(folder), "Mirrors and change logs are written there."
+def check_destination(sink: Sink) -> Check:
+    """Whether the destination can be written."""
+    name = f"sink {sink.name}" if sink.name else "destination"
+    if (folder := sink.local_path) is None:
+        return _of_bucket(sink, name)
+    fault = write_fault(folder)
     fix = f"Mount the disk of {folder} for writing, give this user write permission, or set sink.path." if fault else ""
-    return Check(
-        f"sink {sink}" if sink else "destination",
-        "fail" if fault else "ok",
-        "may be written",
-        fault or "may be written",
-        why,
-        fix,
-    )
+    return Check(name, "fail" if fault else "ok", "may be written", fault or "may be written", _WHY, fix)
 
 
-def require_destination(folder: Path) -> None:
+def _of_bucket(sink: Sink, name: str) -> Check:
+    found = tried(sink.folder)
+    actual = found.fault or "written, read, raced for and deleted"
+    outcome: Literal["fail", "ok"] = "fail" if found.fault else "ok"
+    return Check(name, outcome, "one of several writers creates a file", actual, _WHY, found.remedy)
+
+
+def require_destination(sink: Sink) -> None:
     """Raises PreflightError if the destination cannot be written."""
-    found = check_destination(folder)
+    found = check_destination(sink)
     if found.outcome == "fail":
         raise PreflightError(
-            f"The destination cannot be written: {found.actual}.",
+            f"The destination cannot be written: {found.actual.rstrip('.')}.",
             detail="Nothing was started, and nothing was read.",
             hint=found.fix,
         )

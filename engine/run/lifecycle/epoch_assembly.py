@@ -36,7 +36,7 @@ from engine.run.monitors.mirror_monitor import MirrorMonitor
 from engine.run.monitors.progress import ProgressEvents
 from engine.run.monitors.unpublished_monitor import UnpublishedMonitor
 from engine.run.redump.executor import RedumpExecutor
-from engine.run.snapshot.read_folder import ReadFolder
+from engine.run.snapshot.read_folder import ReadFolder, read_path
 from engine.run.snapshot.scheduler import SnapshotScheduler, snapshot_of
 from engine.run.snapshot.table_copy import table_copy
 from engine.run.snapshot.throttle import Health
@@ -156,7 +156,7 @@ class EpochAssembly:
         self, source: SourceAccess, session: Session, connection: SourceConnection, snapshot: SnapshotScheduler
     ) -> SourceReads:
         spec, control = self.run.spec, self.run.control
-        folder = ReadFolder(spec.sink.path, self.state().ledger)
+        folder = ReadFolder(read_path(spec.sink, self.run.directory, self.state().ledger, spec.spark.master))
         nowhere = Candidate(self.state().position, 0.0)
         first, settle_s = spec.first_server_id(), spec.source.settle_s
         prototype = ChunkGroup(source.endpoint, first, source.watermarks, settle_s, nowhere, (), folder.path)

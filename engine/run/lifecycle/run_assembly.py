@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from engine.alerting.alert_words import patience_s
 from engine.alerting.notifier import Notifier
@@ -100,6 +101,11 @@ def run_parts(
     )
 
 
+def _lake_disk(spec: Spec, directory: Directory) -> Path:
+    """A folder of the disk that fills: a bucket does not."""
+    return spec.sink.local_path or directory.root
+
+
 def _control_options(
     spec: Spec, directory: Directory, journal: Journal, pace: ReadPace, parking: Parking
 ) -> ControlOptions:
@@ -107,11 +113,11 @@ def _control_options(
         spec.name,
         throttle=spec.throttle,
         journal_retention_s=spec.journal.retention_s,
-        folders=[spec.sink.path, *scratch_folders(spec.spark.master, spec.spark.conf)],
+        folders=[spec.sink.local_path or spec.sink.folder, *scratch_folders(spec.spark.master, spec.spark.conf)],
         parsers=parsers(directory.journals),
         in_turn=IN_TURN,
         throttle_changed=pace.change,
         retry_parked=parking.request_retry,
         restarted=runs_restarted_by(directory),
-        chores={"disk space": SpaceMonitor(spec.sink.path, directory.space, journal.write).measure},
+        chores={"disk space": SpaceMonitor(_lake_disk(spec, directory), directory.space, journal.write).measure},
     )

@@ -156,7 +156,7 @@ class _Run:
 
     def _work(self) -> None:
         with ExitStack() as stack:
-            require_destination(self._spec.sink.path)
+            require_destination(self._spec.sink)
             ledger = Ledger(self._parts.directory.ledger)
             self._export(stack, ledger)
             start = self._start(stack, ledger)

@@ -2,7 +2,8 @@
 
 It shows how far chunks are read, and when throttled reads must end.
 
-Workers share no other folder with the runner (docs/architecture.md).
+Workers share no other folder with the runner (docs/architecture.md). It is in the destination; in the pipeline's
+folder if that is a bucket and the readers are on this host.
 """
 
 import shutil
@@ -10,18 +11,31 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.capture.pacing import END
+from engine.pipeline.directory import Directory
+from engine.spark.kinds import is_local
+from engine.spec.sink_settings import Sink
+
+
+def read_path(sink: Sink, directory: Directory, ledger: str, master: str) -> Path | None:
+    """The path of a run's folder. ledger: the ledger's identity. master: where readers run."""
+    if (destination := sink.local_path) is not None:
+        return destination / "_tidemark" / ledger / "reading"
+    return directory.root / "reading" if is_local(master) else None
 
 
 class ReadFolder:
-    """The folder of one run, within its destination."""
+    """The folder of one run. path: None if the readers share none with the runner."""
 
-    def __init__(self, destination: Path, ledger: str) -> None:
-        """Remove what an earlier run left there. ledger: the ledger's identity."""
-        self.path = destination / "_tidemark" / ledger / "reading"
-        shutil.rmtree(self.path, ignore_errors=True)
+    def __init__(self, path: Path | None) -> None:
+        """Remove what an earlier run left there."""
+        self.path = path
+        if path is not None:
+            shutil.rmtree(path, ignore_errors=True)
 
     def end_throttled_reads(self) -> None:
         """Give up throttled reads, which may take long."""
+        if self.path is None:
+            return
         with suppress(OSError):  # the end then waits for them
             self.path.mkdir(parents=True, exist_ok=True)
             (self.path / END).touch()

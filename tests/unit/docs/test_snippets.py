@@ -4,6 +4,7 @@
 """
 
 import ast
+import json
 import re
 import shlex
 import tomllib
@@ -133,6 +134,7 @@ def _mermaid(block: Block) -> None:
 
 CHECKS: dict[str, Callable[[Block], None]] = {
     "toml": _toml,
+    "json": lambda block: json.loads(block.text),
     "sh": _sh,
     "python": _python,
     "sql": _sql,

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from engine.base.durable import write_atomically
-from engine.base.errors import DiskFullError
+from engine.base.errors import DiskFullError, is_unwritable
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.journal import Journal
 from engine.pipeline.directory import Directory
 from engine.pipeline.disk import Disk
-from engine.pipeline.full_disks import file_of, mount_of, scratch_folders
+from engine.pipeline.full_disks import fault_of, file_of, mount_of, scratch_folders
 from tests.support.mounts import mounted
 
 MB = 1 << 20
@@ -117,3 +118,26 @@ def test_sparks_scratch_is_a_candidate_on_this_host_alone(tmp_path: Path, monkey
     ]
     monkeypatch.setenv("SPARK_LOCAL_DIRS", f"{tmp_path}/c")
     assert scratch_folders("local[2]", {"spark.local.dir": "/elsewhere"})[0] == tmp_path / "c"
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "remedy"),
+    [
+        (StoreAwayError("The store does not answer: s3://lake/t: timed out"), "away", "reaches it"),
+        (StoreAccessError("The store refuses the credentials: s3://lake/t: 403"), "refuses", "Renew the credentials"),
+        (DiskFullError("A task could not write (The store does not answer: s3://lake/t)."), "away", "reaches it"),
+    ],
+)
+def test_a_store_that_cannot_be_used_is_waited_for(error: Exception, state: str, remedy: str) -> None:
+    """Under its own name, also when a worker's error arrives as text."""
+    assert is_unwritable(error)
+    assert is_unwritable(_caused(error))
+    assert state in fault_of(error).state
+    assert remedy in fault_of(error).remedy
+
+
+def _caused(error: Exception) -> Exception:
+    """Another error, with this one as its cause."""
+    other = RuntimeError("a helper failed")
+    other.__cause__ = error
+    return other

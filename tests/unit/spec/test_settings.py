@@ -1,5 +1,6 @@
 """Specs: valid ones are read, and each fault has its own message."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -263,3 +264,44 @@ def test_unknown_masters_name_the_nearest_form(master: str, said: str) -> None:
         parse(f'{GOOD}[spark]\nmaster = "{master}"', SPEC)
     assert said in raised.value.message
     assert "abc" not in raised.value.message
+
+
+def test_a_lake_may_be_in_a_bucket() -> None:
+    """By its URL, with the endpoint and region of the spec; the path of a folder stays one."""
+    spec = parse(GOOD.replace('"lake"', '"s3://my-bucket/the-lake/"\nendpoint = "http://127.0.0.1:9"'), SPEC)
+    assert spec.sink.path == "s3://my-bucket/the-lake"
+    assert (spec.sink.is_bucket, spec.sink.local_path) == (True, None)
+    assert (spec.sink.folder / "d").url == "s3://my-bucket/the-lake/d"
+    assert spec.sink.folder.options["aws_endpoint_url"] == "http://127.0.0.1:9"
+    assert spec.sink.folder.options["aws_virtual_hosted_style_request"] == "false"
+    assert parse(GOOD, SPEC).sink.folder.url == "/specs/lake"
+
+
+@pytest.mark.parametrize(
+    ("sink", "message"),
+    [
+        ('path = "gs://bucket/lake"', "only folders and s3:// URLs are possible"),
+        ('path = "s3://bucket/a%20b"', "a place in a bucket may have"),
+        ('path = "s3://bucket/the lake"', "a place in a bucket may have"),
+        ('path = "s3://bucket/a//b"', "a place in a bucket may have"),
+        ('path = "s3:///lake"', "names no bucket"),
+        ('path = "lake"\nregion = "eu-central-1"', "region: only for a path in a bucket"),
+    ],
+)
+def test_a_place_that_cannot_be_a_lake_is_refused(sink: str, message: str) -> None:
+    """With the reason."""
+    with pytest.raises(SpecError, match=re.escape(message)):
+        parse(GOOD.replace('path = "lake"', sink), SPEC)
+
+
+def test_plain_files_need_a_folder() -> None:
+    """The spec says so."""
+    with pytest.raises(SpecError, match='type = "parquet" needs a folder'):
+        parse(GOOD.replace('"lake"', '"s3://bucket/lake"').replace('type = "delta"', 'type = "parquet"'), SPEC)
+
+
+def test_further_sinks_need_a_first_one_in_a_folder() -> None:
+    """They read its files."""
+    further = '\n[[sinks]]\nname = "files"\ntype = "parquet"\npath = "files"\n'
+    with pytest.raises(SpecError, match="the first one is in a bucket"):
+        parse(GOOD.replace('"lake"', '"s3://bucket/lake"') + further, SPEC)

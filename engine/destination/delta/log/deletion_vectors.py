@@ -24,7 +24,8 @@ from pyroaring import BitMap
 
 from engine.base.durable import discarding
 from engine.base.errors import DestinationError
-from engine.store.folder import Folder, StoreAccessError, StoreAwayError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.store.folder import Folder
 
 FOLDER = "_dv"
 _MAGIC = 1681511377

@@ -37,6 +37,7 @@ from deltalake.exceptions import DeltaError
 from engine.base import clock
 from engine.base.durable import UnknownOutcomeError
 from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.capture.files import DataFile, check_files, missing_files
 from engine.destination.delta.log.deletion_vectors import Descriptor
 from engine.destination.delta.log.delta_actions import (
@@ -59,7 +60,7 @@ from engine.destination.delta.log.log_files import (
 )
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.log.vector_log import FEATURE, VectorLog, has_vectors, superseded_files
-from engine.store.folder import FileEntry, Folder, StoreAccessError, StoreAwayError
+from engine.store.folder import FileEntry, Folder
 from engine.store.folder_state import sync
 from engine.store.local_folder import LocalFolder
 

@@ -10,11 +10,12 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from engine.base.errors import DestinationError
+from engine.base.store_errors import StoreAccessError, StoreAwayError
 from engine.destination.delta.log.delta_actions import Actions, StoredFile, metadata_of
 from engine.destination.delta.log.delta_log import files_of
 from engine.destination.delta.log.table_opening import is_table, open_table
 from engine.destination.delta.schema_evolution import schema_of
-from engine.store.folder import Folder, StoreAccessError, StoreAwayError
+from engine.store.folder import Folder
 
 
 def check_is_same(folder: Folder, table: str, version: int, transactions: Mapping[str, int], identity: str) -> None:

@@ -1,0 +1,45 @@
+"""The trial of a folder."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.store.folder_trial import tried
+from engine.store.local_folder import LocalFolder
+
+
+def test_a_folder_that_can_be_used_is_left_as_it_was(tmp_path: Path) -> None:
+    """Nothing stays."""
+    found = tried(LocalFolder(tmp_path))
+    assert (found.fault, found.remedy) == ("", "")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_store_that_lets_two_writers_win_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As some do: the last one overwrites."""
+
+    def careless(folder: LocalFolder, name: str, content: bytes) -> bool:
+        folder.write(name, content)
+        return True
+
+    monkeypatch.setattr(LocalFolder, "create", careless)
+    found = tried(LocalFolder(tmp_path))
+    assert "has no conditional writes: 4 of 4 writers created one file" in found.fault
+    assert "If-None-Match" in found.remedy
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("error", "remedy"), [(StoreAwayError, "endpoint"), (StoreAccessError, "permissions")])
+def test_a_store_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[OSError], remedy: str
+) -> None:
+    """With what to do."""
+
+    def refused(_folder: LocalFolder, _name: str, _content: bytes) -> bool:
+        raise error("The store …: s3://lake")
+
+    monkeypatch.setattr(LocalFolder, "create", refused)
+    found = tried(LocalFolder(tmp_path))
+    assert found.fault == "The store …: s3://lake"
+    assert remedy in found.remedy
