@@ -298,6 +298,8 @@ def test_a_full_disk_is_a_state_of_its_own() -> None:
     assert (engine.headline, keeping_up.headline) == ("Disk full", "Waits for room")
     assert (engine.colour, keeping_up.colour) == ("red", "red")
     assert stands_still(waits).startswith("The disk is full: mirrors get no changes")
+    for_store = replace(waits, disk_full="store of the destination away (log)")
+    assert stands_still(for_store).startswith("The store is away: mirrors get no changes until it answers")
     lost = runner_of(replace(found, alive=False), None)
     assert (lost.shown, stands_still(lost)) == ("lost", "No runner is alive (runner lost).")
     assert stands_still(runner()) == ""
