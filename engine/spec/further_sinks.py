@@ -41,7 +41,7 @@ def below(root: Path, first: Sink, sinks: Sequence[Sink], spec_file: Path) -> tu
         raise SpecError(
             f"{spec_file} has further sinks, and the first one is in a bucket.",
             detail="They read the files that the first one has; nothing was started.",
-            hint="Give the first sink a folder, or the further ones a pipeline of their own.",
+            hint="Give the first sink a folder, or use a pipeline for each sink.",
         )
     places = [one.required_folder.resolve() for one in (first, *found) if not one.is_bucket]
     if any(one.is_relative_to(other) for n, one in enumerate(places) for other in (*places[:n], *places[n + 1 :])):

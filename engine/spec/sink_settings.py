@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -11,9 +11,10 @@ from engine.base.errors import SpecError
 from engine.spec.globs import including, matches
 from engine.spec.periods import period_s
 from engine.spec.section import Section
-from engine.store.bucket_settings import BucketSettings, parts_of
-from engine.store.folder import Folder
-from engine.store.local_folder import LocalFolder
+from engine.store.bucket_url import parts_of
+
+if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with every spec
+    from engine.store.folder import Folder
 
 Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror, as set."""
@@ -157,11 +158,14 @@ class Sink(Section):
         return self.path
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> "Folder":
         """The place as a folder."""
         if isinstance(self.path, Path):
+            from engine.store.local_folder import LocalFolder
+
             return LocalFolder(self.path)
         from engine.store.bucket_folder import BucketFolder
+        from engine.store.bucket_settings import BucketSettings
 
         root, path = parts_of(self.path)
         endpoint = self.endpoint or os.environ.get("AWS_ENDPOINT_URL") or None

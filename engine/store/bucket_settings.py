@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 from obstore.store import ObjectStore, from_url
 
-SCHEMES = ("s3", "gs", "az")
 _RETRIES: Any = {"max_retries": 4, "retry_timeout": timedelta(seconds=20)}
 """Of one request. Who waits longer for a store does so above, where it is shown."""
 _TIMEOUT = "30s"
@@ -63,11 +61,3 @@ def _opened(settings: BucketSettings, _process: int) -> ObjectStore:
     if settings.endpoint is not None and settings.endpoint.startswith("http://"):
         client["allow_http"] = True
     return _from_url(settings.root, config=config, client_options=client, retry_config=_RETRIES)
-
-
-def parts_of(url: str) -> tuple[str, str]:
-    """The root of a bucket, and the path in it. Raises ValueError for a URL without a bucket."""
-    found = urlsplit(url)
-    if found.scheme not in SCHEMES or not found.netloc:
-        raise ValueError(f"{url} names no bucket: s3://bucket/path")
-    return f"{found.scheme}://{found.netloc}", found.path.strip("/")

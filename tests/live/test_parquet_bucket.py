@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from engine.base.errors import PipelineHeldError, SpecError
 from engine.capture.binlog.row_changes import log_schema
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.schema import TM_SEQ
@@ -20,6 +21,7 @@ from engine.destination.parquet.manifests import Manifests
 from engine.destination.parquet.parquet_table import ParquetTable, SharedPlace, UnpublishedFiles
 from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
+from engine.store.bucket_folder import BucketFolder
 from engine.store.folder import Folder
 from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.support.store_faults import StoreFaults, store_faults

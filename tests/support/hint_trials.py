@@ -273,7 +273,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_further_sinks.py::test_a_sink_that_was_stopped_joins_again_as_the_hint_says",),
     ),
     "destination/sink_opening.py::_no_rows": (1, ("test_stops.py::test_every_stop_is_ended_by_what_its_hint_says",)),
-    "spec/further_sinks.py::below": (1, INPUT),
+    "spec/further_sinks.py::below": (2, INPUT),
     "destination/parquet/manifests.py::Manifests._load": (1, OUTSIDE),
     "destination/parquet/parquet_table.py::ParquetTable._check_owner": (1, INPUT),
     "destination/parquet/parquet_table.py::ParquetTable.check_free": (1, INPUT),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from engine.store.bucket_settings import BucketSettings, parts_of
+from engine.store.bucket_settings import BucketSettings
+from engine.store.bucket_url import parts_of
 
 
 def test_a_url_is_a_bucket_and_a_path() -> None:
