@@ -9,9 +9,11 @@ its last epochs, in the transaction identifiers of its tables, and the terms of 
     the destination is older  it lacks epochs that the ledger knows to be applied. If the ledger and the destination
                               still have their records and files, the publisher applies them again; otherwise they would
                               be lost
-    it is gone or damaged     a table's folder is missing, belongs to another ledger, or cannot be read
+    it is gone or damaged     a table's folder is missing, belongs to another ledger, or cannot be read, or each table
+                              lacks data files
 
-A mismatch ends the run with exit code 7 and says what to do, except for tables that commands resnapshot or remove.
+A mismatch ends the run with exit code 7 and says what to do, except for tables that commands resnapshot or remove. If
+data files of some tables are gone, and nothing else is wrong, those tables alone are resnapshotted, as in a run.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -41,6 +43,8 @@ class Comparison:
     """Why the ledger cannot continue with the destination; "" if it can."""
     tables: Mapping[str, str] = field(default_factory=dict)
     """The reasons, by table at fault."""
+    missing_files: Mapping[str, str] = field(default_factory=dict)
+    """The data files that are gone, by table that is to be resnapshotted for that."""
 
     def require(self, command_tables: Collection[str], *, resnapshots_all: bool) -> None:
         """Raises MismatchError.
@@ -83,8 +87,9 @@ def read_states(destination: Destination, state: State) -> dict[str, StoredState
 
 
 def _has_published_rows(table: TableState) -> bool:
-    """Whether the destination must have data of the table. A stopped table is resnapshotted before it continues."""
-    return table.begun and not table.stopped and bool(table.rows_read or table.changes_applied or table.applied)
+    """Whether the destination must have data of the table: a resnapshot that is due or ends a stop replaces it."""
+    published = bool(table.rows_read or table.changes_applied or table.applied)
+    return table.begun and not table.stopped and not table.due and published
 
 
 def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:
@@ -121,7 +126,10 @@ def compare(
         for name, look in looks.items()
         if (why := _fault(destination, state.tables[name], look, name, records))
     }
-    return Comparison(tables=faults)
+    missing_files = {name: look.missing_files for name, look in looks.items() if look.missing_files}
+    if faults or len(missing_files) == len(looks):  # the destination is damaged as a whole
+        return Comparison(tables=missing_files | faults)
+    return Comparison(missing_files=missing_files)
 
 
 def _fault(

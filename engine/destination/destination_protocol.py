@@ -76,6 +76,8 @@ class StoredState:
     """The terms of the runners that made its newest commits."""
     fault: str = ""
     """Why it cannot be what the ledger has published; "" if it can."""
+    missing_files: str = ""
+    """Which of its data files are gone, if nothing else is wrong; "" if none is. A resnapshot repairs that."""
 
 
 @dataclass(frozen=True)

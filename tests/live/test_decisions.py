@@ -102,6 +102,29 @@ def test_a_resnapshot_that_was_decided_is_made_although_its_epoch_fails(
     assert_equal(source_table(server, "d", "t"), pipeline.mirror("t"))
 
 
+def test_a_table_that_lost_files_while_no_runner_was_alive_is_repaired_alone(
+    server: Server, database: str, new_pipeline: PipelineFactory
+) -> None:
+    """The next run streams the others on, and resnapshots that one as it would have done while it ran."""
+    for name in "tu":
+        server.execute(f"CREATE TABLE {database}.{name} (id INT PRIMARY KEY)")
+        server.execute(f"INSERT INTO {database}.{name} VALUES (1), (2)")
+    pipeline = new_pipeline(server, database, poll=0.3, merge=0.5, more=QUIET)
+    runner = pipeline.start_streaming()
+    runner.kill()
+    runner.wait()
+    for path in pipeline.mirror("t").glob("*.parquet"):
+        path.unlink()
+    for name in "tu":
+        server.execute(f"INSERT INTO {database}.{name} VALUES (3)")
+    pipeline.run("caught-up")
+    for name in "tu":
+        assert_equal(source_table(server, database, name), pipeline.mirror(name))
+    (repaired,) = pipeline.events("source.event")
+    assert (repaired["kind"], repaired["table"]) == ("resnapshotted", f"{database}.t")
+    assert "are gone" in repaired["reason"]
+
+
 @on("mariadb")
 def test_a_resume_of_a_stopped_table_outlives_the_runner(
     flavor: str, private_server: Callable[..., Server], new_pipeline: PipelineFactory

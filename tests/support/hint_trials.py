@@ -128,6 +128,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
         ("test_start_hints.py::test_what_is_refused_continues_as_the_hint_says",),
     ),
     "run/epochs/delivery.py::Delivery.require_files": (1, WAIT),
+    "run/lifecycle/run_start.py::RunStart._repair": (1, OUTSIDE),
     "run/lifecycle/destination_check.py::check_destination": (1, OUTSIDE),
     "run/lifecycle/route_check.py::check_routes": (
         1,

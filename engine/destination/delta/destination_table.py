@@ -182,9 +182,10 @@ class DeltaDestinationTable:
         self.pair.keep_in_memory(stays=True)
         try:
             is_known = self._known_tables is not None and self.pair.recall(self._known_tables)
-            if not is_known and (fault := self.pair.fault() or self.pair.missing_files()):
+            if not is_known and (fault := self.pair.fault()):
                 return StoredState(self.pair.readable_epochs(), fault=fault)
-            return StoredState(self._applied_epochs(), frozenset(self.pair.terms()))
+            missing_files = "" if is_known else self.pair.missing_files()
+            return StoredState(self._applied_epochs(), frozenset(self.pair.terms()), missing_files=missing_files)
         except DestinationError as error:
             return StoredState(self.pair.readable_epochs(), fault=error.message)
 

@@ -10,8 +10,7 @@ resnapshotted too. The files of an epoch are checked before its commit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from engine.base import clock
-from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError, stop_of
+from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
 from engine.capture.files import DataFile, check_files
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
@@ -25,6 +24,7 @@ from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.resnapshots_begun import resnapshots_begun
 from engine.run.commands.resumption import Resumption, to_resume
 from engine.run.epochs.epoch import completed
+from engine.run.epochs.failed_table import after_failure, due, resnapshots_itself
 from engine.spec.settings import Spec
 from engine.store.folder import Folder
 
@@ -38,7 +38,7 @@ class Delivery:
     def __init__(
         self, spec: Spec, ledger: Ledger, publisher: Publisher, commands: AcceptedCommands, journal: Journal
     ) -> None:
-        self._may_resnapshot = spec.source.copies and spec.source.schema_changes == "copy"
+        self._spec = spec
         self._ledger = ledger
         self._publisher = publisher
         self._commands = commands
@@ -88,16 +88,14 @@ class Delivery:
             known = state.tables.get(name)
             if known is None or known.stopped or known.due:
                 continue
-            if isinstance(error, MissingFilesError) and self._resnapshots(tables[name]):
+            found[name] = after_failure(error, self._spec, tables[name])
+            if found[name].due:
                 attempt = len(known.resnapshots) + 1
                 self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=0.0, table=name))
-                found[name] = TableChange(due=_due(error))
-            else:
-                found[name] = TableChange(stopped=stop_of(error, name))
         for command in self._commands.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):
                 if not state.tables[name].due:
-                    found[name] = TableChange(due=_due(None, command.identity))
+                    found[name] = TableChange(due=due(None, command.identity))
         return found
 
     def _answer(self) -> None:
@@ -111,11 +109,7 @@ class Delivery:
 
     def due_after(self, error: TidemarkError, table: Table) -> Due | None:
         """The resnapshot of a table that stops over doubtful rows; None for other errors."""
-        return _due(error) if isinstance(error, DoubtfulRowsError) and self._resnapshots(table) else None
-
-    def _resnapshots(self, table: Table) -> bool:
-        """Whether a table resnapshots itself. How often is limited (`tables.resnapshot_limit`)."""
-        return bool(self._may_resnapshot and table.key)
+        return due(error) if isinstance(error, DoubtfulRowsError) and resnapshots_itself(self._spec, table) else None
 
     def has_files(self, table: str, folder: Folder, files: Sequence[DataFile]) -> bool:
         """Whether the files of a table's chunk exist as they were written; journals the error if not."""
@@ -143,7 +137,3 @@ class Delivery:
         except MissingFilesError as error:
             detail = "Nothing of this epoch was committed."
             raise TransientError(error.message, detail=detail, hint="The binlog is read again.") from error
-
-
-def _due(error: TidemarkError | None, by: str | None = None) -> Due:
-    return Due(clock.utc_text(), by, error.as_dict() if error else None)

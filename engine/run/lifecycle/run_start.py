@@ -11,13 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from engine.base.errors import SourceLostError, stop_of
+from engine.base.errors import MissingFilesError, SourceLostError, stop_of
 from engine.capture.projection.projection_rules import check_asked, check_rules, with_other_projection
 from engine.capture.redump_requests import Redump
-from engine.decode.schema import Table
+from engine.decode.schema import Table, table_from_dict
 from engine.destination.destination_protocol import Destination
 from engine.journal import Journal
-from engine.journal.events import TableChanged
+from engine.journal.events import ErrorReported, TableChanged
 from engine.ledger.records import EpochRecord, Removal, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
@@ -25,6 +25,7 @@ from engine.plan.chunks import plan_from_dict
 from engine.run.commands.accepted_commands import AcceptedCommands
 from engine.run.commands.command_intake import CommandIntake
 from engine.run.commands.resnapshots_begun import resnapshots_begun
+from engine.run.epochs.failed_table import after_failure
 from engine.run.lifecycle.takeover import Takeover
 from engine.run.snapshot.table_copy import planned
 from engine.run.source_loss import failover
@@ -100,6 +101,7 @@ class RunStart:
             self.resnapshot_everything(ledger, connection, endpoint, server, error)
         self._resnapshot_projections(ledger, connection, preflight.tables)
         self._resnapshot_faulty(ledger, connection, self._takeover.at_fault, resumed(waiting))
+        self._repair(ledger, set(committed(ledger).tables) if everything(waiting) else to_replace(waiting))
         self._follow_spec(ledger, connection)
         self._stop_unfit(ledger, preflight.tables)
 
@@ -188,6 +190,26 @@ class RunStart:
         for redump in asked:
             if redump.tables and set(to_resnapshot).issuperset(redump.tables):
                 self._commands.carried_out(redump, resnapshots_begun(redump.tables))
+
+    def _repair(self, ledger: Ledger, asked: Collection[str]) -> None:
+        """Decide what becomes of tables whose data files are gone, as a run does that notices it.
+
+        asked: tables that commands resnapshot or remove.
+        """
+        state, changes = committed(ledger), dict[str, TableChange]()
+        for name, why in self._takeover.missing_files.items():
+            if name in asked or (known := state.known(name)) is None or known.stopped or known.due:
+                continue
+            error = MissingFilesError(
+                f"{why}.",
+                detail="They were published; a VACUUM, a cleaner or a restore may have removed them. Readers of the "
+                "table fail until they are back.",
+                hint="Do not let cleaners delete files of the destination.",
+            )
+            changes[name] = after_failure(error, self._spec, table_from_dict(known.table))
+            self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0, table=name))
+        if changes:
+            ledger.commit(following(state, self._journal.run, changes))
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Resnapshot the tables whose projection changed in the spec, if a command asked for that.

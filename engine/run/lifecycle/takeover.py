@@ -27,13 +27,18 @@ from engine.ledger.store import Ledger
 
 
 class Takeover:
-    """One run's hold on ledger and destination. at_fault: tables that differ from what the ledger has published."""
+    """One run's hold on ledger and destination.
+
+    at_fault: tables that differ from what the ledger has published. missing_files: the data files that are gone, by
+    table that is to be resnapshotted for that.
+    """
 
     def __init__(self, destination: Destination, run: str) -> None:
         self.destination = destination
         self._run = run
         self.taken = False
         self.at_fault: set[str] = set()
+        self.missing_files: dict[str, str] = {}
 
     def first_term(self, ledger: str) -> TermRecord:
         """The term in epoch 0."""
@@ -73,6 +78,7 @@ class Takeover:
         found = compare(self.destination, ledger.state, newest, list(ledger.kept_epochs()), looks)
         found.require(asked, resnapshots_all=everything)
         self.at_fault |= set(found.tables)
+        self.missing_files |= found.missing_files
         return bool(found.ledger_older)
 
     def _take_fence(self, state: State) -> None:

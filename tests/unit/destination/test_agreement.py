@@ -8,7 +8,10 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.base.errors import MismatchError, PipelineHeldError
+from engine.destination.agreement import Comparison, compare
+from engine.destination.destination_protocol import StoredState
 from engine.destination.fence import Fence, Term
+from engine.ledger.records import Due, TableChange
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.takeover import Takeover
@@ -169,3 +172,32 @@ def test_a_destination_that_is_gone_or_damaged_is_refused(tmp_path: Path, damage
     assert "redump SPEC --table d.t" in raised.value.hint
     takeover, _ = take(tmp_path, "b", asked=frozenset({"d.t"}))
     assert takeover.at_fault == {"d.t"}
+
+
+def test_a_table_that_lacks_files_is_repaired_alone(tmp_path: Path) -> None:
+    """While others are as they should be: otherwise the destination is damaged as a whole, and an operator decides."""
+    run(tmp_path)
+    state = Ledger(tmp_path / "ledger").state
+    assert state is not None
+    table = state.tables["d.t"]
+    state = replace(state, tables={"d.t": table, "d.u": table})
+    right = StoredState(dict(table.applied))
+    lacking = replace(right, missing_files="1 data file is gone")
+    destination = lake_destination(tmp_path)
+
+    def found(first: StoredState, second: StoredState) -> Comparison:
+        return compare(destination, state, None, [], {"d.t": first, "d.u": second})
+
+    assert found(right, lacking) == Comparison(missing_files={"d.u": "1 data file is gone"})
+    assert found(lacking, lacking).tables == dict.fromkeys(("d.t", "d.u"), "1 data file is gone")
+    assert found(StoredState(fault="it is gone"), lacking).tables == {"d.t": "it is gone", "d.u": "1 data file is gone"}
+
+
+def test_a_resnapshot_that_is_due_replaces_what_is_damaged(tmp_path: Path) -> None:
+    """Also after a restart: it was decided because of the damage."""
+    run(tmp_path)
+    (tmp_path / "lake/d/t").rename(tmp_path / "away")
+    ledger = Ledger(tmp_path / "ledger")
+    assert ledger.state is not None
+    ledger.commit(following(ledger.state, "r", {"d.t": TableChange(due=Due("2026-01-01T00:00:00.000000Z"))}))
+    assert take(tmp_path, "a")[0].at_fault == set()
