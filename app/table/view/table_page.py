@@ -108,18 +108,28 @@ def state_layer(facts: PageFacts, now: datetime) -> Layer:
         if not facts.runner.alive:
             colour = "gray"
             details.insert(0, f"when last seen, {words.date_time(until)}" if until else "when last seen")
-        elif facts.runner.away is not None:
-            colour = facts.runner.away.colour
-            details.insert(0, "waits for the source")
-        elif facts.runner.disk_full:
-            colour = "red"
-            details.insert(0, "waits for room on the disk")
-        elif facts.runner.state == "paused" or (facts.paused and facts.state.state == "copying"):
-            colour = "violet"
-            details.insert(0, "the pipeline is paused" if facts.runner.state == "paused" else "its copy is paused")
+        elif (halt := _halt(facts)) is not None:
+            headline, colour, (detail,) = halt
+            details = [detail, f"{facts.state.state} {details[0]}"]
     elif facts.state.state == "stopped" and facts.runner.works:
         details.append("the other tables continue")
     return Layer("State", headline, colour, tuple(details), tip)
+
+
+def _halt(facts: PageFacts) -> VerdictLine | None:
+    """What a table that is copied or streamed by a live runner waits for; None if it does not wait."""
+    runner = facts.runner
+    if runner.phase == "starting":
+        return "Starting", "gray", ("nothing is read yet",)
+    if runner.away is not None:
+        return "Waits for the source", runner.away.colour, (outage(runner.away.cause).replace("The", "the", 1),)
+    if runner.disk_full:
+        return "Waits for the store" if runner.waits_for_store else "Waits for room", "red", (runner.disk_full,)
+    if runner.state == "paused":
+        return "Paused", "violet", ("the pipeline is paused",)
+    if facts.paused and facts.state is not None and facts.state.state == "copying":
+        return "Paused", "violet", ("its copy is paused",)
+    return None
 
 
 def freshness_layer(facts: PageFacts, now: datetime) -> Layer:

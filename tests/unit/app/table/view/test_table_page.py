@@ -268,10 +268,19 @@ def test_changes_of_unknown_kinds_are_not_zero() -> None:
     assert table_page.change_row("Last hour", Changes(4, None, None, None))["Inserts"] == "—"
 
 
+def test_a_table_that_waits_is_not_streaming() -> None:
+    """What it waits for is its state, in the colour of that; since when it streams is a detail."""
+    starting = state_layer(facts(by=replace(runner("running"), phase="starting")), NOW)
+    assert (starting.headline, starting.colour) == ("Starting", "gray")
+    assert starting.details[1].startswith("streaming since")
+    paused = state_layer(facts(by=runner("paused")), NOW)
+    assert (paused.headline, paused.colour) == ("Paused", "violet")
+
+
 def test_a_table_waits_for_room_on_a_full_disk() -> None:
     """Nobody paused it, so the page names the disk and offers no resume."""
     full = replace(runner("paused"), disk_full="disk full (log: no space)")
     state = state_layer(facts(by=full), NOW)
-    assert (state.colour, state.details[0]) == ("red", "waits for room on the disk")
+    assert (state.headline, state.colour, state.details[0]) == ("Waits for room", "red", "disk full (log: no space)")
     copying = facts(by=full, state=NewestTableState("copying", ago(60), None, None), progress=table(10, 4, rows=400))
     assert (copy_layer(copying, NOW).headline, copy_layer(copying, NOW).colour) == ("Waits for room", "red")
