@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pandas as pd
 import streamlit as st
 
-from app.common import columns, controls, data_light, home, messages, places, selection
+from app.common import columns, controls, data_light, home, messages, places, selection, table_acts
 from app.common.autorefresh import autorefresh
 from app.common.view import words
 from app.common.view.health import layers
@@ -166,6 +166,8 @@ def _card(where: Directory, one: Card, lines: _Sparklines) -> None:
             st.markdown(f":{colour}[:material/error:] {words.escape(line)}{'' if number else acts}")
         if one.runner.away is not None and one.runner.away.attempt:
             controls.try_now(where, f"card-{one.name}-try")
+        if one.lines:
+            table_acts.buttons(where, table_acts.of_tables(where), key=f"card-{one.name}-table")
 
 
 def _table(cards: Sequence[Card], lines: _Sparklines, number: int) -> None:

@@ -97,3 +97,16 @@ def test_cards_show_the_lag_of_the_last_half_hour(simulated: Console, open_page:
     page = open_page(simulated.url)
     picture = page.locator(".st-key-card-billing").get_by_role("img", name="Lag of the last 30 min: at most")
     expect(picture).to_be_visible()
+
+
+def test_a_card_has_the_buttons_of_its_stopped_tables(tmp_path: Path, open_page: OpenPage) -> None:
+    """Beside what it says of them."""
+    start = real_now() - timedelta(seconds=40)
+    shop = Simulation(tmp_path / "shop", [SimulatedTable("a.b", 9000, 2)], start=start, run="shop").advance(40)
+    shop.write("table.state", table="a.b", state="stopped", reason="A date does not exist.", hint="Correct the value.")
+    with shop.play(), console(tmp_path) as url:
+        page = open_page(url)
+        card = page.locator("[class*='st-key-card-shop']").first
+        expect(card.get_by_text(re.compile("Stopped"))).to_be_visible()
+        for act in ("Resnapshot", "Remove"):
+            expect(card.get_by_role("button", name=act)).to_be_visible()
