@@ -61,6 +61,12 @@ def rows_differ(number: int, of: str = "") -> str:
     return f"{plural(number, 'row')}{f' of {of}' if of else ''} {'differs' if number == 1 else 'differ'}"
 
 
+def are_gone(number: int, noun: str, of: str = "", *, or_damaged: bool = False) -> str:
+    """`1 file is gone`, `3 files are gone`; `3 files of shop are gone or damaged`."""
+    verb = "is" if number == 1 else "are"
+    return f"{plural(number, noun)}{f' of {of}' if of else ''} {verb} gone{' or damaged' if or_damaged else ''}"
+
+
 def _short(value: float) -> str:
     if abs(value) >= 100 or value == int(value):
         return f"{value:.0f}"

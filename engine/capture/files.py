@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from engine.base.durable import naming
 from engine.base.errors import MissingFilesError
+from engine.base.wording import are_gone
 from engine.decode.schema import TM_TS
 from engine.store.folder import Folder, Upload
 
@@ -176,7 +177,7 @@ def check_files(folder: Folder, files: Iterable[DataFile]) -> None:
 def missing_files(folder: Folder, names: Sequence[str]) -> MissingFilesError:
     """The error for data files that are gone or damaged."""
     return MissingFilesError(
-        f"{len(names)} data files in {folder.url} are gone or damaged: {', '.join(names[:3])}.",
+        f"{are_gone(len(names), 'data file', folder.url, or_damaged=True)}: {', '.join(names[:3])}.",
         detail="They were written but not yet part of the table; a VACUUM or a cleaner may have removed them. The "
         "table's rows are right; missing files are never added to it.",
         hint="Do not let cleaners delete files younger than a day.",

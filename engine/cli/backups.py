@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from engine.base.wording import plural
 from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
 
 
@@ -24,9 +25,8 @@ def backup(
     if as_json:
         print_json(made.as_dict())
         return
-    out.print(
-        f"{made.file}: epoch {made.epoch}, position {made.position}, {made.tables} tables by version.", markup=False
-    )
+    tables = plural(made.tables, "table")
+    out.print(f"{made.file}: epoch {made.epoch}, position {made.position}, {tables} by version.", markup=False)
     out.print("The rows stay in the destination: do not vacuum what those versions need.")
 
 

@@ -10,6 +10,7 @@ from engine.base import clock
 from engine.base.errors import DifferencesFoundError, NotComparedError, SpecError
 from engine.base.exit_codes import DONE
 from engine.base.text_grid import text_grid
+from engine.base.wording import plural
 from engine.cli.command import (
     Chunks,
     Json,
@@ -118,7 +119,7 @@ def _show(result: "TableResult") -> None:
     part = f", {result.scope}" if result.scope else ""
     why = f": {result.why}" if result.why else ""
     out.print(
-        f"{result.table}{part}: {result.verdict}{through}, {result.rows:,} rows, {result.seconds:.1f} s{why}",
+        f"{result.table}{part}: {result.verdict}{through}, {plural(result.rows, 'row')}, {result.seconds:.1f} s{why}",
         markup=False,
     )
     if result.hint:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from engine.base.errors import MismatchError
+from engine.base.wording import plural
 from engine.capture.files import DataFile
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
@@ -69,8 +70,9 @@ class Comparison:
             examples = "; ".join(f"{name}: {why}" for name, why in list(faulty.items())[:_MAX_EXAMPLES])
             more = f"; and {len(faulty) - _MAX_EXAMPLES} more" if len(faulty) > _MAX_EXAMPLES else ""
             tables = " ".join(f"--table {name}" for name in faulty)
+            tables_at_fault = plural(len(faulty), "table")
             raise MismatchError(
-                f"The destination is not what the ledger has published, for {len(faulty)} tables: {examples}{more}.",
+                f"The destination is not what the ledger has published, for {tables_at_fault}: {examples}{more}.",
                 detail="It was restored from an older copy, replaced or damaged. What is missing would never be "
                 "applied again. Nothing was written.",
                 hint="Either put the newest copy of those folders back (nothing is lost), or snapshot the tables "

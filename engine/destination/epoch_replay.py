@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from engine.base import clock
 from engine.base.errors import MissingFilesError, PipelineHeldError, SpecError, TidemarkError
+from engine.base.wording import plural
 from engine.capture.chunk.fast_forward import has_mutable_key
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table, table_from_dict
@@ -215,7 +216,7 @@ class EpochReplay:
     ) -> None:
         copy_start = target.begin_resnapshot(table, plan, *after, empties_mirror=empties_mirror)
         if missing_files := copy_start.missing_files:
-            what = f"the changes of {len(missing_files)} files that are missing: {', '.join(missing_files[:3])}"
+            what = f"the changes of {plural(len(missing_files), 'missing file')}: {', '.join(missing_files[:3])}"
             self._has_gap(table.full_name, what)
         if copy_start.kept_folder:
             self._journal.write(ChangeLogKept(table=table.full_name, folder=copy_start.kept_folder, until=after[1]))

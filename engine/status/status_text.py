@@ -161,7 +161,7 @@ def _print_waits(out: Console, now: Status) -> None:
         text = f"sink {sink.sink} ({sink.type}, {sink.path}): {sink.words}"
         out.print(text, style="red" if sink.state in ("retrying", "stopped") else "", markup=False)
     for helper in now.helpers:
-        text = f"since {utc_time(helper.since)} ({helper.errors} errors): {helper.message}"
+        text = f"since {utc_time(helper.since)} ({plural(helper.errors, 'error')}): {helper.message}"
         out.print(text, style="red", markup=False)
 
 

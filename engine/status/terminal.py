@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from engine.base import clock
 from engine.base.wording import plural, sentences
 from engine.journal import Entry
+from engine.journal.alert_texts import alert_title
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import (
@@ -98,7 +99,7 @@ _LINES: dict[type[Event], Callable[[Any], str | None]] = {
     EpochCommitted: _epoch,
     SinkApplied: _applied,
     AlertRaised: _alert,
-    AlertCleared: lambda e: f"alert cleared: {e.message}",
+    AlertCleared: lambda e: f"alert cleared: {e.message} ({alert_title(e.kind)})",
     **dict.fromkeys((ChunkFailed, ChunkParked, ChunkUnparked), _of_table),
     **dict.fromkeys(
         (

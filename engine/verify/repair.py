@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.base import clock
 from engine.base.errors import TidemarkError
+from engine.base.wording import plural
 from engine.journal import entry_from
 from engine.journal.events import CommandDone, CommandRefused
 from engine.journal.parts import newest_lines
@@ -64,7 +65,7 @@ class Repair:
         arguments: dict[str, Any] = {"tables": [result.table]}
         if result.keys is not None and len(result.keys) <= _MOST_KEYS:
             arguments["keys"] = [list(key) for key in result.keys]
-            say(f"{result.table}: redumping {len(result.keys):,} rows")
+            say(f"{result.table}: redumping {plural(len(result.keys), 'row')}")
         else:
             say(f"{result.table}: redumping the table")
         why = reason or f"verification found {result.differences_total:,} differences"

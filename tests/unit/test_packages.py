@@ -8,8 +8,6 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-OPTIONAL = {"pandas"}
-"""Only named in types: Arrow's and Streamlit's own functions return its objects."""
 
 
 def _plain(name: str) -> str:
@@ -30,7 +28,7 @@ def test_every_imported_package_is_a_dependency() -> None:
     missing = {
         name: where
         for name, where in imported.items()
-        if name not in sys.stdlib_module_names | {"engine", "app"} | OPTIONAL
+        if name not in sys.stdlib_module_names | {"engine", "app"}
         and not {_plain(one) for one in known.get(name, [name])} & declared
     }
     assert not missing

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from engine.base.errors import DestinationError
+from engine.base.wording import are_gone
 from engine.capture.binlog.row_changes import log_schema
 from engine.decode.arrow_schema import arrow_schema
 from engine.decode.schema import Table
@@ -104,7 +105,7 @@ class TablePair:
         """The missing data files as text; "" if none is missing. Raises DestinationError."""
         files_by_folder = [(lake.folder, names) for lake in self.lakes if (names := lake.missing_files())]
         return "; ".join(
-            f"{len(names)} data files of {folder.url} are gone: {', '.join(names[:3])}"
+            f"{are_gone(len(names), 'data file', folder.url)}: {', '.join(names[:3])}"
             for folder, names in files_by_folder
         )
 

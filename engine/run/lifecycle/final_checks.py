@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from engine.base.errors import DestinationError, TablesStoppedError, TidemarkError
+from engine.base.wording import plural
 from engine.ledger.state import State
 
 
@@ -10,8 +11,9 @@ def require_published(failed: Mapping[str, TidemarkError]) -> None:
     """Raises DestinationError when a table has unpublished changes. failed: from `Publisher.unpublished`."""
     if failed:
         first = next(iter(failed.values()))
+        tables = plural(len(failed), "table")
         raise DestinationError(
-            f"The last changes of {len(failed)} tables are not published: {', '.join(failed)}. {first.message}",
+            f"The last changes of {tables} are not published: {', '.join(failed)}. {first.message}",
             detail="They are in the ledger, and the next run publishes them. "
             "The mirrors show an earlier state until then.",
             hint=first.hint,

@@ -304,7 +304,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     journal.close()
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
     assert log(tmp_path) == [("-D", 1, 1, None)], "a gap, and readable"
-    assert "lacks the changes of 1 files" in (tmp_path / "j.jsonl").read_text()
+    assert "lacks the changes of 1 missing file" in (tmp_path / "j.jsonl").read_text()
     assert not publisher.unrepaired_tables()
 
 
@@ -321,7 +321,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     publisher.drain()
     assert publisher.unrepaired_tables()
     assert publisher.unrepaired_tables(), "again and again, until the ledger has what to do about it"
-    with pytest.raises(DestinationError, match=r"last changes of 1 tables are not published: d\.t"):
+    with pytest.raises(DestinationError, match=r"last changes of 1 table are not published: d\.t"):
         require_published(publisher.tables.failed_tables())
     world.epoch(resnapshot=switch(OLD, OLD))
     world.epoch(split=WHOLE_SPLIT, chunks=[world.chunk(OLD, [(2, 2), (3, 3)])], copied=True)
