@@ -7,5 +7,8 @@ class StoreAwayError(UnknownOutcomeError):
     """The store does not answer, or refuses for now. What was asked may have been done."""
 
 
-class StoreAccessError(OSError):
-    """The store refuses the credentials: they are wrong, have expired or lack a permission."""
+class StoreAccessError(UnknownOutcomeError):
+    """The store refuses the credentials: they are wrong, have expired or lack a permission.
+
+    An earlier request may have been done, whose answer was lost, before it was repeated and refused.
+    """

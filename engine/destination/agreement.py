@@ -89,9 +89,12 @@ def read_states(destination: Destination, state: State) -> dict[str, StoredState
 
 
 def _has_published_rows(table: TableState) -> bool:
-    """Whether the destination must have data of the table: a resnapshot that is due or ends a stop replaces it."""
-    published = bool(table.rows_read or table.changes_applied or table.applied)
-    return table.begun and not table.stopped and not table.due and published
+    return table.begun and bool(table.rows_read or table.changes_applied or table.applied)
+
+
+def _is_replaced(table: TableState) -> bool:
+    """Whether a resnapshot that is due, or that ends a stop, replaces what the destination has of the table."""
+    return bool(table.stopped or table.due)
 
 
 def _look(destination: Destination, owner: Owner, table: TableState) -> StoredState:
@@ -123,6 +126,7 @@ def compare(
         return Comparison(
             f"run {newest.run} on {newest.host} has written to {min(unknown_tables)}, which the ledger does not know of"
         )
+    looks = {name: look for name, look in looks.items() if not _is_replaced(state.tables[name])}
     faults = {
         name: why
         for name, look in looks.items()

@@ -12,7 +12,7 @@ state from which the new runner continues. So two runners never continue from th
 import json
 import re
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +30,7 @@ from engine.store.local_folder import LocalFolder
 
 FULL_STATE_EVERY = 200
 _ATTEMPTS = 10
+_DELETED_AT_ONCE = 100
 Collect = Callable[[Mapping[str, TableChange]], None]
 """Called with the parts of tables in an epoch before they are deleted."""
 _EPOCH = re.compile(r"^epoch-(\d{8,})\.json$")
@@ -118,7 +119,10 @@ class Ledger:
 
     def kept_epochs(self) -> Iterator[EpochRecord]:
         """Yield the records of all epochs whose files exist, in order; files deleted meanwhile are skipped."""
-        for number in self.kept_numbers():
+        return self._records(self.kept_numbers())
+
+    def _records(self, numbers: Iterable[int]) -> Iterator[EpochRecord]:
+        for number in numbers:
             try:
                 record = self.epoch(number)
             except LedgerError as error:
@@ -235,13 +239,16 @@ class Ledger:
             if number in needed:
                 self._reduce(number, frozenset(needed[number]), collect)
         deleted = [number for number in old if number not in needed]
-        for number in deleted:
+        for begin in range(0, len(deleted), _DELETED_AT_ONCE):
+            numbers = deleted[begin : begin + _DELETED_AT_ONCE]
             if collect is not None:
-                collect(self.epoch(number).tables)
-            self._reduced.pop(number, None)
-        self._folder.delete(map(_epoch_name, deleted))
-        with self._lock:
-            self._known_epochs().difference_update(deleted)
+                for record in self._records(numbers):
+                    collect(record.tables)
+            self._folder.delete(map(_epoch_name, numbers))
+            with self._lock:
+                self._known_epochs().difference_update(numbers)
+            for number in numbers:
+                self._reduced.pop(number, None)
 
     def _reduce(self, number: int, tables: frozenset[str], collect: Collect | None) -> None:
         """Remove the parts of other tables from an epoch's file."""

@@ -124,7 +124,8 @@ class Sink(Section):
         if not value.startswith("s3://"):
             raise ValueError(f"{value}: only folders and s3:// URLs are possible")
         root, path = parts_of(value)
-        if _UNUSABLE.search(path) or "" in path.split("/")[:-1]:
+        folders = path.split("/")
+        if _UNUSABLE.search(path) or "" in folders[:-1] or {".", ".."} & set(folders):
             raise ValueError(f"{value}: a place in a bucket may have ASCII letters, digits, `_`, `-`, `.` and `/`")
         return f"{root}/{path}" if path else root
 

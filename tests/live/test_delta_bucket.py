@@ -3,6 +3,7 @@
 import random
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -244,3 +245,39 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, root: BucketFolder) -> Non
     lake.pair.changes.folder.delete([files[0].name])
     with pytest.raises(MissingFilesError, match=files[0].name):
         lake.merge(files)
+
+
+@pytest.mark.parametrize("asks", ["PUT", "HEAD"])
+def test_credentials_that_expire_in_a_commit_delete_none_of_its_files(
+    tmp_path: Path, root: BucketFolder, faults: StoreFaults, asks: str
+) -> None:
+    """The commit is made. Its answer is lost and the client's repetition refused, or the look at it is refused."""
+    lake = Lake(tmp_path, "copy_on_write", root=through(faults, root))
+    lake.copy({1: 1, 2: 2, 3: 3})
+    files = lake.append([(2, 20), (1, None)])
+    commit = f"{lake.pair.mirror.lake.log.version + 1:020d}.json"
+    losses = iter([asks == "PUT"])
+
+    def expires(method: str, path: str) -> Fault:
+        if commit not in path or (asks == "HEAD" and method == "PUT"):
+            return ""
+        return "lost" if next(losses, False) else "403" if faults.met["lost"] or asks == "HEAD" else ""
+
+    faults.fault = expires
+    with suppress(StoreAccessError):
+        lake.merge(files)
+    assert faults.met["403"]
+    faults.fault = lambda _method, _path: ""
+    lake.reopen()
+    assert not lake.pair.missing_files()
+    lake.merge(files)
+    lake.check()
+
+
+def test_a_mark_of_an_earlier_table_counts_for_nothing(tmp_path: Path, root: BucketFolder) -> None:
+    """The request that made it arrived when that table was dropped and another one had joined."""
+    lake = lived(tmp_path, root, "copy_on_write", rounds=2)
+    lake.pair.mirror.folder.write("_dropped", b"another table's identifier")
+    lake.reopen()
+    assert lake.pair.all_exist
+    lake.check()

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Fault = Literal["", "503", "lost", "cut", "slow", "dropped"]
+Fault = Literal["", "403", "503", "lost", "cut", "slow", "dropped"]
+_EXPIRED = b"<Error><Code>InvalidAccessKeyId</Code><Message>expired</Message></Error>"
 _SLOW_S = 1.0
 _HOP = ("transfer-encoding", "connection", "content-length")
 
@@ -40,8 +41,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.server.fault(self.command, self.path)
         self.server.met[fault] += 1
-        if fault == "503":
-            self._answer(503, {}, b"")
+        if fault in ("403", "503"):
+            self._answer(int(fault), {}, _EXPIRED if fault == "403" else b"")
             return
         if fault == "dropped":
             self.close_connection = True

@@ -1,7 +1,8 @@
 """Deletes the published data of a removed table.
 
 A half-deleted table never appears under its own name. A folder of a file system is renamed first. In a bucket, which
-cannot rename, a mark says that what is there is being deleted, until it is.
+cannot rename, a mark names the table that is being deleted, until it is. A mark that names another table than the one
+that is there counts for nothing: a request that was lost on its way may arrive after the table has joined again.
 """
 
 import hashlib
@@ -9,6 +10,10 @@ import shutil
 from pathlib import Path
 from urllib.parse import unquote
 
+from deltalake.exceptions import DeltaError
+
+from engine.base.store_errors import StoreAccessError, StoreAwayError
+from engine.destination.delta.log.table_opening import open_table
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 
@@ -21,7 +26,7 @@ def drop(folder: Folder) -> bool:
         return _drop_path(folder.path)
     existed = folder.is_there
     if existed:
-        folder.write(_MARK, b"")
+        folder.write(_MARK, _identity(folder).encode())
         folder.delete([entry.name for entry in folder.below() if entry.name != _MARK])
         folder.delete([_MARK])
     return existed
@@ -29,7 +34,23 @@ def drop(folder: Folder) -> bool:
 
 def is_half_dropped(folder: Folder) -> bool:
     """Whether the deletion of a table was interrupted."""
-    return not isinstance(folder, LocalFolder) and folder.find(_MARK) is not None
+    if isinstance(folder, LocalFolder):
+        return False
+    try:
+        dropped = folder.read(_MARK).decode()
+    except FileNotFoundError:
+        return False
+    return _identity(folder) in ("", dropped)
+
+
+def _identity(folder: Folder) -> str:
+    """The identifier of the Delta table in a folder; "" if there is none that can be read."""
+    try:
+        return str(open_table(folder).metadata().id)
+    except (StoreAwayError, StoreAccessError):
+        raise
+    except (DeltaError, OSError):
+        return ""
 
 
 def _drop_path(folder: Path) -> bool:

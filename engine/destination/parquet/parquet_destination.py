@@ -62,7 +62,8 @@ class ParquetDestination:
             self._fence.release()
 
     def recall(self, newest: Term | None) -> None:
-        """Nothing was remembered."""
+        """The manifests are read again: another run may have published since."""
+        self._place = None
 
     def table(self, owner: Owner, table: Table, plan: Plan | None = None) -> ParquetTable:
         """Its folder, and its part of the manifests."""

@@ -210,6 +210,7 @@ class RunStart:
             self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0, table=name))
         if changes:
             ledger.commit(following(state, self._journal.run, changes))
+        self._takeover.missing_files.clear()  # a run begins again when its source is back
 
     def _resnapshot_projections(self, ledger: Ledger, connection: Connection, tables: list[Table]) -> None:
         """Resnapshot the tables whose projection changed in the spec, if a command asked for that.

@@ -16,7 +16,18 @@ from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.lifecycle.takeover import Takeover
 from engine.store.local_folder import LocalFolder
-from tests.unit.destination.support import World, lake_destination, log, mirror, publish_story, story
+from tests.unit.destination.support import (
+    OLD,
+    PLAN,
+    WHOLE_SPLIT,
+    World,
+    lake_destination,
+    log,
+    mirror,
+    publish_story,
+    story,
+    switch,
+)
 
 NAMES = frozenset[str]()
 
@@ -201,3 +212,29 @@ def test_a_resnapshot_that_is_due_replaces_what_is_damaged(tmp_path: Path) -> No
     assert ledger.state is not None
     ledger.commit(following(ledger.state, "r", {"d.t": TableChange(due=Due("2026-01-01T00:00:00.000000Z"))}))
     assert take(tmp_path, "a")[0].at_fault == set()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_restored_ledger_is_refused_although_its_table_is_replaced(tmp_path: Path, *, stops: bool) -> None:
+    """The resnapshot would get epochs that the destination has, and be taken for applied."""
+    story(world := World(tmp_path))
+    publish_story(world, tmp_path, [])
+    ledger = Ledger(tmp_path / "ledger")
+    assert ledger.state is not None
+    due = TableChange(due=Due("2026-01-01T00:00:00.000000Z"))
+    change = TableChange(stopped=MismatchError("gone").as_dict()) if stops else due
+    decided = following(ledger.state, "r", {"d.t": change})
+    ledger.commit(decided)
+    world.records.append(decided)
+    shutil.copytree(tmp_path / "ledger", tmp_path / "copy")
+    since = len(world.records)
+    world.epoch(resnapshot=switch(OLD, OLD, PLAN))
+    world.epoch(split=WHOLE_SPLIT)
+    world.epoch(chunks=[world.chunk(OLD, [(1, 1)])], copied=True)
+    world.epoch(changes=world.changes(OLD, [("+I", 9, 9)]))
+    publish_story(world, tmp_path, [], since=since)
+    assert (9, 9) in mirror(tmp_path)
+    shutil.rmtree(tmp_path / "ledger")
+    (tmp_path / "copy").rename(tmp_path / "ledger")
+    with pytest.raises(MismatchError, match="older than its destination"):
+        take(tmp_path, "a")

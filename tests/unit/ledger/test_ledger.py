@@ -1,7 +1,9 @@
 """The ledger: records build the state, one runner commits an epoch, and no record that is needed is ever deleted."""
 
 import ast
+import errno
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count, pairwise
@@ -274,6 +276,28 @@ def test_commits_and_prunings_list_no_folder(tmp_path: Path, often: None, monkey
     ledger.commit(next(source))
     ledger.prune(10)
     assert [path.name for path in tmp_path.iterdir()] == ["state-00000010.json"]
+
+
+def test_a_pruning_that_failed_half_way_is_done_again(
+    tmp_path: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was deleted is not read again, and the others are collected."""
+    source, ledger = records(Random(4)), Ledger(tmp_path)
+    for _ in range(6):
+        ledger.commit(next(source))
+    unlink, calls, collected = Path.unlink, count(), list[object]()
+
+    def limited(path: Path, *, missing_ok: bool = False) -> None:
+        if path.name.startswith("epoch-") and next(calls) == 2:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", limited)
+    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+        ledger.prune(5, collect=collected.append)
+    ledger.prune(5, collect=collected.append)
+    assert [path.name for path in tmp_path.iterdir()] == ["state-00000005.json"]
+    assert len(collected) >= 6
 
 
 @pytest.mark.parametrize("instant", range(12))

@@ -270,7 +270,9 @@ class DeltaLog:
             self.failure = f"commit {version} was made, with an error: {error}"  # its files must not be deleted
         if version <= self.version:
             self._checkpointed = None
-        self._stamp = self._stamp_of(version)
+        self._stamp = None
+        with suppress(OSError):  # the commit is made: an error would delete its files
+            self._stamp = self._stamp_of(version)
         self.version = version
 
     def checkpoint(self) -> None:

@@ -199,3 +199,18 @@ def test_a_deletion_that_is_killed_half_way_is_completed(
     again = manifests.Manifests(LocalFolder(tmp_path / "lake"), Owner("L"), lambda: 1)
     assert again.progress("d.other").changes == 3
     assert [file["path"] for file in files_of(tmp_path / "lake", "d.other")] == [other.path]
+
+
+def test_a_start_that_is_tried_again_sees_what_another_run_published_meanwhile(tmp_path: Path) -> None:
+    """The first attempt read the manifests, and met a full disk before it took the pipeline."""
+    story(world := World(tmp_path, kind="parquet"))
+    earlier, destination = world.destination(), world.destination()
+    publish = earlier.table(Owner("L"), OLD, PLAN)
+    destination.recall(None)
+    assert destination.table(Owner("L"), OLD, PLAN).last_epoch(CHANGES) == -1
+    publish.create()
+    files = [DataFile(**file) for file in world.changes(OLD, [("+I", 9, 9)])["files"]]
+    assert publish.append(CHANGES, 4, files)
+    earlier.publish(EpochEnd(4, "b:1", ""))
+    destination.recall(None)
+    assert destination.table(Owner("L"), OLD, PLAN).last_epoch(CHANGES) == 4

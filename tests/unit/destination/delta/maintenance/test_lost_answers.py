@@ -73,6 +73,29 @@ def test_no_file_of_a_commit_is_deleted(
     assert not lake.pair.missing_files()
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_a_commit_that_cannot_be_looked_at_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror, step: str
+) -> None:
+    """The version's file is there, and the file system then refuses to say anything of it."""
+    grown(lake := Lake(tmp_path / "lake", mode))
+    before, stat = set(tmp_path.rglob("_delta_log/*.json")), os.stat
+
+    def stale(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        found = stat(path, *arguments, **options)
+        if "_delta_log/0" in str(path) and str(path).endswith(".json") and Path(str(path)) not in before:
+            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", stale)
+        STEPS[step](lake)
+    lake.check()
+    lake.reopen()
+    lake.check()
+    assert not lake.pair.missing_files()
+
+
 @pytest.mark.parametrize("carried_out", [True, False])
 @pytest.mark.parametrize("step", ["optimize", "compact"])
 def test_an_outcome_that_nobody_knows_deletes_nothing(
