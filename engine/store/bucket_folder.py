@@ -195,7 +195,11 @@ def put_if(store: ObjectStore, key: str, content: bytes, mode: Any, tag: str | N
     """
     try:
         obstore.put(store, key, content, mode=mode)
-    except (*_TAKEN, FileNotFoundError):
+    except FileNotFoundError:
+        if tag is None:
+            raise  # the bucket itself is gone
+        return _found(store, key)[0] == content
+    except _TAKEN:
         return _found(store, key)[0] == content
     except REFUSED:
         raise
