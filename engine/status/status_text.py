@@ -122,7 +122,8 @@ def _verified(found: TableVerification | None) -> str:
     label = label_of(found.state, found.differences, readable=found.readable)
     if found.state == "verified":
         return f"{label.lower()} {utc_time(found.at)}"
-    return f"{label.lower()}: {found.why}" if found.why else label.lower()
+    why = found.why.removeprefix("its mirror cannot be read: ")  # as the label says
+    return f"{label.lower()}: {why}" if why else label.lower()
 
 
 def _print_files(out: Console, now: Status) -> None:

@@ -18,10 +18,10 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.base import clock
-from engine.base.errors import LoginRefusedError, SourceChangedError, TransientError
+from engine.base.errors import LoginRefusedError, PrivilegesMissingError, SourceChangedError, TransientError
 from engine.decode.schema import table_from_dict
 from engine.journal import Entry, Journal
-from engine.journal.events import SourceBack, TableChanged, TableStateChanged
+from engine.journal.events import Event, SourceAway, SourceBack, TableChanged, TableStateChanged
 from engine.journal.verification_events import HiddenChanges
 from engine.ledger.state import State
 from engine.pipeline.helpers import Helpers
@@ -88,6 +88,31 @@ class ReportedChanges:
         return news
 
 
+class Refusals:
+    """Whether a privilege that is missing is a matter of the looks alone.
+
+    If the run lacks it too, the run says so, and waits. It notices within the time between two looks.
+    """
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._run_waits = False
+
+    def hear(self, event: Event) -> None:
+        """Take an event of the run."""
+        if isinstance(event, SourceAway | SourceBack):
+            self._run_waits = isinstance(event, SourceAway)
+
+    def refused(self) -> bool:
+        """Count a refused look. Returns whether it is to be reported."""
+        self._count += 1
+        return self._count > 1 and not self._run_waits
+
+    def allowed(self) -> None:
+        """Take note that a look succeeded."""
+        self._count = 0
+
+
 class HiddenMonitor:
     """Looks until it is closed. state: the committed state. known: the run's."""
 
@@ -114,6 +139,7 @@ class HiddenMonitor:
         self._asked.set()
         self._connection: Connection | None = None
         self._unmet: Sequence[Check] = ()
+        self._refusals = Refusals()
         journal.listeners.append(self._hear)
         self._thread = threading.Thread(target=self._work, name="hidden changes", daemon=True)
         self._thread.start()
@@ -127,6 +153,7 @@ class HiddenMonitor:
         self._thread.join(timeout=5)
 
     def _hear(self, entry: Entry) -> None:
+        self._refusals.hear(entry.event)
         if isinstance(entry.event, TableChanged | TableStateChanged | SourceBack):
             self._asked.set()
 
@@ -140,9 +167,13 @@ class HiddenMonitor:
             self._asked.clear()
             try:
                 self._look()
+                self._refusals.allowed()
                 self._helpers.succeeded("hidden changes")
             except (TransientError, SourceChangedError, LoginRefusedError):
                 pass  # others report that the source is away, refuses the login, or is another server
+            except PrivilegesMissingError as error:
+                if self._refusals.refused():
+                    self._helpers.failed("hidden changes", error)
             except Exception as error:  # noqa: BLE001 - a helper's error must not end it
                 self._helpers.failed("hidden changes", error)
             ended_s = clock.monotonic_s()

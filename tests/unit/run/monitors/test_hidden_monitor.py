@@ -1,6 +1,7 @@
 """Which hidden changes are reported."""
 
-from engine.run.monitors.hidden_monitor import ReportedChanges
+from engine.journal.events import SourceAway, SourceBack
+from engine.run.monitors.hidden_monitor import Refusals, ReportedChanges
 
 A, B, FILTER = ("cascade", "d.a"), ("cascade", "d.b"), ("binlog_filter", None)
 News = list[tuple[str, str | None, tuple[str, ...]]]
@@ -49,3 +50,14 @@ def test_the_foreign_keys_of_a_removed_table_are_gone() -> None:
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
     assert news(known, {}) == [(*B, ())]
     assert news(known, {B: ("z",)}) == [(*B, ("z",))]
+
+
+def test_a_privilege_that_the_run_lacks_too_is_not_reported_twice() -> None:
+    """The run says what to do; the helper would say that nothing is to be done, and that the pipeline continues."""
+    refusals = Refusals()
+    assert not refusals.refused(), "the run may notice next"
+    refusals.hear(SourceAway(since="", attempt=1, retry_in_s=1.0, message="", refused=True))
+    assert not refusals.refused()
+    refusals.hear(SourceBack(since="", seconds=1.0))
+    refusals.allowed()
+    assert [refusals.refused(), refusals.refused()] == [False, True], "one of the look's own"
