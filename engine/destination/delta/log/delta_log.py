@@ -19,8 +19,10 @@ Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io
 `destination.delta.log.delta_actions` has the content of commits.
 """
 
+import errno
 import json
 import math
+import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -207,13 +209,16 @@ class DeltaLog:
     def commit(self, actions: Actions) -> int:
         """Write the next version and return its number. Raises StaleVersionError when another writer was first.
 
-        Raises MissingFilesError when a file to be added is missing or incomplete.
+        Raises MissingFilesError when a file to be added is missing or incomplete, FileNotFoundError when the log is
+        gone: alone, the commit would be a table that nobody can read.
         """
         check_vectors(self.folder, actions.add)
         version = self.version + 1
-        if version > 0:  # the previous commit may be another tool's, unsynced
-            with suppress(FileNotFoundError):
-                sync(self.path, commit_name(version - 1))
+        if version > 0:
+            previous = commit_name(version - 1)
+            if self.path.find(previous) is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.path.url}/{previous}")
+            sync(self.path, previous)  # it may be another tool's
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
         self.place(version, content.encode())
         self.transactions.update(actions.transactions)

@@ -237,6 +237,15 @@ def test_a_checkpoint_that_fails_undoes_no_commit(log: DeltaLog, monkeypatch: py
     assert list(path_of(log.path).glob("*.checkpoint*"))
 
 
+def test_a_log_that_is_gone_gets_no_commit(log: DeltaLog) -> None:
+    """Someone moved the folder away: a commit without those before it would be a table that nobody can read."""
+    folder = path_of(log.folder)
+    folder.rename(folder.with_name("away"))
+    with pytest.raises(FileNotFoundError):
+        log.commit(Actions("WRITE", {"app": 1}))
+    assert not log.exists
+
+
 def test_a_folder_that_cannot_be_synced_undoes_no_commit(log: DeltaLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readers see it as soon as its file has its name."""
 
