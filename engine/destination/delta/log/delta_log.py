@@ -19,10 +19,8 @@ Source: Delta transaction log protocol, "Delta Log Entries" (github.com/delta-io
 `destination.delta.log.delta_actions` has the content of commits.
 """
 
-import errno
 import json
 import math
-import os
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -217,7 +215,7 @@ class DeltaLog:
         if version > 0:
             previous = commit_name(version - 1)
             if self.path.find(previous) is None:
-                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.path.url}/{previous}")
+                raise FileNotFoundError(f"The Delta commit {self.path.url}/{previous} is gone")
             sync(self.path, previous)  # it may be another tool's
         content = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines_of(actions))
         self.place(version, content.encode())
