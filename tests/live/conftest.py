@@ -9,8 +9,10 @@ import pytest
 from tests.live.support.known_positions import ServerFactory, Written
 from tests.live.support.pipeline import Pipeline
 from tests.servers import Server
+from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
 from tests.servers.drivers import Drivers
 from tests.servers.hosts import Hosts
+from tests.support.store_faults import StoreFaults, store_faults
 
 PipelineFactory = Callable[..., Pipeline]
 
@@ -33,3 +35,20 @@ def new_pipeline(tmp_path: Path, drivers: Drivers, hosts: Hosts) -> Iterator[Pip
 def written(flavor: str, private_server: ServerFactory) -> Written:
     """A private server whose binlog positions are known; once per flavor."""
     return Written(private_server(flavor, **({"log_slave_updates": 1} if flavor == "mariadb" else {})))
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
+    """A store that speaks S3; its credentials are in the environment."""
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in CREDENTIALS.items():
+            environment.setenv(name, value)
+        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
+            yield running
+
+
+@pytest.fixture
+def faults(bucket: BucketServer) -> Iterator[StoreFaults]:
+    """A proxy before the store."""
+    with store_faults(bucket.port) as proxy:
+        yield proxy

@@ -2,7 +2,6 @@
 
 import random
 import uuid
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -27,40 +26,18 @@ from engine.explore.queries import answer
 from engine.explore.reading import reading_of
 from engine.spec.sink_settings import Mirror
 from engine.store.bucket_folder import BucketFolder
-from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
+from tests.servers.bucket import BucketServer
 from tests.support.delta import rows_at
-from tests.support.store_faults import Fault, StoreFaults, store_faults
+from tests.support.store_faults import Fault, StoreFaults, through
 from tests.unit.destination.lake import INT, Lake
 
 KEYS = list(range(300))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
-    """The store of these tests."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in CREDENTIALS.items():
-            environment.setenv(name, value)
-        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
-            yield running
-
-
 @pytest.fixture
-def root(server: BucketServer) -> BucketFolder:
+def root(bucket: BucketServer) -> BucketFolder:
     """A lake without tables."""
-    return server.root / uuid.uuid4().hex
-
-
-@pytest.fixture
-def faults(server: BucketServer) -> Iterator[StoreFaults]:
-    """A proxy before the store."""
-    with store_faults(server.port) as proxy:
-        yield proxy
-
-
-def through(proxy: StoreFaults, folder: BucketFolder) -> BucketFolder:
-    """The same folder, reached through the proxy."""
-    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}"))
+    return bucket.root / uuid.uuid4().hex
 
 
 def lived(tmp_path: Path, root: BucketFolder, mode: Mirror, rounds: int = 12) -> Lake:

@@ -23,29 +23,19 @@ from engine.destination.staged_landing import StagedLanding
 from engine.ledger.state import Owner
 from engine.store.bucket_folder import BucketFolder
 from engine.store.folder import Folder
-from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
-from tests.support.store_faults import StoreFaults, store_faults
+from tests.servers.bucket import BucketServer
+from tests.support.store_faults import StoreFaults, store_faults, through
 from tests.unit.destination.lake import INT
 
 EPOCHS, OWNER = 9, Owner("L")
 SCHEMA = log_schema(pa.schema([pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int32())]))
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
-    """The store of these tests."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in CREDENTIALS.items():
-            environment.setenv(name, value)
-        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
-            yield running
-
-
 @pytest.fixture
-def faults(server: BucketServer) -> Iterator[StoreFaults]:
+def faults(bucket: BucketServer) -> Iterator[StoreFaults]:
     """A proxy before the store that loses each third answer to a write."""
     losses = itertools.cycle([True, False, False])
-    with store_faults(server.port) as proxy:
+    with store_faults(bucket.port) as proxy:
         proxy.fault = lambda method, _path: "lost" if method == "PUT" and next(losses) else ""
         yield proxy
 
@@ -86,12 +76,12 @@ def read(root: Folder) -> list[int]:
 
 
 def test_a_change_log_lives_in_a_bucket(
-    server: BucketServer, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is created, published, merged, swept, taken over and dropped, though answers are lost."""
     monkeypatch.setattr(module, "MANIFESTS_PER_MERGE", 3)
-    folder = server.root / uuid.uuid4().hex
-    beyond = replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{faults.port}"))
+    folder = bucket.root / uuid.uuid4().hex
+    beyond = through(faults, folder)
     place = place_in(beyond)
     table = ParquetTable(place, INT)
     table.check_free()

@@ -5,7 +5,6 @@ import json
 import random
 import threading
 import uuid
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -24,57 +23,35 @@ from engine.ledger.store import Ledger
 from engine.source.positions import Position
 from engine.store.bucket_folder import BucketFolder
 from engine.store.bucket_settings import opened
-from tests.servers.bucket import CREDENTIALS, BucketServer, bucket_server
+from tests.servers.bucket import CREDENTIALS, BucketServer
 from tests.support.depth import depth
 from tests.support.folder_contract import FolderContract
-from tests.support.store_faults import StoreFaults, store_faults
+from tests.support.store_faults import StoreFaults, through
 
 COMMITS = depth(60, 5_000)
 PUTS = depth(60, 2_000)
 EPOCHS = depth(30, 500)
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketServer]:
-    """The store of these tests."""
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in CREDENTIALS.items():
-            environment.setenv(name, value)
-        with bucket_server(tmp_path_factory.mktemp("bucket")) as running:
-            yield running
-
-
 @pytest.fixture
-def folder(server: BucketServer) -> BucketFolder:
+def folder(bucket: BucketServer) -> BucketFolder:
     """A folder without files."""
-    return server.root / uuid.uuid4().hex
-
-
-@pytest.fixture
-def faults(server: BucketServer) -> Iterator[StoreFaults]:
-    """A proxy before the store."""
-    with store_faults(server.port) as proxy:
-        yield proxy
-
-
-def through(proxy: StoreFaults, folder: BucketFolder) -> BucketFolder:
-    """The same folder, reached through the proxy."""
-    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}"))
+    return bucket.root / uuid.uuid4().hex
 
 
 class TestBucketFolder(FolderContract):
     """The contract."""
 
     @pytest.fixture(autouse=True)
-    def able(self, server: BucketServer, request: pytest.FixtureRequest) -> None:
+    def able(self, bucket: BucketServer, request: pytest.FixtureRequest) -> None:
         """Skip what the server cannot do."""
-        if "replaced" in request.node.name and not server.replaces:
+        if "replaced" in request.node.name and not bucket.replaces:
             pytest.skip("the server replaces whatever the condition says: Go is missing, which builds the right one")
 
 
-def test_of_many_that_replace_a_file_one_wins(server: BucketServer, folder: BucketFolder) -> None:
+def test_of_many_that_replace_a_file_one_wins(bucket: BucketServer, folder: BucketFolder) -> None:
     """By the tag that all of them have seen."""
-    if not server.replaces:
+    if not bucket.replaces:
         pytest.skip("the server replaces whatever the condition says")
     folder.write("a", b"0")
     with ThreadPoolExecutor(8) as pool:
@@ -95,10 +72,10 @@ def test_of_many_that_replace_a_file_one_wins(server: BucketServer, folder: Buck
 
 @pytest.mark.parametrize("how", ["create", "replace"])
 def test_a_lost_answer_does_not_make_ones_own_file_anothers(
-    server: BucketServer, folder: BucketFolder, faults: StoreFaults, how: str
+    bucket: BucketServer, folder: BucketFolder, faults: StoreFaults, how: str
 ) -> None:
     """The client repeats the request, which the store then refuses."""
-    if how == "replace" and not server.replaces:
+    if how == "replace" and not bucket.replaces:
         pytest.skip("the server replaces whatever the condition says")
     folder.write("replace", b"0")
     seen = folder.find("replace")
@@ -151,18 +128,18 @@ def test_bad_weather_changes_no_outcome(folder: BucketFolder, faults: StoreFault
     assert faults.met["lost"]
 
 
-def test_an_upload_that_fails_is_no_file_and_leaves_no_parts(server: BucketServer, folder: BucketFolder) -> None:
+def test_an_upload_that_fails_is_no_file_and_leaves_no_parts(bucket: BucketServer, folder: BucketFolder) -> None:
     """Whether it is given up, or the store refuses a part."""
     upload = folder.upload("a")
     upload.write(bytes(40 << 20))
     upload.discard()
-    parts = [path for path in (server.folder / ".sgwtmp").rglob("*") if path.is_file()]
+    parts = [path for path in (bucket.folder / ".sgwtmp").rglob("*") if path.is_file()]
     assert not parts
     assert not list(folder.below())
 
 
 def test_wrong_credentials_are_told_from_a_store_that_is_away(
-    server: BucketServer, folder: BucketFolder, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
+    bucket: BucketServer, folder: BucketFolder, faults: StoreFaults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both name what was asked for; neither has a secret in its text."""
     faults.fault = lambda _method, _path: "503"
@@ -170,7 +147,7 @@ def test_wrong_credentials_are_told_from_a_store_that_is_away(
         through(faults, folder).read("a")
     faults.fault = lambda _method, _path: ""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another secret")
-    other = replace(folder, settings=replace(folder.settings, endpoint=f"http://localhost:{server.port}"))
+    other = replace(folder, settings=replace(folder.settings, endpoint=f"http://localhost:{bucket.port}"))
     with pytest.raises(StoreAccessError, match=folder.path) as access:
         other.read("a")
     for error in (away, access):

@@ -7,8 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
+
+from engine.store.bucket_folder import BucketFolder
 
 Fault = Literal["", "403", "503", "lost", "cut", "slow", "dropped"]
 _EXPIRED = b"<Error><Code>InvalidAccessKeyId</Code><Message>expired</Message></Error>"
@@ -99,3 +102,8 @@ def store_faults(port: int) -> Iterator[StoreFaults]:
         proxy.shutdown()
         proxy.server_close()
         thread.join()
+
+
+def through(proxy: StoreFaults, folder: BucketFolder) -> BucketFolder:
+    """The same folder, reached through the proxy."""
+    return replace(folder, settings=replace(folder.settings, endpoint=f"http://127.0.0.1:{proxy.port}"))
