@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.base.errors import TidemarkError
+from engine.base.errors import TidemarkError, printed_error
 
 ROOT = Path(__file__).parents[2]
 """The folder in which `python -m engine` works."""
@@ -37,5 +37,5 @@ def ask(
         last = (done.stderr or done.stdout).strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
         raise TidemarkError(f"{verb} failed: {last[0]}", detail="Nothing was sent.") from None
     if done.returncode and "message" in answer:
-        raise TidemarkError(answer["message"], detail=answer.get("detail", ""), hint=answer.get("hint", ""))
+        raise printed_error(answer)
     return answer

@@ -18,7 +18,7 @@ from app.common.view.health import Runner, runner_of
 from engine.alerting.acknowledgements import Acknowledgement, acknowledgement_of
 from engine.alerting.silences import silence_of
 from engine.base import clock
-from engine.base.errors import TidemarkError
+from engine.base.errors import ErrorRecord, TidemarkError
 from engine.base.redaction import Scrubber, clean_toml
 from engine.base.tail import tail
 from engine.history import History
@@ -29,7 +29,7 @@ from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch as start_runner
 from engine.pipeline.runner_file import read_runner
-from engine.pipeline.runner_record import RunError, RunnerRecord, TableReading
+from engine.pipeline.runner_record import RunnerRecord, TableReading
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec import settings
 from engine.spec.alert_settings import Alerts
@@ -150,7 +150,7 @@ def _runner(where: Directory, record: RunnerRecord | None, run: Run | None) -> R
         and (found.last_seen is None or found.last_seen < launches()[name].at)
     ):
         started = clock.utc_text(launches()[name].at)
-        error = RunError(message=f"The runner ended at once with exit code {code}.")
+        error = ErrorRecord(message=f"The runner ended at once with exit code {code}.")
         return runner_of(RunnerRecord("ended", error=error, started=started), None)
     return found
 
@@ -160,7 +160,7 @@ def record_of(where: Directory) -> RunnerRecord | None:
     try:
         return read_runner(where)
     except TidemarkError as problem:  # of a newer version: show only the error
-        return RunnerRecord("ended", error=RunError(**problem.as_dict()))
+        return RunnerRecord("ended", error=ErrorRecord(**problem.as_dict()))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

@@ -13,8 +13,8 @@ from app.common.view.health import Runner, away_line, stands_still, startup_line
 from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
 from engine.base import clock
+from engine.base.errors import ErrorRecord
 from engine.pipeline.directory import Directory
-from engine.pipeline.runner_record import RunError
 from engine.pipeline.saved_lists import read_standbys
 from engine.watch.watch_status import as_status
 
@@ -136,7 +136,7 @@ def notices(where: Directory) -> None:
 
 
 def _failed(where: Directory, runner: Runner) -> None:
-    error = runner.error or RunError(message="The run ended with an unknown error.")
+    error = runner.error or ErrorRecord(message="The run ended with an unknown error.")
     detail = error.detail or "Committed state is safe. Nothing is being read now."
     messages.three_parts(error.message, detail, error.hint or "Check the log below, fix the cause, and restart.")
     if runner.needs_resnapshot:

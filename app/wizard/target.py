@@ -18,7 +18,7 @@ from app.common.view.draft import Draft
 from app.common.view.template import toml
 from app.wizard import drafts, frame
 from app.wizard.view import destination_kind
-from engine.base.errors import TidemarkError, from_dict
+from engine.base.errors import TidemarkError, printed_error
 from engine.base.writable import write_fault
 from engine.spec.settings import Spec
 from engine.store import folder_trial
@@ -387,7 +387,7 @@ def tried(spec: str) -> dict[str, Any]:
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     answer: dict[str, Any] = json.loads(lines[-1]) if lines else {}
     if "error" in answer:
-        raise from_dict(answer)
+        raise printed_error(answer)
     if done.returncode or not answer:
         raise TidemarkError(
             f"Spark could not be tested: {(done.stderr.strip().splitlines() or ['no output'])[-1]}",

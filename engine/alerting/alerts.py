@@ -22,11 +22,10 @@ from engine.alerting.lag_rules import LagRules, behind_words
 from engine.base import clock
 from engine.base.wording import plural, rows_differ, sentences
 from engine.journal import Entry
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_texts import remedy
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.events import (
-    AlertCleared,
-    AlertRaised,
     ChunkParked,
     ChunkUnparked,
     DiskFreed,
@@ -392,12 +391,12 @@ class ActiveAlerts:
             yield from self._clear(name, "A later run ended as it should.", None)
             return
         known, at = self.standing.get(name), self._at
-        message = f"The run failed: {error['message']}"
+        message = f"The run failed: {error.message}"
         if known is not None and (known.value, failure_kind(known.message)) == (event.exit_code, failure_kind(message)):
             yield from self._repeat(at, [name])
             return
         yield from self._clear(name, "A later run failed for another reason.", None)
-        yield self._raise(Alert(*name, event.exit_code, None, message, error["hint"], at, at))
+        yield self._raise(Alert(*name, event.exit_code, None, message, error.hint, at, at))
 
     def _clear_watchdogs(self, message: str) -> Iterator[AlertNotice]:
         for kind in WATCHDOGS:

@@ -19,7 +19,8 @@ from engine.alerting.silences import silence_of
 from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.journal import Entry, Journal
-from engine.journal.events import AlertRaised, ErrorReported, HelperRecovered
+from engine.journal.alert_events import AlertRaised
+from engine.journal.events import ErrorReported, HelperRecovered
 from engine.pipeline.active_alert import Alert, AlertName
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text, read_alerts

@@ -33,8 +33,8 @@ from engine.base.errors import (
     SourceChangedError,
     TidemarkError,
     TransientError,
-    from_dict,
     is_disk_full,
+    printed_error,
 )
 from engine.capture.binlog.binlog_access import binary_logs
 from engine.journal import Journal
@@ -251,7 +251,7 @@ def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> dict[str, Any]:
         text = err.read().decode(errors="replace").strip()
         raise TidemarkError(f"The audit ended with exit code {code}: {text[-500:]}") from None
     if code not in (0, DifferencesFoundError.exit_code) or "tables" not in printed:
-        raise from_dict(printed)
+        raise printed_error(printed)
     return printed
 
 

@@ -41,7 +41,8 @@ import errno
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypedDict
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Self
 
 from engine.base.redaction import redact
 
@@ -120,17 +121,33 @@ def _says(
     return False
 
 
-class Failure(TypedDict):
-    """An error in the journal, in `runner.json` and with `--json`."""
+@dataclass(frozen=True)
+class ErrorRecord:
+    """What files keep of an error: the ledger, the journal and `runner.json`."""
 
-    error: str
+    error: str = ""
     """The class."""
-    message: str
+    message: str = ""
     """What happened."""
-    detail: str
+    detail: str = ""
     """What it means for the data."""
-    hint: str
+    hint: str = ""
     """What to do."""
+
+    @classmethod
+    def from_json(cls, value: object) -> Self | None:
+        """The error in a file, or a sentence, as earlier versions wrote; None without one."""
+        if isinstance(value, Mapping):
+            return cls(**{one.name: str(value.get(one.name) or "") for one in fields(cls)}) if value else None
+        return cls(message=value) if isinstance(value, str) and value else None
+
+    def to_json(self) -> dict[str, str]:
+        """The inverse of `from_json`."""
+        return asdict(self)
+
+    def to_error(self) -> "TidemarkError":
+        """The error, of its class if this version knows it."""
+        return ERRORS.get(self.error, TidemarkError)(self.message, detail=self.detail, hint=self.hint)
 
 
 class TidemarkError(Exception):
@@ -154,9 +171,13 @@ class TidemarkError(Exception):
         """Errors travel from Spark's workers to the runner: keep all three parts."""
         return _rebuild, (type(self), self.message, self.detail, self.hint)
 
-    def as_dict(self) -> Failure:
-        """The JSON for the journal and for `--json`."""
-        return {"error": type(self).__name__, "message": self.message, "detail": self.detail, "hint": self.hint}
+    def to_record(self) -> ErrorRecord:
+        """What files keep of it."""
+        return ErrorRecord(type(self).__name__, self.message, self.detail, self.hint)
+
+    def as_dict(self) -> dict[str, str]:
+        """The JSON for `--json`."""
+        return self.to_record().to_json()
 
 
 def _rebuild(kind: type[TidemarkError], message: str, detail: str, hint: str) -> TidemarkError:
@@ -343,10 +364,9 @@ ERRORS: dict[str, type[TidemarkError]] = {
 }
 
 
-def from_dict(record: Mapping[str, Any]) -> TidemarkError:
-    """The inverse of `TidemarkError.as_dict`."""
-    kind = ERRORS.get(record["error"], TidemarkError)
-    return kind(record["message"], detail=record.get("detail", ""), hint=record.get("hint", ""))
+def printed_error(printed: object) -> TidemarkError:
+    """The error that another process printed with `--json`."""
+    return (ErrorRecord.from_json(printed) or ErrorRecord()).to_error()
 
 
 COMES_BACK = "is copied and streamed"
@@ -355,7 +375,7 @@ _WAYS_BACK = ("tidemark redump", "tidemark remove-table", COMES_BACK)
 """What a hint says of how a stopped table continues."""
 
 
-def stop_of(error: TidemarkError, table: str) -> Failure:
+def stop_of(error: TidemarkError, table: str) -> ErrorRecord:
     """The error that stops a table, for the ledger.
 
     Its hint ends with how the table continues, if it does not say so itself.
@@ -365,7 +385,7 @@ def stop_of(error: TidemarkError, table: str) -> Failure:
         hint += "."
     if not any(way in hint for way in _WAYS_BACK):
         hint = f"{hint} Then resnapshot it: tidemark redump SPEC --table {table}".strip()
-    return {**error.as_dict(), "hint": redact(hint)}
+    return replace(error.to_record(), hint=redact(hint))
 
 
 def if_captured(table: str) -> str:

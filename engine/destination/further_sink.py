@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from engine.base import clock
-from engine.base.errors import DestinationError, TidemarkError
+from engine.base.errors import DestinationError, ErrorRecord, TidemarkError
 from engine.destination.destination_protocol import CHANGES, CHUNKS, Destination
 from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
@@ -28,7 +28,7 @@ from engine.destination.sink_opening import BEGIN_AGAIN, RefusedError, SinkOpeni
 from engine.destination.table_progress import files_of_parts, needed_epochs
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
-from engine.ledger.records import Applied, EpochRecord, ErrorRecord, SinkNews
+from engine.ledger.records import Applied, EpochRecord, SinkNews
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.spec.sink_settings import Sink
@@ -160,9 +160,7 @@ class FurtherSink:
     def error(self) -> TidemarkError | None:
         """Why it lacks epochs; None if nothing keeps it from applying them."""
         if self._stop_error is not None:
-            return DestinationError(
-                self._stop_error["message"], detail=self._stop_error["detail"], hint=self._stop_error["hint"]
-            )
+            return self._stop_error.to_error()
         return self._failure
 
     def as_dict(self) -> dict[str, object]:
@@ -205,7 +203,7 @@ class FurtherSink:
     def _stop(self, error: DestinationError) -> None:
         """Stop it for good; the ledger learns it with the next commit."""
         self._journal.write(ErrorReported.of(error, attempt=1, retry_in_s=0.0))
-        self._stop_error = error.as_dict()
+        self._stop_error = error.to_record()
         self._report(self.name, error)
 
     def _work(self, has_everything: HasEverything) -> None:

@@ -25,7 +25,7 @@ def append_to(folder: Path, run: str, event: Event) -> Entry | None:
     if last is None:
         return None
     seq, ts = int(last["seq"]) + 1, max(clock.utc_text(), str(last["ts"]))
-    entry = Entry(run, seq, ts, type(event)(**clean_line(event.to_json())))
+    entry = Entry(run, seq, ts, type(event).from_json(clean_line(event.to_json())))
     # A compressed part is closed.
     path = path_of(folder / f"{run}.jsonl", seq) if parts[-1].compressed else parts[-1].path
     file = LineFile(path)

@@ -5,6 +5,7 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import Any
 
+import engine.journal.alert_events
 import engine.journal.connection_events
 import engine.journal.destination_events
 import engine.journal.verification_events
@@ -22,4 +23,4 @@ def event_from(name: str, body: Mapping[str, Any]) -> Event | None:
     """The event of a line that was read back; None if this version does not know it."""
     if (kind := EVENTS.get(name)) is None:
         return None
-    return kind(**_defaults(name) | {one: body[one] for one in fields_of(name) if one in body})
+    return kind.from_json(_defaults(name) | {one: body[one] for one in fields_of(name) if one in body})

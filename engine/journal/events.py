@@ -13,9 +13,9 @@ Nobody may rename or remove one.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
-from engine.base.errors import Failure, TidemarkError
+from engine.base.errors import ErrorRecord, TidemarkError
 from engine.journal.event_fields import Backfill, SourceFacts, SparkFacts
 from engine.journal.outage_causes import Cause
 
@@ -38,6 +38,11 @@ class Event:
     def to_json(self) -> dict[str, Any]:
         """The fields of the line, apart from `run`, `seq`, `ts` and `event`."""
         return {name: getattr(self, name) for name in fields_of(self.NAME)}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`. Raises TypeError if the line has other fields."""
+        return cls(**line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +84,16 @@ class RunEnded(Event, name="run.ended"):
 
     outcome: str
     exit_code: int | None = None
-    error: Failure | None = None
+    error: ErrorRecord | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The line's fields, with the error as an object."""
+        return {**super().to_json(), "error": None if self.error is None else self.error.to_json()}
+
+    @classmethod
+    def from_json(cls, line: Mapping[str, Any]) -> Self:
+        """The inverse of `to_json`; earlier versions wrote a sentence as the error."""
+        return cls(**{**line, "error": ErrorRecord.from_json(line.get("error"))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +134,7 @@ class ErrorReported(Event, name="error"):
         table: str | None = None,
     ) -> "ErrorReported":
         """The event of an error."""
-        return cls(**error.as_dict(), attempt=attempt, retry_in_s=retry_in_s, helper=helper, table=table)
+        return cls(**error.to_record().to_json(), attempt=attempt, retry_in_s=retry_in_s, helper=helper, table=table)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,29 +474,6 @@ class ChunkRedumped(Event, name="redump.chunk"):
     ghosts: int = 0
     """Rows that only the mirror had."""
     reader: str | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlertRaised(Event, name="alert.raised"):
-    """An alert was raised (`engine.alerting.alerts`), or repeated."""
-
-    kind: str
-    """As in `alerting.alerts`: lag, table_stopped, …"""
-    table: str | None = None
-    value: float | None = None
-    """Seconds, bytes, or the exit code of a failed run."""
-    threshold: float | None = None
-    message: str = ""
-    hint: str = ""
-    since: str = ""
-    """When its cause began."""
-    repeat: int = 0
-    """0 when it is raised, then how often it was repeated."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AlertCleared(AlertRaised, name="alert.cleared"):
-    """The cause of an alert is gone."""
 
 
 @cache

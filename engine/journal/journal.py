@@ -96,7 +96,7 @@ class Journal:
     def _append(self, event: Event) -> Entry:
         self._seq += 1
         self._ts = max(clock.utc_text(), self._ts)
-        clean = type(event)(**clean_line(event.to_json()))
+        clean = type(event).from_json(clean_line(event.to_json()))
         entry = Entry(self.run, self._seq, self._ts, clean)
         line = json.dumps(entry.to_json(), ensure_ascii=False, default=str)
         large = self._part_bytes + len(line) > PART_BYTES and clock.monotonic_s() >= self._retry_s

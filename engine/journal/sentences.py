@@ -11,11 +11,11 @@ from typing import Any, Protocol, TypeVar
 
 from engine.base.json_records import records_from
 from engine.base.wording import NOTHING, count, duration, plural, rows_differ, size, utc_time
+from engine.journal.alert_events import AlertCleared
 from engine.journal.connection_events import ConnectionsLimited, ReadsBlocked
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.event_fields import LockSession, MirrorCommit
 from engine.journal.events import (
-    AlertCleared,
     ChunkAssigned,
     ChunkFailed,
     ChunkFinished,
@@ -279,8 +279,8 @@ def _verified(event: TableVerified) -> str:
     if event.differences:
         return rows_differ(event.differences)
     summary = event.summary or {}
-    why = f": {summary['why']}" if summary.get("why") and summary.get("verdict") != "verified" else ""
-    return f"{summary.get('verdict')}{why}"
+    verdict, why = summary.get("verdict"), summary.get("why")
+    return f"{verdict}: {why}" if why and verdict != "verified" else str(verdict)
 
 
 def _resumed(event: TableResumed) -> int:

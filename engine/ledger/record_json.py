@@ -7,6 +7,7 @@ only the table and the plan are written; who added a table is not written in epo
 from collections.abc import Mapping
 from typing import Any
 
+from engine.base.errors import ErrorRecord
 from engine.ledger.records import (
     ChangesRecord,
     ChunkRecord,
@@ -92,7 +93,7 @@ def change_from_json(change: Json) -> TableChange:
         planned=None if planned is None else _planned(planned),
         altered=None if altered is None else _switch(altered),
         resnapshot=None if resnapshot is None else _switch(resnapshot),
-        stopped=change.get("stopped"),
+        stopped=ErrorRecord.from_json(change.get("stopped")),
         due=None if due is None else _due(due),
         not_due="due" in change and due is None,
         copied=change.get("copied", False),
@@ -111,7 +112,7 @@ def change_to_json(change: TableChange, *, first: bool = False) -> dict[str, Any
         "planned": _planned_json(change.planned, change, first=first) if change.planned is not None else None,
         "altered": _switch_json(change.altered) if change.altered is not None else None,
         "resnapshot": _resnapshot_json(change.resnapshot) if change.resnapshot is not None else None,
-        "stopped": change.stopped,
+        "stopped": _error_json(change.stopped),
     }
     end = {
         "copied": change.copied or None,
@@ -135,6 +136,10 @@ def _position(record: Json | None) -> Position | None:
 
 def _position_json(position: Position | None) -> dict[str, Any] | None:
     return None if position is None else position.as_dict()
+
+
+def _error_json(error: ErrorRecord | None) -> dict[str, str] | None:
+    return None if error is None else error.to_json()
 
 
 def _chunk(record: Json) -> ChunkRecord:
@@ -198,11 +203,11 @@ def _resnapshot_json(switch: Switch) -> dict[str, Any]:
 
 
 def _due(record: Json) -> Due:
-    return Due(record["at"], record["by"], record["why"])
+    return Due(record["at"], record["by"], ErrorRecord.from_json(record["why"]))
 
 
 def _due_json(due: Due) -> dict[str, Any]:
-    return {"at": due.at, "by": due.by, "why": due.why}
+    return {"at": due.at, "by": due.by, "why": _error_json(due.why)}
 
 
 def _removal_json(removal: Removal) -> dict[str, Any]:
@@ -212,7 +217,11 @@ def _removal_json(removal: Removal) -> dict[str, Any]:
 def _sink_change(record: Json | None) -> SinkRecord | SinkNews | None:
     if record is None:
         return None
-    return _sink(record) if "type" in record else SinkNews(record.get("applied", {}), record.get("stopped"))
+    return _sink(record) if "type" in record else _sink_news(record)
+
+
+def _sink_news(record: Json) -> SinkNews:
+    return SinkNews(record.get("applied", {}), ErrorRecord.from_json(record.get("stopped")))
 
 
 def _sink(record: Json) -> SinkRecord:
@@ -223,7 +232,7 @@ def _sink(record: Json) -> SinkRecord:
         record["joined"],
         record["generations"],
         record.get("applied", {}),
-        record.get("stopped"),
+        ErrorRecord.from_json(record.get("stopped")),
     )
 
 
@@ -234,7 +243,7 @@ def _sink_json(sink: SinkRecord | SinkNews | None) -> dict[str, Any] | None:
     if isinstance(sink, SinkRecord):
         own = {"type": sink.type, "path": sink.path, "id": sink.id, "joined": sink.joined}
         own["generations"] = dict(sink.generations)
-    return own | _present({"applied": _counts_by_table(sink.applied) or None, "stopped": sink.stopped})
+    return own | _present({"applied": _counts_by_table(sink.applied) or None, "stopped": _error_json(sink.stopped)})
 
 
 def state_from_json(record: Json) -> State:
@@ -294,7 +303,7 @@ def _table(record: Json) -> TableState:
         rows_read=record["rows_read"],
         changes_applied=record["changes_applied"],
         nulled=record.get("nulled", {}),
-        stopped=record["stopped"],
+        stopped=ErrorRecord.from_json(record["stopped"]),
         generation=record.get("generation", 0),
         projection=record.get("projection"),
         names=tuple(record.get("names", ())),
@@ -317,7 +326,7 @@ def _table_json(table: TableState) -> dict[str, Any]:
         "rows_read": table.rows_read,
         "changes_applied": table.changes_applied,
         "nulled": dict(table.nulled),
-        "stopped": table.stopped,
+        "stopped": _error_json(table.stopped),
         "generation": table.generation,
         "names": list(table.names),
         "since": _position_json(table.since),

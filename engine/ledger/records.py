@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.base.errors import Failure
+from engine.base.errors import ErrorRecord
 from engine.source.positions import Position
 
 Description = dict[str, Any]
@@ -16,8 +16,6 @@ Description = dict[str, Any]
 `plan.coverage` and `capture.files` define it. Those who use one parse it: with 1,000 tables of 20 columns, parsing all
 of them would add 80 ms to each start, and writing them again 350 ms to each full state. `capture` stands above the
 ledger."""
-ErrorRecord = Failure
-"""`errors.TidemarkError.as_dict`."""
 Applied = Mapping[str, Mapping[str, int]]
 """By table and kind, the last epoch that a destination has."""
 

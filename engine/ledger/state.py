@@ -12,12 +12,11 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from engine.base import clock
-from engine.base.errors import LedgerError
+from engine.base.errors import ErrorRecord, LedgerError
 from engine.ledger.records import (
     Description,
     Due,
     EpochRecord,
-    ErrorRecord,
     Planned,
     Removal,
     SinkNews,

@@ -1,33 +1,16 @@
 """What `runner.json` says of a runner: the frozen form of the heartbeat that `run.commands.heartbeat` writes."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Self
 
+from engine.base.errors import ErrorRecord
 from engine.base.json_records import record_from, records_from
 from engine.base.wording import utc_time
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.event_lines import event_from
 from engine.journal.outage_causes import Cause, cause_of
 from engine.pipeline.controls import Controls
-
-
-@dataclass(frozen=True)
-class RunError:
-    """The error that ended a run."""
-
-    error: str = ""
-    """The class."""
-    message: str = ""
-    detail: str = ""
-    hint: str = ""
-
-    @classmethod
-    def from_json(cls, value: object) -> Self | None:
-        """The error in `runner.json` or `run.ended`, or a sentence, as earlier versions wrote; None without one."""
-        if isinstance(value, Mapping):
-            return cls(**{one.name: str(value.get(one.name) or "") for one in fields(cls)}) if value else None
-        return cls(message=value) if isinstance(value, str) and value else None
 
 
 @dataclass(frozen=True)
@@ -207,7 +190,7 @@ class RunnerRecord:
     """The further sinks."""
     controls: Controls | None = None
     commands: tuple[OpenCommand, ...] = ()
-    error: RunError | None = None
+    error: ErrorRecord | None = None
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
@@ -227,7 +210,7 @@ class RunnerRecord:
             "sinks": records_from(SinkProgress, record.get("sinks")),
             "controls": record_from(Controls, record.get("controls")),
             "commands": records_from(OpenCommand, record.get("commands")),
-            "error": RunError.from_json(record.get("error")),
+            "error": ErrorRecord.from_json(record.get("error")),
         }
         found = record_from(cls, {**record, **nested})
         if found is None:

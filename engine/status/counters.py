@@ -8,11 +8,10 @@ from typing import Any
 from engine.base import clock
 from engine.decode.images import KINDS
 from engine.journal import Entry
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.destination_events import SinkApplied
 from engine.journal.event_fields import without_redumps
 from engine.journal.events import (
-    AlertCleared,
-    AlertRaised,
     ChunkAssigned,
     ChunkFailed,
     ChunkFinished,

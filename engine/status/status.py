@@ -120,7 +120,7 @@ def status(
 def _sinks(state: State | None) -> tuple[SinkProgress, ...]:
     """The further sinks, by the ledger."""
     return tuple(
-        SinkProgress.waiting(name, sink.type, sink.path, sink.stopped["message"] if sink.stopped else None)
+        SinkProgress.waiting(name, sink.type, sink.path, sink.stopped.message if sink.stopped else None)
         for name, sink in (state.sinks if state else {}).items()
     )
 
@@ -238,8 +238,8 @@ def _tables(
             rows_read=table.rows_read,
             changes_applied=table.changes_applied,
             dates_nulled=table.nulled,
-            error=table.stopped["message"] if table.stopped and not table.removed else None,
-            hint=table.stopped["hint"] if table.stopped and not table.removed else None,
+            error=table.stopped.message if table.stopped and not table.removed else None,
+            hint=table.stopped.hint if table.stopped and not table.removed else None,
             destination=_destination(table),
             parked=_parked(parked[name], table),
             reading=reading.get(name),
@@ -269,7 +269,7 @@ def _due(table: TableState) -> str | None:
     """Why a table will be resnapshotted; None if it will not."""
     if table.due is None or table.removed:
         return None
-    return table.due.why["message"] if table.due.why else "an operator asked for it"
+    return table.due.why.message if table.due.why else "an operator asked for it"
 
 
 def _destination(table: TableState) -> str | None:

@@ -8,17 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.alerting.silences import Silence
+from engine.base.errors import ErrorRecord
 from engine.journal.connection_events import ReadsBlocked
 from engine.pipeline.command_queue import Waiting
 from engine.pipeline.controls import Controls
-from engine.pipeline.runner_record import (
-    FailingHelper,
-    OpenCommand,
-    RunError,
-    SinkProgress,
-    SourceComparison,
-    SourceOutage,
-)
+from engine.pipeline.runner_record import FailingHelper, OpenCommand, SinkProgress, SourceComparison, SourceOutage
 from engine.pipeline.saved_lists import Standby
 from engine.pipeline.table_verdict import State as VerdictState
 from engine.pipeline.verification_records import LastAudit
@@ -194,7 +188,7 @@ class Status:
     """When the lag was measured."""
     epoch: int | None
     heartbeat_age_s: float | None
-    error: RunError | None
+    error: ErrorRecord | None
     disk_full: str | None
     helpers: tuple[FailingHelper, ...]
     sinks: tuple[SinkProgress, ...]

@@ -11,12 +11,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from engine.base import clock
 from engine.base.wording import plural, sentences
 from engine.journal import Entry
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_texts import alert_title
 from engine.journal.connection_events import ConnectionsLimited
 from engine.journal.destination_events import SinkApplied
 from engine.journal.events import (
-    AlertCleared,
-    AlertRaised,
     ChunkFailed,
     ChunkFinished,
     ChunkParked,

@@ -234,7 +234,7 @@ class Verifier:
         if known is None:
             raise Incomparable("unverifiable", "it is no table of the pipeline")
         if known.stopped:
-            raise Incomparable("unverifiable", f"it has stopped: {known.stopped['message']}")
+            raise Incomparable("unverifiable", f"it has stopped: {known.stopped.message}")
         if why := incomparable(
             key=bool(known.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
         ):

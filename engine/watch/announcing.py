@@ -11,7 +11,7 @@ from typing import Any
 from engine.alerting.notify.channels import deliver
 from engine.alerting.notify.notice import CLEARED, RAISED, DeliveryResult, message
 from engine.base import clock
-from engine.journal.events import AlertRaised
+from engine.journal.alert_events import AlertRaised
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.spec.alert_settings import Route

@@ -14,10 +14,10 @@ exit code 5.
 
 from dataclasses import dataclass
 
-from engine.base.errors import ERRORS, TidemarkError
+from engine.base.errors import ERRORS, ErrorRecord, TidemarkError
 from engine.base.exit_codes import NEEDS_OPERATOR
 from engine.base.wording import plural
-from engine.pipeline.runner_record import RunError, RunnerRecord
+from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
 
 HOUR_S = 3600.0
@@ -53,7 +53,7 @@ def death_of(runner: RunnerRecord | None) -> Death | None:
     """
     if runner is None or runner.alive:
         return None
-    lost, error = runner.state != "ended", runner.error or RunError()
+    lost, error = runner.state != "ended", runner.error or ErrorRecord()
     if not lost and (runner.error is None or asked_to_stop(runner)):
         return None
     return Death(

@@ -182,16 +182,16 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 
 
 LOOK_UPS = {
-    "engine/status": 28,
+    "engine/status": 19,
     "engine/journal": 22,
     "engine/watch": 16,
     "engine/history": 67,
-    "engine/alerting": 44,
+    "engine/alerting": 42,
     "engine/audit": 46,
-    "engine/destination": 107,
+    "engine/destination": 98,
     "engine/ledger": 100,
-    "engine/run": 68,
-    "app": 313,
+    "engine/run": 34,
+    "app": 266,
 }
 """How often a room may look up a name in a dictionary. Lower a number when its room needs fewer; what passes between
 rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""

@@ -14,12 +14,12 @@ from app.common.view.health import EXIT_CODES, Runner
 from app.common.view.hints import for_console
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
+from engine.base.errors import ErrorRecord
 from engine.history.alert_queries import Cleared
 from engine.history.series import Lag
 from engine.journal.alert_texts import ALERTS, alert_title, remedy
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.pipeline.active_alert import Alert
-from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 
 _MEASURED = ("lag", "lag_bytes", "runway")
@@ -91,7 +91,7 @@ def standing_alerts(runner: Runner, raised: Sequence[Alert]) -> list[Alert]:
     if not runner.problem or raised_already:
         return list(raised)
     seen = words.date_time(runner.last_seen)
-    error = (runner.error or RunError()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
+    error = (runner.error or ErrorRecord()).message or EXIT_CODES.get(runner.exit_code or -1, "an unknown error")
     own = Alert(
         "runner_lost" if lost else "run_failed",
         message=f"The runner has sent no heartbeat since {seen}." if lost else f"The run failed: {error}",

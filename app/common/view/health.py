@@ -16,10 +16,11 @@ from app.common.view import words
 from app.common.view.hints import names_full_resnapshot
 from app.common.view.status_style import PIPELINE, Style
 from engine.base import exit_codes
+from engine.base.errors import ErrorRecord
 from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
-from engine.pipeline.runner_record import RunError, RunnerRecord, SourceOutage, StartupStep
+from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
 LAG_FINE_S = 10.0
@@ -92,7 +93,7 @@ class Runner:
     started: datetime | None
     last_seen: datetime | None
     """The last heartbeat, or else the last event of the journal."""
-    error: RunError | None
+    error: ErrorRecord | None
     """The error that ended the run."""
     exit_code: int | None
     away: Away | None = None
@@ -259,12 +260,12 @@ def tries(away: Away, now: datetime) -> tuple[str, str, str]:
     return f"attempt {away.attempt}", f"next try in {words.duration(round(left))}" if left >= 1 else "trying now", until
 
 
-def error_of(value: object) -> RunError | None:
+def error_of(value: object) -> ErrorRecord | None:
     """An error, from an object, its JSON or a plain sentence."""
     if isinstance(value, str) and value.startswith("{"):
         with suppress(ValueError):
-            return RunError.from_json(json.loads(value))
-    return RunError.from_json(value)
+            return ErrorRecord.from_json(json.loads(value))
+    return ErrorRecord.from_json(value)
 
 
 def layers(
@@ -334,7 +335,7 @@ def engine_layer(runner: Runner, now: datetime) -> Layer:
     return Layer("Engine", runner.style.label.capitalize(), runner.style.colour, tuple(filter(None, details)), tip)
 
 
-def exit_words(code: int | None, error: RunError | None) -> str:
+def exit_words(code: int | None, error: ErrorRecord | None) -> str:
     """The exit code and what it means. Code 1 has many causes: only one without an error is called unexpected."""
     if code is None:
         return "it ended with an error"

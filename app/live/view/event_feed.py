@@ -6,17 +6,16 @@ from datetime import datetime
 from typing import TypeVar
 
 from app.common.view import words
-from app.common.view.health import EXIT_CODES, error_of
+from app.common.view.health import EXIT_CODES
 from app.common.view.hints import for_console
 from app.common.view.status_style import who_acts
 from engine.base.wording import sentences
 from engine.history.event_queries import JournalLine
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.journal.alert_texts import remedy
 from engine.journal.connection_events import ReadsBlocked
 from engine.journal.destination_events import SinkApplied, TableMaintained
 from engine.journal.events import (
-    AlertCleared,
-    AlertRaised,
     ChunkAssigned,
     ChunkFailed,
     ChunkFinished,
@@ -337,7 +336,7 @@ def _about(event: Event) -> str:
             return name or ""
         case ErrorReported(error=name) | ChunkFailed(error=name) | ChunkParked(error=name):
             return name or ""
-        case RunEnded() if error := error_of(event.error):
+        case RunEnded() if error := event.error:
             return error.error
     return ""
 
@@ -378,7 +377,7 @@ def _run_ended(event: RunEnded) -> tuple[str, str]:
 
     A run that was stopped did not fail, whatever tables had stopped.
     """
-    code, error = event.exit_code or 0, error_of(event.error)
+    code, error = event.exit_code or 0, event.error
     why = f": {error.message}" if error else f", {EXIT_CODES.get(code)}" if code else ""
     return describe(event) + why, "red" if code and event.outcome != "stopped" else "gray"
 

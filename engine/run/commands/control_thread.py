@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from engine.base import clock
-from engine.base.errors import Failure
+from engine.base.errors import ErrorRecord
 from engine.journal import Journal
 from engine.journal.events import RunEnded
 from engine.pipeline.helpers import Helpers
@@ -64,7 +64,7 @@ class ControlThread:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._signalled)
 
-    def finish(self, error: Failure | None) -> None:
+    def finish(self, error: ErrorRecord | None) -> None:
         """End the run, and show that in `runner.json`."""
         self._closing.set()
         if self._thread.is_alive():

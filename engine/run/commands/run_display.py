@@ -1,6 +1,6 @@
 """What `runner.json` shows of a run, put together from the components that know it."""
 
-from engine.base.errors import Failure
+from engine.base.errors import ErrorRecord
 from engine.pipeline.disk import Disk
 from engine.pipeline.helpers import Helpers
 from engine.run.commands.accepted_commands import AcceptedCommands
@@ -43,11 +43,11 @@ class RunDisplay:
         """Rewrite `runner.json`. A full disk only makes the heartbeat stale."""
         self._helpers.guard("runner.json", self.beat)
 
-    def show_end(self, error: Failure | None) -> None:
+    def show_end(self, error: ErrorRecord | None) -> None:
         """As `show`, at the end of the run. error: why it failed."""
         self._helpers.guard("runner.json", lambda: self.beat(error))
 
-    def beat(self, error: Failure | None = None) -> None:
+    def beat(self, error: ErrorRecord | None = None) -> None:
         """Rewrite `runner.json`. Raises OSError."""
         self._shown_away = self._activity.away
         commands = sorted([*self._tables.open, *self._states.open], key=lambda command: command.since_s)
@@ -60,5 +60,5 @@ class RunDisplay:
             helpers=self._helpers.as_list(),
             controls=self._settings.controls.as_dict(),
             commands=[{"id": command.identity, "verb": command.verb} for command in commands],
-            error=error,
+            error=None if error is None else error.to_json(),
         )

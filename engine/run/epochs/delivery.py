@@ -10,14 +10,14 @@ resnapshotted too. The files of an epoch are checked before its commit.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from engine.base.errors import DoubtfulRowsError, MissingFilesError, TidemarkError, TransientError
+from engine.base.errors import DoubtfulRowsError, ErrorRecord, MissingFilesError, TidemarkError, TransientError
 from engine.capture.files import DataFile, check_files
 from engine.capture.reports import RangeReport, RedumpReport
 from engine.decode.schema import Table
 from engine.destination.publisher import Publisher
 from engine.journal import Journal
 from engine.journal.events import ErrorReported
-from engine.ledger.records import Due, EpochRecord, ErrorRecord, TableChange
+from engine.ledger.records import Due, EpochRecord, TableChange
 from engine.ledger.state import State, following
 from engine.ledger.store import Ledger
 from engine.run.commands.accepted_commands import AcceptedCommands

@@ -10,20 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from engine.base.errors import TidemarkError, stop_of
+from engine.base.errors import ErrorRecord, TidemarkError, stop_of
 from engine.capture.binlog.statements import Alteration
 from engine.capture.reports import RangeReport, RedumpReport, WrittenChanges
 from engine.decode.images import KINDS
 from engine.journal.events import EpochCommitted, TableNulled
-from engine.ledger.records import (
-    NOTHING,
-    ChangesRecord,
-    ChunkRecord,
-    Description,
-    EpochRecord,
-    ErrorRecord,
-    TableChange,
-)
+from engine.ledger.records import NOTHING, ChangesRecord, ChunkRecord, Description, EpochRecord, TableChange
 from engine.ledger.state import State, apply, nulled
 from engine.pipeline.state_machines import START, TABLE, IllegalEventError
 from engine.run.snapshot.table_copy import Finished

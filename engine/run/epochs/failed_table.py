@@ -14,7 +14,7 @@ def resnapshots_itself(spec: Spec, table: Table) -> bool:
 
 def due(error: TidemarkError | None, by: str | None = None) -> Due:
     """A resnapshot that is decided now. error: what it repairs; by: the command that asked for it."""
-    return Due(clock.utc_text(), by, error.as_dict() if error else None)
+    return Due(clock.utc_text(), by, error.to_record() if error else None)
 
 
 def after_failure(error: TidemarkError, spec: Spec, table: Table) -> TableChange:

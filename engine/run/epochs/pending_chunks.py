@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from engine.base.errors import TidemarkError, stop_of
+from engine.base.errors import ErrorRecord, TidemarkError, stop_of
 from engine.capture.captured_tables import CapturedTables
-from engine.ledger.records import ErrorRecord
 from engine.run.epochs.delivery import Delivery
 from engine.run.epochs.epoch_reader import EpochReader
 from engine.run.redump.executor import RedumpExecutor

@@ -38,7 +38,7 @@ def require_all_tables(state: State) -> None:
     if stopped:
         first = next(iter(stopped.values()))
         raise TablesStoppedError(
-            f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first['message']}",
-            detail=f"The other tables continued. {first['detail']}",
-            hint=first["hint"],
+            f"{len(stopped)} of {len(state.tables)} tables stopped: {', '.join(stopped)}. {first.message}",
+            detail=f"The other tables continued. {first.detail}",
+            hint=first.hint,
         )

@@ -237,7 +237,7 @@ class RunStart:
         """Commit an epoch that resnapshots tables, and journal it."""
         ledger.commit(record)
         for name, change in record.tables.items():
-            why = change.stopped["message"] if change.stopped else reason
+            why = change.stopped.message if change.stopped else reason
             outcome = "stopped" if change.stopped else "resnapshotted"
             self._journal.write(TableChanged(kind=outcome, table=name, reason=why))
             if change.resnapshot:

@@ -138,19 +138,19 @@ class _Run:
             self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        fields = None
+        record = None
         if error is not None:
             own = error if isinstance(error, TidemarkError) else TidemarkError(f"{type(error).__name__}: {error}")
-            fields = own.as_dict()
+            record = own.to_record()
         # Tables that stopped are no failure of a run that an operator ends; they are in the ledger and have alerts of
         # their own.
         stopping = self._state.stopping
         failed = error is not None and not (stopping and isinstance(error, TablesStoppedError))
         outcome = "failed" if failed else "stopped" if stopping else "done"
         code = error.exit_code if isinstance(error, TidemarkError) else 1 if error is not None else 0
-        self._parts.control.thread.finish(fields if failed else None)
+        self._parts.control.thread.finish(record if failed else None)
         self._parts.control.states.done("stop")
-        self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=fields))
+        self._journal.write(RunEnded(outcome=outcome, exit_code=code, error=record))
         self._parts.notifier.close()
         self._journal.close()
 

@@ -28,5 +28,5 @@ class ProgressEvents:
             if self._shown.get(name) != table.state:
                 self._shown[name] = table.state
                 stopped = table.stopped if table.state == "stopped" else None
-                reason, hint = (stopped["message"], stopped["hint"]) if stopped else (None, None)
+                reason, hint = (stopped.message, stopped.hint) if stopped else (None, None)
                 self._journal.write(TableStateChanged(table=name, state=table.state, reason=reason, hint=hint))

@@ -82,7 +82,7 @@ class Alterations:
         if asked or (known.due and known.due.by is not None):
             return found
         if known.due and known.due.why and found.reason == REQUESTED:
-            found = replace(found, reason=known.due.why["message"])
+            found = replace(found, reason=known.due.why.message)
         return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:

@@ -30,13 +30,13 @@ def _is_cured(spec: Spec, table: TableState) -> bool:
     stop = table.stopped
     if has_other_rules(spec, table):
         return True
-    if stop["error"] == DecodeError.__name__ and "source.invalid_dates" in stop["hint"]:
-        column = _COLUMN.search(stop["message"])
+    if stop.error == DecodeError.__name__ and "source.invalid_dates" in stop.hint:
+        column = _COLUMN.search(stop.message)
         keyed = column is not None and column[1] in table_from_dict(table.table).key
         return spec.source.invalid_dates == "null" and not keyed
-    if "source.schema_changes = stop" in stop["detail"]:
+    if "source.schema_changes = stop" in stop.detail:
         return spec.source.schema_changes == "copy"
-    limit = _LIMIT.search(stop["hint"])
+    limit = _LIMIT.search(stop.hint)
     return limit is not None and spec.source.max_resnapshots_per_hour > int(limit[1])
 
 

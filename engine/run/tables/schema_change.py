@@ -20,11 +20,18 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.base.errors import COMES_BACK, IncompatibleColumnsError, TableGoneError, TableStoppedError, stop_of
+from engine.base.errors import (
+    COMES_BACK,
+    ErrorRecord,
+    IncompatibleColumnsError,
+    TableGoneError,
+    TableStoppedError,
+    stop_of,
+)
 from engine.capture.projection.projection_rules import as_read, check_altered, projection_record
 from engine.capture.projection.table_projection import published_as
 from engine.decode.schema import Table
-from engine.ledger.records import Description, ErrorRecord, Switch, TableChange
+from engine.ledger.records import Description, Switch, TableChange
 from engine.plan.chunks import Plan
 from engine.plan.mirrors import decided
 from engine.plan.planner import plan_tables
@@ -142,7 +149,7 @@ def _since(connection: Connection, altered: Altered, statement: str | None) -> P
     if statement is None:
         return current(connection, describe(connection))
     name = altered.table.full_name
-    missed = altered.stopped is not None and altered.stopped["error"] != TableGoneError.__name__
+    missed = altered.stopped is not None and altered.stopped.error != TableGoneError.__name__
     if missed or altered.at is None or not statement or altered.later() != ():
         raise TableStoppedError(
             f"{name} was altered so that its next rows in the binlog cannot be read: "

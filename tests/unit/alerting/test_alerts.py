@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.alerting.alerts import ActiveAlerts
 from engine.base.clock import parse_utc, utc_text
 from engine.journal import Entry
-from engine.journal.events import AlertCleared, AlertRaised
+from engine.journal.alert_events import AlertCleared, AlertRaised
 from engine.pipeline.active_alert import Alert, AlertName
 from engine.spec.alert_settings import Alerts as Settings
 from tests.support.entries import entry

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.alerting.notifier import Notifier
-from engine.base.errors import Failure
+from engine.base.errors import ErrorRecord
 from engine.journal import Journal
 from engine.journal.event_fields import ForeignCommit
 from engine.journal.events import LagMeasured, RunEnded, TableStateChanged
@@ -33,7 +33,7 @@ path = "lake"
 [alerts]
 webhook_env = "TIDEMARK_TEST_WEBHOOK"
 """
-ERROR: Failure = {"error": "TidemarkError", "message": "no", "detail": "", "hint": "fix it"}
+ERROR = ErrorRecord("TidemarkError", "no", hint="fix it")
 
 
 def events(folder: Path) -> list[dict[str, Any]]:

@@ -5,11 +5,11 @@ from typing import Any
 
 from app.common.view.draft import Draft, first_spec
 from app.common.view.health import Runner
+from engine.base.errors import ErrorRecord
 from engine.history.chunk_queries import Read
 from engine.history.series import Epoch, Lag
 from engine.history.table_queries import NewestPlan, TableProgress
 from engine.history.timeline_queries import Moment
-from engine.pipeline.runner_record import RunError
 
 NOW = datetime(2026, 1, 31, 15, 30, 17, tzinfo=UTC)
 AT = "2026-01-31T15:30:17Z"
@@ -72,7 +72,7 @@ def plan(chunks: int, estimated: int | None = None, *, complete: bool = True, na
 
 
 def runner(
-    state: str = "running", *, alive: bool = True, error: RunError | None = None, exit_code: int | None = None
+    state: str = "running", *, alive: bool = True, error: ErrorRecord | None = None, exit_code: int | None = None
 ) -> Runner:
     """A runner in a state."""
     return Runner(state, "snapshot", 0.5, alive, "host", 7, None, ago(60), ago(0.5), error, exit_code)

@@ -12,8 +12,8 @@ from engine.base.errors import (
     DiskFullError,
     TidemarkError,
     TransientError,
-    from_dict,
     is_disk_full,
+    printed_error,
 )
 from engine.base.redaction import redact
 
@@ -37,7 +37,7 @@ CODES = {
 def test_an_error_crosses_processes_whole(name: str) -> None:
     """By pickle from Spark's workers, and as a dictionary through the journal, with the documented exit code."""
     error = ERRORS[name]("what", detail="means", hint="do")
-    for copy in (pickle.loads(pickle.dumps(error)), from_dict(error.as_dict())):  # noqa: S301 - our own bytes
+    for copy in (pickle.loads(pickle.dumps(error)), printed_error(error.as_dict())):  # noqa: S301 - our own bytes
         assert type(copy) is type(error)
         assert str(copy) == "what\nmeans\ndo"
     assert error.exit_code == CODES.get(name, 1)
@@ -45,7 +45,7 @@ def test_an_error_crosses_processes_whole(name: str) -> None:
 
 def test_an_unknown_error_is_still_one_of_ours() -> None:
     """From the journal of a later version."""
-    assert type(from_dict({"error": "LaterError", "message": "m"})) is TidemarkError
+    assert type(printed_error({"error": "LaterError", "message": "m"})) is TidemarkError
     assert str(TransientError("only this")) == "only this"
 
 

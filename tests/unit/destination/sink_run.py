@@ -85,7 +85,7 @@ class Run:
 def why_stopped(run: Run) -> str:
     """Why the ledger gives the further sink nothing any more; "" if it does."""
     stopped = run.state.sinks["files"].stopped
-    return stopped["message"] if stopped else ""
+    return stopped.message if stopped else ""
 
 
 def files(folder: Path) -> list[tuple[Any, ...]]:

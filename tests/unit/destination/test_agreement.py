@@ -222,7 +222,7 @@ def test_a_restored_ledger_is_refused_although_its_table_is_replaced(tmp_path: P
     ledger = Ledger(tmp_path / "ledger")
     assert ledger.state is not None
     due = TableChange(due=Due("2026-01-01T00:00:00.000000Z"))
-    change = TableChange(stopped=MismatchError("gone").as_dict()) if stops else due
+    change = TableChange(stopped=MismatchError("gone").to_record()) if stops else due
     decided = following(ledger.state, "r", {"d.t": change})
     ledger.commit(decided)
     world.records.append(decided)

@@ -52,7 +52,7 @@ def test_a_destination_that_takes_nothing_lacks_the_first_epoch(tmp_path: Path) 
     }
     assert find_missing_epochs(world.destination(), state, world.records, first.ts) == {}, "not older than that"
     table = state.tables["d.t"]
-    stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").as_dict())})
+    stopped = replace(state, tables={"d.t": replace(table, stopped=TidemarkError("no").to_record())})
     assert find_missing_epochs(world.destination(), stopped, world.records, AFTER) == {}
 
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.base.errors import LedgerError, PipelineHeldError
+from engine.base.errors import DecodeError, LedgerError, PipelineHeldError
 from engine.ledger import store
 from engine.ledger.record_json import change_from_json, epoch_from_json, epoch_to_json, state_from_json, state_to_json
 from engine.ledger.records import Due, EpochRecord, TableChange
@@ -99,7 +99,7 @@ def records(rng: Random) -> Iterator[EpochRecord]:
                 change["changes"] = {"files": [], "kinds": [rng.randrange(5) for _ in range(4)], "nulled": dates}
                 seq += sum(change["changes"]["kinds"])
             if rng.random() < 0.05:
-                change["stopped"] = {"error": "DecodeError", "message": "ü"}
+                change["stopped"] = DecodeError("ü").as_dict()
         yield epoch_from_json(json.loads(json.dumps({
             "epoch": epoch, "run": "r", "ts": "",
             "from": {**POSITION, "offset": epoch}, "to": {**POSITION, "offset": epoch + 1},
@@ -138,11 +138,12 @@ def seen(state: State, history: list[EpochRecord]) -> Any:
     """A state in the form of `naive`, with joined ranges split at the chunks' bounds."""
     tables = {}
     for name, table in state.tables.items():
-        own = {field: getattr(table, field) for field in ("plan", "rows_read", "changes_applied", "stopped")}
+        own = {field: getattr(table, field) for field in ("plan", "rows_read", "changes_applied")}
         written = table.coverage.as_dict()
         expected = naive(history)[name]["read"]
         tables[name] = {
             **own,
+            "stopped": table.stopped.to_json() if table.stopped else None,
             "finished": {n for first, last in table.coverage.finished for n in range(first, last + 1)},
             "pending": {number: ends for number, *ends in written["chunks"]},
             "unsplit": written["unsplit"] if any(name in r.tables and r.tables[name].split for r in history) else None,

@@ -28,7 +28,7 @@ TS = "2026-01-31T00:00:00.500000Z"
 PLAN = Plan("d.t", 10, 100, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 100, 5).as_dict()
 TABLES = {
     "d.t": TableState({}, PLAN, Coverage((Range(None, ("3",)),), ((0, 1),), {2: Range(("3",), None)}), rows_read=70),
-    "d.s": TableState({}, PLAN, Coverage((Range(None, None),), ((0, 4),)), stopped=TidemarkError("no").as_dict()),
+    "d.s": TableState({}, PLAN, Coverage((Range(None, None),), ((0, 4),)), stopped=TidemarkError("no").to_record()),
 }
 STATE = State(
     7,

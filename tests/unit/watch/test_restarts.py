@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.base.errors import ERRORS
-from engine.pipeline.runner_record import RunError, RunnerRecord
+from engine.base.errors import ERRORS, ErrorRecord
+from engine.pipeline.runner_record import RunnerRecord
 from engine.spec.watch_settings import Watch
 from engine.watch.restarts import after_code, asked_to_stop, death_of, delay_s, limit_reached, not_mendable
 
@@ -14,7 +14,7 @@ LOST = replace(ALIVE, alive=False)
 
 
 def _ended(error: str, *, stop: bool = False) -> RunnerRecord:
-    return replace(LOST, state="ended", error=RunError(error, "It broke."), stop=stop)
+    return replace(LOST, state="ended", error=ErrorRecord(error, "It broke."), stop=stop)
 
 
 def test_only_an_end_that_nobody_asked_for_is_a_death() -> None:

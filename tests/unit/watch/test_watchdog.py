@@ -13,7 +13,8 @@ from engine.base import clock
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.cli.command import app
 from engine.journal import Entry, Journal, entry_from
-from engine.journal.events import AlertCleared, RunState
+from engine.journal.alert_events import AlertCleared
+from engine.journal.events import RunState
 from engine.pipeline.command_file import send_command
 from engine.pipeline.saved_lists import read_alerts
 from engine.spec.alert_settings import Alerts as Settings

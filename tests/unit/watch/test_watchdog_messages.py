@@ -8,7 +8,7 @@ import pytest
 from engine.alerting.notifier import Notifier
 from engine.alerting.silences import add_silence, end_silence
 from engine.base import processes
-from engine.base.errors import Failure
+from engine.base.errors import ErrorRecord
 from engine.cli import pipeline as _verbs  # noqa: F401 - registers them
 from engine.journal import Journal
 from engine.journal.events import RunEnded, RunState, TableStateChanged
@@ -204,9 +204,9 @@ def test_damaged_alerts_of_a_run_keep_no_runner_down(home: Home, damage: str) ->
     assert len(home.launched) == 1
 
 
-@pytest.mark.parametrize("error", [None, {"error": "SpecError", "message": "No spec.", "detail": "", "hint": ""}])
+@pytest.mark.parametrize("error", [None, ErrorRecord("SpecError", "No spec.")])
 def test_what_a_run_left_under_a_silence_is_sent_at_its_end(
-    home: Home, receiver: Receiver, error: Failure | None
+    home: Home, receiver: Receiver, error: ErrorRecord | None
 ) -> None:
     """No runner is alive that could. The next run knows that routes have it, and sends its end."""
     home.spec()
@@ -218,7 +218,7 @@ def test_what_a_run_left_under_a_silence_is_sent_at_its_end(
         journal.write(RunEnded(outcome="failed", exit_code=2, error=error))
     notifier.close()
     journal.close()
-    home.gone(state="ended", error=error)
+    home.gone(state="ended", error=error.to_json() if error else None)
     dog = home.watchdog()
     for _ in range(3):
         dog.look()

@@ -31,8 +31,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Simulation
     names = ("shop.gone", "shop.type", "shop.broken", "shop.right")
     found = Simulation(tmp_path / "shop", [SimulatedTable(name, 1000, 1) for name in names]).advance(30)
     for name, stop in (("shop.gone", GONE), ("shop.type", TYPE)):
-        found.write("table.state", table=name, state="stopped", reason=stop["message"], hint=stop["hint"])
-        found.raise_alert("table_stopped", name, message=stop["message"], hint=stop["hint"])
+        found.write("table.state", table=name, state="stopped", reason=stop.message, hint=stop.hint)
+        found.raise_alert("table_stopped", name, message=stop.message, hint=stop.hint)
     hint = "If files are gone, resnapshot the table: tidemark redump SPEC --table shop.broken"
     broken = Unreadable(at=VERIFIED.at, why=BROKEN, hint=hint, chunks=[])
     save(found.directory, {"shop.broken": replace(VERIFIED, unreadable=broken)}, [])

@@ -433,7 +433,7 @@ def test_a_resume_tries_an_unreachable_source_at_once(control: Control, tmp_path
 
 def test_a_resume_of_a_stopped_table_waits_for_the_ledger(control: Control, tmp_path: Path) -> None:
     """Its file stays in the inbox; tables that a resume does not resnapshot are answered at once."""
-    stopped = TableState({}, {}, Coverage(), stopped=TableStoppedError("no").as_dict())
+    stopped = TableState({}, {}, Coverage(), stopped=TableStoppedError("no").to_record())
     control.tables.begin(
         lambda: State(0, "", "", Position("b.000001", 4), 0, {"d.a": stopped, "d.b": replace(stopped, stopped=None)})
     )

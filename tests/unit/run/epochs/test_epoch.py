@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.base.errors import DecodeError, Failure
+from engine.base.errors import DecodeError, ErrorRecord
 from engine.capture.binlog.statements import Alteration
 from engine.capture.files import DataFile
 from engine.capture.reports import ChunkReport, RangeReport, ReaderProcess, RedumpReport, WrittenChanges
@@ -19,7 +19,7 @@ from engine.source.positions import Position
 
 MIB = 1 << 20
 READER = ReaderProcess("h", 1)
-ERROR: Failure = {"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""}
+ERROR = ErrorRecord("TableStoppedError", "no")
 SWITCH = Switch({}, {}, {})
 
 
@@ -170,7 +170,7 @@ def test_a_table_that_stops_in_one_part_ends_there() -> None:
     tables, newly = table_records({}, [chunk("d.t", 1), chunk("d.u", 2)], parts, {}, verdicts)
     assert newly == {"d.t": error}
     hint = "Then resnapshot it: tidemark redump SPEC --table d.t"
-    assert tables["d.t"].stopped == {**error.as_dict(), "hint": hint}
+    assert tables["d.t"].stopped == replace(error.to_record(), hint=hint)
     assert [file["name"] for file in tables["d.t"].change_files] == ["a"]
     assert tables["d.t"].chunks == ()
     assert tables["d.t"].altered is None

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.base.errors import TableStoppedError
 from engine.capture.redump_requests import Redump
 from engine.decode.schema import Column, Table
 from engine.ledger.state import TableState
@@ -18,7 +19,7 @@ PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "1
 MOVING = replace(PLAN, chunk_key=("v",))
 COPIED = TableState(KEYED.as_dict(), PLAN.as_dict(), EMPTY)
 COPYING = replace(COPIED, coverage=unsplit_table(PLAN))
-STOPPED = replace(COPIED, stopped={"error": "TableStoppedError", "message": "no", "detail": "", "hint": ""})
+STOPPED = replace(COPIED, stopped=TableStoppedError("no").to_record())
 
 EVERYTHING = Redump("1", Path(), ())
 WHOLE = Redump("1", Path(), ("d.t",))

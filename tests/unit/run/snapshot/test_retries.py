@@ -218,7 +218,7 @@ def test_what_is_parked_of_a_table_that_stopped_or_is_gone_holds_up_nothing(tmp_
         known = state(one)
         assert [p.chunk for p in parking.pending(known)] == [5]
         parking.require_none({})
-        parking.require_none({"d.t": replace(known["d.t"], stopped=TidemarkError("no").as_dict())})
+        parking.require_none({"d.t": replace(known["d.t"], stopped=TidemarkError("no").to_record())})
         parking.require_none({"d.t": replace(known["d.t"], coverage=one.coverage.finish([5]))})
         parking.keep_only({"d.t"})
         assert parking.of("d.t")

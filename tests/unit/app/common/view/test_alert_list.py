@@ -8,10 +8,10 @@ from app.common.view import alert_list
 from app.common.view.health import Away, Runner
 from engine.alerting.acknowledgements import Acknowledgement
 from engine.alerting.silences import Silence
+from engine.base.errors import ErrorRecord
 from engine.history.alert_queries import Cleared
 from engine.journal.alert_texts import ALERTS
 from engine.pipeline.active_alert import Alert
-from engine.pipeline.runner_record import RunError
 from engine.spec.alert_settings import Alerts as Settings
 from engine.spec.alert_settings import TableAlerts
 from tests.unit.app.support import AT, NOW, ago, lag, runner
@@ -22,7 +22,7 @@ LAG = Alert(
 STOPPED = Alert("table_stopped", "d.t", message="d.t stopped", hint="Do it.", since=AT)
 ADA = Acknowledgement("ada", "2026-01-31T15:31:00Z", "index rebuild", "lag", None, AT, 75.2)
 LOST = runner("lost", alive=False)
-FAILED = runner("failed", alive=False, error=RunError(message="It is purged.", hint="Copy."), exit_code=4)
+FAILED = runner("failed", alive=False, error=ErrorRecord(message="It is purged.", hint="Copy."), exit_code=4)
 
 
 def nobody(_: Alert) -> None:

@@ -21,8 +21,9 @@ from app.common.view.health import (
 )
 from app.common.view.status_style import HEX, PIPELINE
 from engine.base.clock import utc_text
+from engine.base.errors import ErrorRecord
 from engine.history.runs import Run
-from engine.pipeline.runner_record import RunError, RunnerRecord
+from engine.pipeline.runner_record import RunnerRecord
 from engine.source.connect import RESNAPSHOT_ALL
 from tests.unit.app.support import AT, NOW, ago, lag, runner
 
@@ -39,7 +40,7 @@ def run(
 
 def test_a_lost_position_needs_a_resnapshot() -> None:
     """Only if the run ended with an error that advises it."""
-    error = RunError("X", "It was purged.", hint=f"{RESNAPSHOT_ALL}. Raise the retention.")
+    error = ErrorRecord("X", "It was purged.", hint=f"{RESNAPSHOT_ALL}. Raise the retention.")
     assert runner("failed", alive=False, error=error).needs_resnapshot
     assert not runner("running", error=error).needs_resnapshot
     assert not runner("failed", alive=False, error=replace(error, hint="Check the network.")).needs_resnapshot
@@ -89,11 +90,11 @@ def test_every_state_has_a_style_and_every_colour_a_hex() -> None:
 
 def test_errors_have_three_parts_in_any_format() -> None:
     """The journal has JSON text, `runner.json` an object, and older files a sentence."""
-    parts = RunError(message="m", detail="d")
+    parts = ErrorRecord(message="m", detail="d")
     assert error_of({"error": "X", "message": "m", "detail": "d"}) == replace(parts, error="X")
     assert error_of('{"message": "m", "detail": "d"}') == parts
-    assert error_of("m") == RunError(message="m")
-    assert error_of("{torn") == RunError(message="{torn")
+    assert error_of("m") == ErrorRecord(message="m")
+    assert error_of("{torn") == ErrorRecord(message="{torn")
     assert error_of(None) is None
     assert error_of("") is None
 
@@ -201,7 +202,7 @@ def test_a_failed_run_explains_its_exit_code() -> None:
     """The number 4 alone does not help."""
     layer = engine_layer(runner("failed", alive=False, exit_code=4), NOW)
     assert layer.details[0] == "exit code 4: the source can no longer be streamed"
-    known = runner("failed", alive=False, exit_code=1, error=RunError(message="1 of 3 tables stopped"))
+    known = runner("failed", alive=False, exit_code=1, error=ErrorRecord(message="1 of 3 tables stopped"))
     assert engine_layer(known, NOW).details[0] == "exit code 1: the error is below"
     assert engine_layer(replace(known, error=None), NOW).details[0] == "exit code 1: an unexpected error"
 

@@ -77,8 +77,8 @@ def test_what_to_do_about_an_alert_ends_with_a_full_stop(kind: str, *, above_but
 
 def test_the_hint_of_a_stop_is_made_of_sentences() -> None:
     """Whatever the error said."""
-    assert stop_of(TableStoppedError("m", hint="Fix the disk"), "d.t")["hint"].startswith("Fix the disk. Then ")
-    assert not comes_back(stop_of(TableStoppedError("m", hint="Fix the disk."), "d.t")["hint"])
+    assert stop_of(TableStoppedError("m", hint="Fix the disk"), "d.t").hint.startswith("Fix the disk. Then ")
+    assert not comes_back(stop_of(TableStoppedError("m", hint="Fix the disk."), "d.t").hint)
 
 
 def test_labels_stand_for_settings() -> None:

@@ -6,10 +6,10 @@ from app.common.view.alert_list import Firing, firing_alerts, standing_alerts
 from app.common.view.health import Away, Runner, layers
 from app.pipelines.view.pipeline_cards import by_source, card_of, matches, order, outages
 from engine.alerting.acknowledgements import Acknowledgement
+from engine.base.errors import ErrorRecord
 from engine.history.runs import Run
 from engine.history.table_queries import TableProgress
 from engine.pipeline.active_alert import Alert
-from engine.pipeline.runner_record import RunError
 from tests.unit.app.support import AT, NOW, ago, epoch, growing, lag, read, runner, table
 
 
@@ -23,7 +23,7 @@ def card(
 ) -> dict[str, tuple[str, str]]:
     """The facts of a pipeline's card; by default half of its table is copied."""
     copied = copied or table(10, 5)
-    who = runner(state, alive=alive, error=RunError(message=message) if message else None)
+    who = runner(state, alive=alive, error=ErrorRecord(message=message) if message else None)
     who = replace(who, started=ago(lived_s))
     reading = lag(0.4)
     shown = layers(who, reading, [], NOW)
@@ -67,7 +67,7 @@ def test_problems_are_shown_and_sorted_first() -> None:
     cards = [card_of(s, runner(s), layers(runner(s), None, [], NOW), None, [], [], [], NOW) for s in states]
     assert [one.name for one in sorted(cards, key=order)] == ["failed", "lost", "running", "paused", "ended"]
     assert [one.who for one in cards] == ["", "", "", "", "you"]
-    failed = runner("failed", alive=False, error=RunError(message="purged"))
+    failed = runner("failed", alive=False, error=ErrorRecord(message="purged"))
     assert card_of("f", failed, layers(failed, None, [], NOW), None, [], [], [], NOW).who == "you"
 
 
