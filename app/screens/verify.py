@@ -189,7 +189,7 @@ def differences(one: VerifiedTable, details: Details) -> None:
         key=f"differences-{table}",
         height=320 if len(found) > 8 else "auto",
         column_config={"Likely cause": columns.sentences()},
-        row_height=columns.height(row["cause"] for row in found),
+        row_height=columns.height(row.cause for row in found),
         placeholder=words.NOTHING,
         alt="The rows that differ",
     )
@@ -200,7 +200,7 @@ def differences(one: VerifiedTable, details: Details) -> None:
     left, _ = st.columns([2, 3])
     chosen = left.selectbox("Row", keys, key="key", help="The key of the row to look at.")
     for row in (row for row in found if verification.key_text(row) == chosen):
-        st.markdown(f"**{words.escape(str(row['kind']).capitalize())}** :gray[{words.escape(row['cause'])}]")
+        st.markdown(f"**{words.escape(row.kind.capitalize())}** :gray[{words.escape(row.cause)}]")
         st.table(pd.DataFrame(verification.side_by_side(row)).set_index("Column"))
 
 

@@ -5,9 +5,44 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from engine.base.json_records import record_from, records_from
+
+DifferenceKind = Literal["missing", "extra", "different", "duplicate"]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A row that differs."""
+
+    kind: DifferenceKind
+    key: tuple[str, ...]
+    """The values of the primary key as text, in its order."""
+    columns: tuple[str, ...] = ()
+    """Of a different row: the columns that differ."""
+    cause: str = ""
+    source: Mapping[str, Any] | None = None
+    """The row as published from the source; None if the source has none."""
+    mirror: Mapping[str, Any] | None = None
+    chunk: int | None = None
+    """The chunk that it was found in; None if unknown."""
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The difference in `tables/<table>.json`. Raises KeyError or TypeError if it is damaged."""
+        found = record_from(cls, {**record, "key": tuple(record["key"]), "columns": tuple(record["columns"])})
+        if found is None:
+            raise TypeError("no difference of a row")
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """For `tables/<table>.json`."""
+        return {**vars(self), "key": list(self.key), "columns": list(self.columns)}
+
+    def to_line(self) -> dict[str, Any]:
+        """As in `verify --json`: without the rows."""
+        return {"kind": self.kind, "key": list(self.key), "columns": list(self.columns), "cause": self.cause}
 
 
 @dataclass(frozen=True)
@@ -95,8 +130,8 @@ class Details:
     complete: bool = False
     """Whether the parts cover the table."""
     parts: Sequence[PartState] = ()
-    differences: Sequence[Mapping[str, Any]] = ()
-    """At most a thousand: kind, key, columns, cause, source, mirror, chunk."""
+    differences: Sequence[Difference] = ()
+    """At most a thousand."""
 
     @classmethod
     def from_json(cls, table: str, record: Mapping[str, Any]) -> Self:
@@ -104,11 +139,12 @@ class Details:
         parts = records_from(PartState, record["parts"])
         if len(parts) < len(record["parts"]):
             raise TypeError("no part of a table")
-        return cls(table, bool(record["complete"]), parts, tuple(record["differences"]))
+        return cls(table, bool(record["complete"]), parts, tuple(map(Difference.from_json, record["differences"])))
 
     def to_json(self) -> dict[str, Any]:
         """For `tables/<table>.json`."""
-        return asdict(self)
+        parts, differences = [asdict(part) for part in self.parts], [one.to_json() for one in self.differences]
+        return {"table": self.table, "complete": self.complete, "parts": parts, "differences": differences}
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from engine.capture.landing import Commit, MirrorReader, TableVersion
 from engine.decode.arrow_schema import conformed
 from engine.decode.images import GONE
 from engine.decode.schema import TM_KIND, TM_POSITION, TM_SEQ, Table
+from engine.pipeline.verification_records import Difference
 from engine.plan.named import identities
 from engine.verify.rows import plain
 from engine.verify.settling import one_of
 from engine.verify.table_check import key_texts
-from engine.verify.verdicts import Difference
 
 _MOST_LOG_BYTES = 2 << 30
 """A longer change log is not searched."""

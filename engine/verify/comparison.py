@@ -6,7 +6,6 @@ representations.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import among
+from engine.pipeline.verification_records import DifferenceKind
 
-DifferenceKind = Literal["missing", "extra", "different", "duplicate"]
 KINDS: tuple[DifferenceKind, ...] = ("missing", "extra", "different", "duplicate")
 """A row that only the source has, that only the mirror has, with other values in the mirror, or more than once in the
 mirror."""

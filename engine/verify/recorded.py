@@ -1,13 +1,12 @@
 """Records results: what a table's verification is after one more comparison. Pure, except for `Recorder`."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 from engine.base import clock
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import Details, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import Details, Difference, PartState, Summary, Unreadable
 from engine.pipeline.verifications import (
     RESNAPSHOTTED,
     locked,
@@ -20,7 +19,7 @@ from engine.pipeline.verifications import (
 from engine.plan.chunks import text
 from engine.plan.coverage import covers
 from engine.verify.table_check import NumberedRange
-from engine.verify.verdicts import MOST_LISTED, Difference, TableResult
+from engine.verify.verdicts import MOST_LISTED, TableResult
 
 _SAVE_S = 2.0
 _NEVER = Summary()
@@ -48,7 +47,6 @@ def merged(
     left = _left(details, result, keys)
     unlisted = _unlisted(before, details, result, keys)
     parts = _parts(details, result, None if unlisted or not keys else left)
-    found = [json_of(one) for one in result.differences]
     total = result.differences_total + len(left) + unlisted
     oldest = min(parts, key=lambda part: part.at, default=None)
     complete = (result.whole or details.complete) and cover(parts)
@@ -71,8 +69,8 @@ def merged(
     if (broken := unreadable(before, generation)) and not _reads_again(broken, result, summary):
         verdict = summary.verdict if total else "unverifiable"
         summary = replace(summary, verdict=verdict, why=broken.why, unreadable=broken)
-    listed = [*found, *left][:MOST_LISTED]
-    return summary, Details(result.table, complete, tuple(parts), tuple(listed))
+    listed = (*result.differences, *left)[:MOST_LISTED]
+    return summary, Details(result.table, complete, tuple(parts), listed)
 
 
 def _unreadable(
@@ -98,11 +96,6 @@ def cover(parts: Sequence[PartState]) -> bool:
     return covers((part.lower, part.upper) for part in parts)
 
 
-def json_of(difference: Difference) -> dict[str, Any]:
-    """A difference as the details have it."""
-    return {**asdict(difference), "key": list(difference.key), "columns": list(difference.columns)}
-
-
 def planned(
     known: Summary | None, details: Details, ranges: Sequence[NumberedRange], generation: int
 ) -> tuple[Summary, Details]:
@@ -117,12 +110,10 @@ def forgotten(summary: Summary, generation: int) -> Summary:
     return Summary(why=RESNAPSHOTTED, last=summary.last, level=summary.level, generation=generation)
 
 
-def _parts(
-    details: Details, result: TableResult, differences: Sequence[Mapping[str, Any]] | None = None
-) -> list[PartState]:
+def _parts(details: Details, result: TableResult, differences: Sequence[Difference] | None = None) -> list[PartState]:
     """The parts after a result. differences: all that are left, if they are known; of a comparison of named rows."""
     if differences is not None:
-        counts = Counter(one.get("chunk") for one in differences)
+        counts = Counter(one.chunk for one in differences)
         return [replace(part, differences=counts[part.chunk]) for part in details.parts]
     new = [
         PartState(
@@ -145,13 +136,13 @@ def _parts(
     return parts if details.complete else [*parts, *compared.values()]
 
 
-def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> list[Mapping[str, Any]]:
+def _left(details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> list[Difference]:
     """The differences known before that the result says nothing about."""
     if result.whole:
         return []
     named = {tuple(key) for key in (*keys, *(one.key for one in result.differences))}
     chunks = {part.chunk for part in result.parts if part.chunk is not None}
-    return [one for one in details.differences if tuple(one["key"]) not in named and one.get("chunk") not in chunks]
+    return [one for one in details.differences if one.key not in named and one.chunk not in chunks]
 
 
 def _unlisted(before: Summary, details: Details, result: TableResult, keys: Sequence[Sequence[str]]) -> int:
@@ -161,16 +152,16 @@ def _unlisted(before: Summary, details: Details, result: TableResult, keys: Sequ
     if result.whole or hidden <= 0:
         return 0
     if keys:
-        return max(0, hidden - len({tuple(key) for key in keys} - {tuple(one["key"]) for one in listed}))
+        return max(0, hidden - len({tuple(key) for key in keys} - {one.key for one in listed}))
     chunks = {part.chunk for part in result.parts if part.chunk is not None}
     here = sum(part.differences for part in details.parts if part.chunk in chunks)
-    return max(0, hidden - max(0, here - sum(one.get("chunk") in chunks for one in listed)))
+    return max(0, hidden - max(0, here - sum(one.chunk in chunks for one in listed)))
 
 
-def _kinds(result: TableResult, left: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def _kinds(result: TableResult, left: Sequence[Difference]) -> dict[str, int]:
     kinds = dict(result.by_kind)
     for one in left:
-        kinds[one["kind"]] = kinds.get(one["kind"], 0) + 1
+        kinds[one.kind] = kinds.get(one.kind, 0) + 1
     return kinds
 
 

@@ -1,6 +1,7 @@
 """Differences row by row, for people: keys and values as JSON can have them."""
 
 import base64
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -8,10 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from engine.base import clock
 from engine.decode.schema import Table
+from engine.destination.destination_protocol import DifferenceRow
+from engine.pipeline.verification_records import Difference
 from engine.verify.comparison import RowComparison, unequal_columns
 from engine.verify.table_check import TableFindings, key_texts
-from engine.verify.verdicts import MOST_LISTED, Difference
+from engine.verify.verdicts import MOST_LISTED, TableResult
 
 
 def differences_of(found: TableFindings, table: Table) -> list[Difference]:
@@ -56,3 +60,20 @@ def _plain(values: pa.ChunkedArray) -> list[Any]:
     if pa.types.is_binary(values.type):
         return [None if value is None else base64.b64encode(value).decode() for value in values.to_pylist()]
     return list(values.to_pylist())
+
+
+def kept_row(one: Difference, result: TableResult) -> DifferenceRow:
+    """A difference as its destination keeps it for readers."""
+    source, mirror = (None if row is None else json.dumps(row, ensure_ascii=False) for row in (one.source, one.mirror))
+    return DifferenceRow(
+        found_at=clock.parse_utc(result.at),
+        table=result.table,
+        kind=one.kind,
+        key=json.dumps(one.key, ensure_ascii=False),
+        columns=list(one.columns),
+        cause=one.cause,
+        source=source,
+        mirror=mirror,
+        position=result.position or "",
+        version=-1 if result.version is None else result.version,
+    )

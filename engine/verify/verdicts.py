@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from engine.pipeline.table_verdict import NEVER_COMPARED
+from engine.pipeline.verification_records import Difference
 from engine.plan.keys import Bound
-from engine.verify.comparison import DifferenceKind
 
 VerdictText = Literal["verified", "diverged", "unverifiable", "lagging"]
 Level = Literal["counts", "rows"]
@@ -24,27 +24,6 @@ class Incomparable(Exception):  # noqa: N818 - a verdict, not an error
         super().__init__(why)
         self.verdict: VerdictText = verdict
         self.why = why
-
-
-@dataclass(frozen=True)
-class Difference:
-    """A row that differs."""
-
-    kind: DifferenceKind
-    key: tuple[str, ...]
-    """The values of the primary key as text, in its order."""
-    columns: tuple[str, ...] = ()
-    """Of a different row: the columns that differ."""
-    cause: str = ""
-    source: Mapping[str, Any] | None = None
-    """The row as published from the source; None if the source has none."""
-    mirror: Mapping[str, Any] | None = None
-    chunk: int | None = None
-    """The chunk that it was found in; None if unknown."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """As in `verify --json`, without the rows."""
-        return {"kind": self.kind, "key": list(self.key), "columns": list(self.columns), "cause": self.cause}
 
 
 @dataclass(frozen=True)
@@ -94,7 +73,7 @@ class TableResult:
     def as_dict(self, *, parts: bool = False) -> dict[str, Any]:
         """As in `verify --json`."""
         found = {name: value for name, value in asdict(self).items() if name not in ("parts", "differences", "keys")}
-        found["differences"] = [one.as_dict() for one in self.differences]
+        found["differences"] = [one.to_line() for one in self.differences]
         if parts:
             found["parts"] = [asdict(part) for part in self.parts]
         return found

@@ -4,7 +4,6 @@ It reads the ledger, the mirrors and the source, and writes nothing to any of th
 runs on. Every comparison is exact at a position that both sides have (`settling`).
 """
 
-import json
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
@@ -30,7 +29,6 @@ from engine.capture.landing import MirrorReader
 from engine.capture.reader_session import ReaderSession
 from engine.decode.arrow_schema import image_schema
 from engine.decode.schema import same_columns
-from engine.destination.destination_protocol import DifferenceRow
 from engine.destination.registry import destination_of
 from engine.journal.alert_texts import remedy
 from engine.ledger.state import State, TableState
@@ -50,13 +48,13 @@ from engine.verify.catching_up import patience_s, why_behind
 from engine.verify.causes import explained
 from engine.verify.comparison import KINDS
 from engine.verify.mirror_at import CommittedEpochs, MirrorAt
-from engine.verify.recorded import Recorder, json_of
-from engine.verify.rows import differences_of
+from engine.verify.recorded import Recorder
+from engine.verify.rows import differences_of, kept_row
 from engine.verify.scope import Scope, ranges_of
 from engine.verify.settling import Settling
 from engine.verify.source_rows import SourceRows, scratch
 from engine.verify.table_check import NumberedRange, TableCheck
-from engine.verify.verdicts import Difference, Incomparable, Level, TableResult, VerdictText
+from engine.verify.verdicts import Incomparable, Level, TableResult, VerdictText
 
 _ATTEMPTS = 4
 _RETRY_S = 2.0
@@ -108,13 +106,13 @@ class Verifier:
 
     def record(self, recorder: Recorder, result: TableResult, scope: Scope) -> None:
         """Record a result in the pipeline's directory, and differences that were not known in the destination."""
-        found = read_details(self._directory, result.table).differences
-        before = [{**one, "cause": "", "chunk": None} for one in found]
-        new = [one for one in result.differences if json_of(replace(one, cause="", chunk=None)) not in before]
+        recorded = read_details(self._directory, result.table).differences
+        before = [replace(one, cause="", chunk=None) for one in recorded]
+        new = [one for one in result.differences if replace(one, cause="", chunk=None) not in before]
         known = self.committed.state().tables.get(result.table)
         if known is not None:
             recorder.record(result, known.generation, scope.keys, scope.chunks)
-        self._destination.keep_differences([_row(one, result) for one in new])
+        self._destination.keep_differences([kept_row(one, result) for one in new])
 
     def ranges(self, name: str) -> Sequence[NumberedRange]:
         """The ranges in which a table is compared."""
@@ -309,22 +307,6 @@ class Verifier:
             with suppress(pymysql.Error, OSError):
                 self._session.connection.close()
         self._session = None
-
-
-def _row(one: Difference, result: TableResult) -> DifferenceRow:
-    source, mirror = (None if row is None else json.dumps(row, ensure_ascii=False) for row in (one.source, one.mirror))
-    return DifferenceRow(
-        found_at=clock.parse_utc(result.at),
-        table=result.table,
-        kind=one.kind,
-        key=json.dumps(one.key, ensure_ascii=False),
-        columns=list(one.columns),
-        cause=one.cause,
-        source=source,
-        mirror=mirror,
-        position=result.position or "",
-        version=-1 if result.version is None else result.version,
-    )
 
 
 def _clause(error: TidemarkError) -> str:

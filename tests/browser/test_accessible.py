@@ -1,12 +1,11 @@
 """What a screen reader and a keyboard find on every page of the gallery."""
 
 import re
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from engine.pipeline.verification_records import Details
+from engine.pipeline.verification_records import Details, Difference
 from engine.pipeline.verifications import save
 from tests.browser.conftest import Console, OpenPage
 from tests.browser.gallery import BROKEN, BUSY, drawn
@@ -149,8 +148,7 @@ def test_the_repair_is_near_and_closes(simulated: Console, open_page: OpenPage) 
 
     Its popover closes when it begins.
     """
-    row: Any = {"kind": "missing", "key": ["5"], "columns": [], "cause": "it never arrived", "mirror": None, "chunk": 1}
-    row["source"] = {"id": "5"}
+    row = Difference("missing", ("5",), cause="it never arrived", source={"id": "5"}, chunk=1)
     save(simulated.shop.directory, {}, [Details(table="shop.orders", complete=True, parts=[], differences=[row])])
     page = open_page(f"{simulated.url}/verify?pipeline=shop&table=shop.orders")
     repair = page.get_by_role("button", name="Repair 1 row")

@@ -4,13 +4,12 @@ import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import Details
+from engine.pipeline.verification_records import Details, Difference
 from engine.pipeline.verifications import save
 from tests.browser.conftest import OpenPage
 from tests.servers.oidc import CLIENT, SECRET, provider
@@ -46,16 +45,8 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Dir
         start=real_now() - timedelta(seconds=30),
     )
     shop.advance(30)
-    differing: dict[str, Any] = {
-        "kind": "missing",
-        "key": ["5"],
-        "columns": [],
-        "cause": "it never arrived",
-        "mirror": None,
-        "chunk": 1,
-    }
-    differing["source"] = {"note": "a value of the source"}
-    save(shop.directory, {}, [Details(table="shop.orders", complete=True, parts=[], differences=[differing])])
+    row = Difference("missing", ("5",), cause="it never arrived", source={"note": "a value of the source"}, chunk=1)
+    save(shop.directory, {}, [Details(table="shop.orders", complete=True, parts=[], differences=[row])])
     (shop.directory.verifications / "report.html").write_text("a value of the source")
     port = free_port()
     with provider([ADA, BOB, EVE, MAL], {MAL: CHOSEN}) as issuer, pytest.MonkeyPatch.context() as patch:

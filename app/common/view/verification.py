@@ -25,7 +25,7 @@ from engine.pipeline.table_verdict import (
     Verdict,
     verdict_of,
 )
-from engine.pipeline.verification_records import Details, LastAudit, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import Details, Difference, LastAudit, PartState, Summary, Unreadable
 from engine.pipeline.verifications import stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 
@@ -309,26 +309,26 @@ def difference_rows(details: Details) -> list[dict[str, Any]]:
     """Rows of the list of differences."""
     return [
         {
-            "Kind": str(one["kind"]).capitalize(),
+            "Kind": one.kind.capitalize(),
             "Key": key_text(one),
-            "Chunk": words.NOTHING if one.get("chunk") is None else f"{one['chunk']:,}",
-            "Columns": ", ".join(one["columns"]),
-            "Likely cause": one["cause"],
+            "Chunk": words.NOTHING if one.chunk is None else f"{one.chunk:,}",
+            "Columns": ", ".join(one.columns),
+            "Likely cause": one.cause,
         }
         for one in details.differences
     ]
 
 
-def key_text(difference: Mapping[str, Any]) -> str:
+def key_text(difference: Difference) -> str:
     """The key of a difference: `17`, or `de, 5`."""
-    return ", ".join(difference["key"])
+    return ", ".join(difference.key)
 
 
-def side_by_side(difference: Mapping[str, Any]) -> list[dict[str, str]]:
+def side_by_side(difference: Difference) -> list[dict[str, str]]:
     """Both rows of a difference, a line per column; columns that differ are marked."""
-    source, mirror = difference.get("source"), difference.get("mirror")
+    source, mirror = difference.source, difference.mirror
     names = dict.fromkeys([*(source or {}), *(mirror or {})])
-    differing = set(difference["columns"])
+    differing = set(difference.columns)
     return [
         {
             "": "≠" if name in differing or source is None or mirror is None else "",

@@ -8,7 +8,15 @@ import pytest
 
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory
-from engine.pipeline.verification_records import Details, ForeignChanges, MirrorLogs, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import (
+    Details,
+    Difference,
+    ForeignChanges,
+    MirrorLogs,
+    PartState,
+    Summary,
+    Unreadable,
+)
 from engine.pipeline.verifications import (
     read_details,
     read_mirror_logs,
@@ -38,6 +46,7 @@ PLANNED: dict[str, Any] = {"chunk": 1, "lower": "10", "upper": None, "at": "", "
 PLANNED |= {"position": None, "version": None}
 COMPARED = {**PLANNED, "chunk": 0, "lower": None, "upper": "10", "at": SUMMARY["at"], "rows": 9, "version": 7}
 ROW = {"kind": "missing", "key": ["4"], "columns": [], "cause": "", "source": {"id": 4}, "mirror": None, "chunk": 0}
+DIFFERENCE = Difference("missing", ("4",), source={"id": 4}, chunk=0)
 FILES: dict[str, dict[str, Any]] = {
     "summary.json": {"tables": {"d.t": SUMMARY, "d.u": {**SUMMARY, "unreadable": UNREADABLE}}},
     "tables/d.t.json": {
@@ -66,7 +75,7 @@ def test_files_of_earlier_versions_are_read(before: Directory) -> None:
     assert found["d.t"] == Summary(**SUMMARY)
     assert found["d.u"].unreadable == Unreadable(**UNREADABLE)  # type: ignore[arg-type]
     details = read_details(before, "d.t")
-    assert details == Details("d.t", True, (PartState(**COMPARED, level="counts"), PartState(**PLANNED)), (ROW,))
+    assert details == Details("d.t", True, (PartState(**COMPARED, level="counts"), PartState(**PLANNED)), (DIFFERENCE,))
     assert read_mirror_logs(before) == MirrorLogs({"d.t": 9}, {"d.t": ForeignChanges(2, 9)})
 
 

@@ -10,7 +10,7 @@ from engine.ledger.state import State, TableState
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import list_text
 from engine.pipeline.table_verdict import TableFacts, verdict_of
-from engine.pipeline.verification_records import Details, ForeignChanges, Summary
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges, Summary
 from engine.pipeline.verifications import read_details, read_summaries, save
 from engine.plan.chunks import Plan, Range
 from engine.plan.coverage import Coverage
@@ -19,7 +19,7 @@ from engine.spec.verify_settings import Verify
 from engine.verify.continuous import due_ranges, forget_replaced, hurried, known_at_start, oldest, rest_s, written
 from engine.verify.recorded import forgotten, merged, planned
 from engine.verify.table_check import NumberedRange
-from engine.verify.verdicts import Difference, PartResult, TableResult
+from engine.verify.verdicts import PartResult, TableResult
 
 COPIED = TableState({"key": ["id"]}, {}, Coverage(runs=(Range(),)), rows_read=10_000)
 NONE: Details = Details(table="d.t", complete=False, parts=[], differences=[])

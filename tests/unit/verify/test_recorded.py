@@ -8,11 +8,11 @@ import pytest
 from engine.base.errors import SpecError
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import TableFacts, verdict_of
-from engine.pipeline.verification_records import Details, ForeignChanges, Summary
+from engine.pipeline.verification_records import Details, Difference, ForeignChanges, Summary
 from engine.pipeline.verifications import has_proved, read_details, read_summaries
 from engine.verify.recorded import Recorder, forgotten, merged
 from engine.verify.scope import share
-from engine.verify.verdicts import Difference, PartResult, TableResult, worst
+from engine.verify.verdicts import PartResult, TableResult, worst
 
 DAY = 86_400.0
 NONE: Details = Details(table="d.t", complete=False, parts=[], differences=[])
@@ -118,7 +118,7 @@ def test_differences_stay_until_their_rows_are_compared_again() -> None:
     assert (summary.differences, state_of(summary, 0, DAY, NOW_S)[0]) == (2, "diverged")
     part = replace(WHOLE, parts=PARTS[1:], whole=False)
     left, kept = merged(summary, details, part, 0)
-    assert (left.differences, left.by_kind, [one["key"] for one in kept.differences]) == (
+    assert (left.differences, left.by_kind, [list(one.key) for one in kept.differences]) == (
         1,
         {"missing": 1},
         [["4"]],
@@ -147,7 +147,7 @@ def test_results_are_saved(tmp_path: Path) -> None:
         recorder = Recorder(directory)
         recorder.record(replace(diverged(WHOLE, FOUND), table=name), 0)
         recorder.flush()
-        assert read_details(directory, name).differences[0]["key"] == ["4"]
+        assert read_details(directory, name).differences[0].key == ("4",)
     assert {name: one.differences for name, one in read_summaries(directory).items()} == {"d.t": 1, name: 1}
 
 

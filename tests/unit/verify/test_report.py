@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 
+from engine.pipeline.verification_records import Difference
 from engine.spec.settings import parse
 from engine.verify.report import check_report, report_of, write_report
-from engine.verify.verdicts import Difference, PartResult, TableResult
+from engine.verify.verdicts import PartResult, TableResult
 
 SPEC = parse(
     'name = "shop"\n[source]\nhost = "h"\nuser = "u"\ntables = ["d.*"]\n[sink]\npath = "lake"\n', Path("shop.toml")

@@ -22,7 +22,15 @@ from app.common.view.verification import (
 from engine.base import clock
 from engine.base.wording import NOTHING
 from engine.pipeline.table_verdict import TableFacts
-from engine.pipeline.verification_records import Details, ForeignChanges, LastAudit, PartState, Summary, Unreadable
+from engine.pipeline.verification_records import (
+    Details,
+    Difference,
+    ForeignChanges,
+    LastAudit,
+    PartState,
+    Summary,
+    Unreadable,
+)
 from engine.spec.verify_settings import Verify
 from engine.verify.recorded import forgotten
 
@@ -44,15 +52,7 @@ SUMMARY: Summary = Summary(
     generation=0,
     seconds=1.5,
 )
-MISSING: dict[str, Any] = {
-    "kind": "missing",
-    "key": ["de", "5"],
-    "columns": [],
-    "cause": "cause",
-    "source": {"id": 5, "note": None},
-    "mirror": None,
-    "chunk": 7,
-}
+MISSING = Difference("missing", ("de", "5"), cause="cause", source={"id": 5, "note": None}, chunk=7)
 
 
 def test_the_last_audit_is_a_sentence() -> None:
@@ -246,7 +246,7 @@ def test_differences_side_by_side() -> None:
         {"": "≠", "Column": "id", "Source": "5", "Mirror": "no row"},
         {"": "≠", "Column": "note", "Source": "NULL", "Mirror": "no row"},
     ]
-    different = {**MISSING, "kind": "different", "columns": ["note"], "mirror": {"id": 5, "note": "NULL"}}
+    different = replace(MISSING, kind="different", columns=("note",), mirror={"id": 5, "note": "NULL"})
     assert [line[""] for line in side_by_side(different)] == ["", "≠"]
     listed = difference_rows(Details(table="t", complete=True, parts=[], differences=[MISSING]))
     assert listed == [{"Kind": "Missing", "Key": "de, 5", "Chunk": "7", "Columns": "", "Likely cause": "cause"}]
