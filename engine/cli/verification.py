@@ -72,6 +72,7 @@ def verify(
     It reads the source like a snapshot, under the same throttle, and changes no mirror unless it repairs. It needs no
     runner.
     """
+    from engine.alerting.between_runs import report_verified
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
     from engine.verify.repair import Repair
@@ -97,6 +98,7 @@ def verify(
                 _show(result)
     finally:
         verifier.close()
+    report_verified(spec, directory, [result.table for result in results])
     if report is not None:
         write_report(report, report_of(spec, results, started))
     if as_json:

@@ -1,6 +1,7 @@
 """Reads `runner.json`: whether a runner lives, and what it says of itself. `run.commands.heartbeat` writes it."""
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,14 @@ def find_runner(directory: Directory) -> RunnerRecord | None:
         return record
     clock.sleep(_SECOND_LOOK_S)
     return read_runner(directory)
+
+
+def surely_gone(runner: RunnerRecord) -> bool:
+    """Whether the process of a run has surely ended, so that nobody else writes its files."""
+    if runner.state == "ended" or processes.lives(runner.pid or 0, runner.process) is False:
+        return True
+    rebooted = runner.process.get("boot") not in (None, processes.here()["boot"])
+    return rebooted and runner.host == socket.gethostname() and (runner.heartbeat_age_s or 0.0) > HEARTBEAT_STALE_S
 
 
 def _beats(path: Path, record: RunnerRecord) -> bool:

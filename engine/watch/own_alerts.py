@@ -3,14 +3,13 @@
 Also announces what a run that is gone has left behind under a silence, such as `run_failed`, when the silence ends.
 """
 
-import socket
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from engine.alerting.silences import silence_of
-from engine.base import clock, processes
+from engine.base import clock
 from engine.base.durable import write_atomically
 from engine.base.errors import TidemarkError
 from engine.base.redaction import redact
@@ -20,7 +19,7 @@ from engine.journal.alert_texts import remedy
 from engine.journal.events import Event
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.directory import Directory
-from engine.pipeline.runner_file import HEARTBEAT_STALE_S
+from engine.pipeline.runner_file import surely_gone
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import list_text, read_runners_alerts
 from engine.spec.settings import Spec
@@ -143,20 +142,12 @@ def _unsent(where: Directory, found: list[Alert]) -> list[Alert]:
 
 def journalled(about: Subject, event: Event) -> str:
     """Write an event into the journal of the run, if its process is surely gone. Returns the time."""
-    if gone(about.runner):
+    if surely_gone(about.runner):
         with suppress(OSError):  # a full disk: the record has it
             entry = append_to(about.where.journals, about.run, event)
             if entry is not None:
                 return entry.ts
     return clock.utc_text()
-
-
-def gone(runner: RunnerRecord) -> bool:
-    """Whether the process of a run has surely ended, so that nobody else writes its journal."""
-    if runner.state == "ended" or processes.lives(runner.pid or 0, runner.process) is False:
-        return True
-    rebooted = runner.process.get("boot") not in (None, processes.here()["boot"])
-    return rebooted and runner.host == socket.gethostname() and (runner.heartbeat_age_s or 0.0) > HEARTBEAT_STALE_S
 
 
 def _must_send(standing: Alert, repeat_s: float) -> bool:

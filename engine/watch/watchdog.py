@@ -23,12 +23,12 @@ from engine.journal.parts import parts_in
 from engine.journal.watch_events import RunnerRestarted, RunnerStaysDown
 from engine.pipeline.directory import Directory
 from engine.pipeline.launch import launch
-from engine.pipeline.runner_file import read_runner
+from engine.pipeline.runner_file import read_runner, surely_gone
 from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import read_standbys
 from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
-from engine.watch.own_alerts import OwnAlerts, Report, Subject, gone, journalled, unsent
+from engine.watch.own_alerts import OwnAlerts, Report, Subject, journalled, unsent
 from engine.watch.record import Restart, WatchRecord, WatchRecords, alone
 from engine.watch.restarts import (
     HOUR_S,
@@ -133,7 +133,7 @@ class Watchdog:
             )
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
-            if gone(runner):
+            if surely_gone(runner):
                 after = self._alerts.released(case.about, after)
             # Elsewhere, a watchdog of that host acts; or this one, when no standby runner waits any more.
             if not self._elsewhere(case):
