@@ -96,9 +96,10 @@ def status(where: Directory) -> None:
     totals, throttle = home.ask(series.epoch_totals, name), pacing.throttle(where)
     current = current_reads(home.reading_of(where), progress, now) if is_copying else []
     copy = copy_of(progress, reads, totals, now, live=live, throttle=throttle, current=current)
-    stale_lag = "" if stale_since(runner, lag, now) is None else lag_words(runner, lag, now)
+    is_current = stale_since(runner, lag, now) is None
+    stale_lag = "" if is_current else lag_words(runner, lag, now)
     label = runner.state if live else runner.style.label
-    committed = committed_position(lag, totals)
+    committed = committed_position(lag, totals, current=is_current)
     st.html(line_markup(status_line(copy, lag, label, runner.phase, stale_lag, committed)))
     if is_copying:
         pacing.copy_line(where, run, copy, reads)

@@ -29,6 +29,7 @@ from engine.ledger.store import Ledger
 from engine.pipeline.active_alert import Alert
 from engine.pipeline.command_queue import waiting_commands
 from engine.pipeline.directory import Directory
+from engine.pipeline.known_lag import is_current, known_lag
 from engine.pipeline.runner_file import find_runner
 from engine.pipeline.runner_record import RunnerRecord, SinkProgress
 from engine.pipeline.saved_lists import ParkedRead, read_alerts, read_parked, read_standbys
@@ -54,8 +55,8 @@ from engine.watch.watch_status import as_status
 _TAIL_BYTES = 1 << 20
 _MINUTE = timedelta(minutes=1)
 E = TypeVar("E", bound=Event)
-_FRESH = timedelta(seconds=10)
-"""An older lag measurement is not shown as current."""
+_AHEAD = timedelta(seconds=10)
+"""By which another host's clock may be ahead."""
 
 
 def status(
@@ -79,14 +80,19 @@ def status(
     lacks = lacking_now(ledger, sink, now)
     facts = facts_of(directory, state, lacks, copies=copies, mirrors=sink is None or sink.has_mirrors)
     measured, lag = last_event(directory, LagMeasured) or (None, None)
-    current = lag if alive and (measured or "") >= clock.utc_text(now - _FRESH) else None
+    followed, age_s = alive is not None and alive.away is None, _measured_ago_s(measured, now)
+    current = lag if age_s is not None and is_current(age_s, followed=alive is not None) else None
+    followed_lag = current if followed else None
+    known = known_lag(lag.lag_s if lag else None, age_s, followed=followed)
     return Status(
         pipeline=name,
         state=_state(runner),
         phase=_phase(runner, state),
         position=str(state.position) if state else None,
-        lag_s=current.lag_s if current else None,
-        lag_bytes=current.lag_bytes if current else None,
+        lag_s=followed_lag.lag_s if followed_lag else None,
+        lag_at_most_s=known.seconds if known.at_most else None,
+        lag_position=followed_lag.position if followed_lag else None,
+        lag_bytes=followed_lag.lag_bytes if followed_lag else None,
         runway_s=current.runway_s if current else None,
         mirror_age_s=current.mirror_age_s if current else None,
         mirror_oldest=current.mirror_oldest if current else None,
@@ -180,8 +186,12 @@ def _now(runner: RunnerRecord | None) -> datetime:
     return clock.parse_utc(runner.heartbeat) + timedelta(seconds=same or 0.0)
 
 
+def _measured_ago_s(measured: str | None, now: datetime) -> float | None:
+    return None if measured is None else (now - clock.parse_utc(measured)).total_seconds()
+
+
 def _log(directory: Directory, state: State | None, lag: LagMeasured | None, now: datetime) -> BinlogStatus:
-    since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _FRESH)
+    since, until = clock.utc_text(now - _MINUTE), clock.utc_text(now + _AHEAD)
     epochs = [event for ts, event in recent_events(directory, EpochCommitted, since) if ts <= until]
     kinds, tables = Counter[str](), Counter[str]()
     for epoch in epochs:

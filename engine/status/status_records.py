@@ -177,6 +177,10 @@ class Status:
     position: str | None
     """The committed position: `file:offset`."""
     lag_s: float | None
+    lag_at_most_s: float | None
+    """What the lag cannot exceed, without a current measurement; None with one, or if there never was one."""
+    lag_position: str | None
+    """The committed position that `lag_s` and `lag_bytes` are about: an epoch may have been committed since."""
     lag_bytes: int | None
     runway_s: float | None
     """Seconds until the source purges the committed position."""

@@ -9,6 +9,7 @@ from engine.base.text_grid import text_grid
 from engine.base.wording import duration, plural, sentences, utc_time
 from engine.journal.outage_causes import outage
 from engine.journal.sentences import audited, blocked, parked
+from engine.pipeline.known_lag import KnownLag
 from engine.pipeline.state_words import STATES, shown_state, table_state
 from engine.pipeline.table_verdict import label_of
 from engine.plan.mirrors import LABELS
@@ -77,8 +78,9 @@ def first_line(now: Status) -> str:
         state += f", {now.phase}"
     stopped = [t.table for t in now.tables if t.error]
     tables = f"; {plural(len(stopped), 'table')} stopped: {', '.join(stopped)}" if stopped else ""
-    lag = "unknown" if now.lag_s is None else f"{now.lag_s:.1f} s, {now.lag_bytes:,} bytes"
-    return f"{now.pipeline}: {state}{tables}; position {now.position}; lag {lag}"
+    known = KnownLag(now.lag_s, at_most=False) if now.lag_s is not None else KnownLag(now.lag_at_most_s, at_most=True)
+    size = f", {now.lag_bytes:,} bytes" if now.lag_s is not None else ""
+    return f"{now.pipeline}: {state}{tables}; position {now.lag_position or now.position}; lag {known.words}{size}"
 
 
 def _shown(now: Status) -> str:

@@ -20,6 +20,7 @@ from engine.base.errors import ErrorRecord
 from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
+from engine.pipeline.known_lag import is_current, known_lag
 from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
@@ -31,8 +32,6 @@ RETENTION_RED_S, RETENTION_AMBER_S = 3600.0, 6 * 3600.0
 """With less retention left than this, the source layer turns red or orange."""
 MERGE_WAITS_S = 30.0
 """Published changes that wait longer for a merge are said to wait: readers of the mirror do not see them."""
-LAG_STALE_S = 8.0
-"""The runner measures every two seconds; an older reading is stale."""
 
 EXIT_CODES = {**exit_codes.EXIT_CODES, exit_codes.UNEXPECTED: "an unexpected error"}
 """What they mean for a run without an error that says it."""
@@ -289,19 +288,21 @@ def layers(
 
 def stale_since(runner: Runner, lag: Lag | None, now: datetime) -> datetime | None:
     """Since when the numbers are stale; None if they are current."""
-    unmeasured = not runner.alive or runner.away is not None
-    if lag is not None and (unmeasured or (now - lag.ts).total_seconds() > LAG_STALE_S):
+    followed = _followed(runner)
+    if lag is not None and not is_current((now - lag.ts).total_seconds(), followed=followed):
         return lag.ts
-    return runner.last_seen if unmeasured else None
+    return None if followed else runner.last_seen
+
+
+def _followed(runner: Runner) -> bool:
+    return runner.alive and runner.away is None
 
 
 def lag_words(runner: Runner, lag: Lag | None, now: datetime) -> str:
-    """The lag; without a current reading, the most that it can be: everything committed since may be lacking."""
+    """The lag, as `status` says it; without a current reading, the most that it can be."""
     if lag is None:
         return words.NOTHING
-    if stale_since(runner, lag, now) is None:
-        return words.duration(lag.lag_s)
-    return f"up to {words.duration(round(max((now - lag.ts).total_seconds(), 0.0) + (lag.lag_s or 0.0)))}"
+    return known_lag(lag.lag_s, (now - lag.ts).total_seconds(), followed=_followed(runner)).words
 
 
 def retention_left_s(runner: Runner, lag: Lag | None, now: datetime) -> float | None:

@@ -263,11 +263,15 @@ def finish(remaining: Remaining, now: datetime) -> str:
     return f"{at.strftime(day + ('%H:%M:%S %Z' if soon else '%H:%M %Z'))} ± {range_}"
 
 
-def committed_position(lag: Lag | None, totals: EpochTotals) -> str:
-    """The committed position: of the last commit, or of a later reading of the lag; empty if there is none yet."""
+def committed_position(lag: Lag | None, totals: EpochTotals, *, current: bool) -> str:
+    """The committed position; empty if there is none yet.
+
+    current: whether the reading of the lag says how it is now. Then it is the position of that reading: its lag is that
+    of no later one. Else the newest that is known.
+    """
     read = (lag.position or "") if lag else ""
     later = totals.last is not None and (lag is None or totals.last >= lag.ts)
-    return totals.to_position or read if later else read
+    return totals.to_position or read if later and not (current and read) else read
 
 
 def status_line(

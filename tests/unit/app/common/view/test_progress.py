@@ -229,10 +229,11 @@ def test_the_chunks_of_a_stopped_table_have_no_eta() -> None:
     assert both.eta == copy_of([going], recent, TOTALS, NOW, live=True).eta is not None
 
 
-def test_the_committed_position_is_the_newest_that_is_known() -> None:
-    """A lost run may have committed after its last reading of the lag."""
+def test_the_committed_position_is_that_of_the_lag_beside_it() -> None:
+    """Or the newest that is known: a lost run may have committed after its last reading of the lag."""
     totals = EpochTotals(3, 7, ago(5), 3, "bin.000001:90")
-    assert committed_position(lag(0.4, age=8), totals) == "bin.000001:90"
-    assert committed_position(lag(0.4, age=1), totals) == "bin.000001:10"
-    assert committed_position(None, totals) == "bin.000001:90"
-    assert committed_position(None, EpochTotals(0, 0, None, None, None)) == ""
+    assert committed_position(lag(0.4, age=8), totals, current=True) == "bin.000001:10"
+    assert committed_position(lag(0.4, age=8), totals, current=False) == "bin.000001:90"
+    assert committed_position(lag(0.4, age=1), totals, current=False) == "bin.000001:10"
+    assert committed_position(None, totals, current=True) == "bin.000001:90"
+    assert committed_position(None, EpochTotals(0, 0, None, None, None), current=False) == ""
