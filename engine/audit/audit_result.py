@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from engine.audit.audit_limits import LIMITS
+from engine.base.json_records import records_from
 
 MOST_LISTED = 1000
 """Differences that are listed; all are counted."""
@@ -84,6 +85,13 @@ class AuditResult:
         about = {name: asdict(LIMITS[name]) for name in sorted(limits) if name in LIMITS}
         totals = {"verdict": self.verdict, "images": self.images, "differences_total": self.differences_total}
         return {**totals, **asdict(self), "limits": about}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """The result that `audit --json` printed. Raises KeyError if it is none."""
+        tables = records_from(TableAudit, record["tables"])
+        differences = records_from(ImageDifference, record["differences"])
+        return cls(tables, differences, record["seconds"], record["source"])
 
     def lines(self) -> list[str]:
         """The text of the command line."""

@@ -19,13 +19,14 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
 import engine
 from engine.audit.audit_range import check_available
+from engine.audit.audit_result import AuditResult
 from engine.base import clock
 from engine.base.errors import (
     AccountRefusedError,
@@ -133,10 +134,10 @@ class BackgroundAudit:
         if differing is None or result is None:
             return False
         found = event_of(result)
-        for table in result["tables"]:
-            if table["differences"]:
-                ends = [*differing.get(table["table"], ()), table["start"], table["end"]]
-                differing[table["table"]] = [min(ends, key=_order), max(ends, key=_order)]
+        for one in result.tables:
+            if one.differences:
+                ends = [*differing.get(one.table, ()), one.start, one.end]
+                differing[one.table] = [min(ends, key=_order), max(ends, key=_order)]
         audit = LastAudit(
             at=clock.utc_text(),
             tables=found.tables,
@@ -146,7 +147,7 @@ class BackgroundAudit:
             end=found.end,
             differing=differing,
             generations={name: state.tables[name].generation for name in differing if name in state.tables},
-            server=result["source"],
+            server=result.source,
         )
         save_audit(self._directory, audit)  # before the event, whose alert is cleared only by an audit of the same part
         self._journal.write(found)
@@ -159,9 +160,9 @@ class BackgroundAudit:
             result = self._result("--table", name, "--from", start, "--to", end)
             if result is None:
                 return None
-            if any(table["excluded"] for table in result["tables"]):  # it is stopped, for example
+            if any(one.excluded for one in result.tables):  # it is stopped, for example
                 continue
-            if [(table["start"], table["end"]) for table in result["tables"]] != [(start, end)]:
+            if [(one.start, one.end) for one in result.tables] != [(start, end)]:
                 del left[name]  # it was altered since, for example: nothing is proved, and the alert stands
                 continue
             found = event_of(result, again=name)
@@ -187,8 +188,8 @@ class BackgroundAudit:
             and not check_available(position_from_text(start), files)
         }
 
-    def _result(self, *arguments: str) -> dict[str, Any] | None:
-        """What an audit prints; None if it must be ended before.
+    def _result(self, *arguments: str) -> AuditResult | None:
+        """The result of an audit; None if it must be ended before.
 
         Raises its error, or OSError if it cannot be started.
         """
@@ -220,19 +221,19 @@ def is_due(last: LastAudit | None, period_s: float, now_s: float) -> bool:
     return not 0 <= age_s < period_s
 
 
-def event_of(result: Mapping[str, Any], again: str | None = None) -> ChangeLogsAudited:
-    """The event of an audit. result: what `audit --json` prints. again: the table whose part was audited before."""
-    parts = [table for table in result["tables"] if table["start"] != table["end"]]
-    start = min((table["start"] for table in parts), key=_order, default="")
-    end = max((table["end"] for table in parts), key=_order, default="")
+def event_of(result: AuditResult, again: str | None = None) -> ChangeLogsAudited:
+    """The event of an audit. again: the table whose part was audited before."""
+    parts = [one for one in result.tables if one.start != one.end]
+    start = min((one.start for one in parts), key=_order, default="")
+    end = max((one.end for one in parts), key=_order, default="")
     return ChangeLogsAudited(
-        tables=sum(table["images"] > 0 for table in result["tables"]),
-        images=result["images"],
-        differences=result["differences_total"],
-        differing={table["table"]: table["differences"] for table in result["tables"] if table["differences"]},
+        tables=sum(one.images > 0 for one in result.tables),
+        images=result.images,
+        differences=result.differences_total,
+        differing={one.table: one.differences for one in result.tables if one.differences},
         start=start,
         end=end,
-        duration_s=round(result["seconds"], 3),
+        duration_s=round(result.seconds, 3),
         again=again,
     )
 
@@ -241,8 +242,8 @@ def _order(text: str) -> tuple[int, int]:
     return position_from_text(text).order
 
 
-def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> dict[str, Any]:
-    """What the audit printed. Raises its error."""
+def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> AuditResult:
+    """The result that the audit printed. Raises its error."""
     out.seek(0)
     err.seek(0)
     try:
@@ -252,7 +253,7 @@ def _printed(code: int, out: IO[bytes], err: IO[bytes]) -> dict[str, Any]:
         raise TidemarkError(f"The audit ended with exit code {code}: {text[-500:]}") from None
     if code not in (0, DifferencesFoundError.exit_code) or "tables" not in printed:
         raise printed_error(printed)
-    return printed
+    return AuditResult.from_json(printed)
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:

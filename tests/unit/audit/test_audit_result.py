@@ -39,7 +39,9 @@ def test_the_text() -> None:
 
 def test_the_json() -> None:
     """With the totals, and the proof of what was not compared."""
-    found = json.loads(json.dumps(AuditResult([EQUAL, DAMAGED], [DIFFERENCE], 1.5, "id").as_dict()))
+    result = AuditResult((EQUAL, DAMAGED), (DIFFERENCE,), 1.5, "id")
+    found = json.loads(json.dumps(result.as_dict()))
+    assert json.loads(json.dumps(AuditResult.from_json(found).as_dict())) == found
     assert (found["verdict"], found["images"], found["differences_total"]) == ("different", 11, 30)
     assert found["limits"]["year_zero"]["library"] == "1900"
     assert found["differences"][0]["change_log"] == {"v": "2"}

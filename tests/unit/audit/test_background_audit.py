@@ -69,10 +69,10 @@ def test_the_event_of_an_audit() -> None:
         TableAudit("d.idle", start="b.000001:4", end="b.000001:4"),
         TableAudit("d.c", excluded="it is stopped"),
     ]
-    event = event_of(AuditResult(tables, [], 1.5, "x").as_dict() | {"tables": [vars(table) for table in tables]})
+    event = event_of(AuditResult(tables, [], 1.5, "x"))
     assert (event.tables, event.images, event.differences, event.differing) == (2, 8, 2, {"d.a": 2})
     assert (event.start, event.end, event.duration_s) == ("b.000008:99", "b.000010:7", 1.5)
-    nothing = event_of(AuditResult([], [], 0.1, "x").as_dict())
+    nothing = event_of(AuditResult([], [], 0.1, "x"))
     assert (nothing.tables, nothing.images, nothing.start, nothing.end) == (0, 0, "", "")
 
 
@@ -134,7 +134,7 @@ class Audits:
         return last.differing
 
 
-EQUAL = AuditResult([], [], 0.1, "s").as_dict()
+EQUAL = AuditResult([], [], 0.1, "s")
 GONE = SourceAwayError("Connecting failed.")
 OTHER = SourceChangedError("The source is now another server.")
 
@@ -171,7 +171,7 @@ def test_a_failure_stands_until_an_audit_succeeds(tmp_path: Path, monkeypatch: p
 def test_a_part_that_differs_is_kept_through_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error of the spec proves nothing. Afterwards it is audited again."""
     start, end = LAST.differing["d.t"]
-    equal = AuditResult([TableAudit("d.t", 3, 1, start, end)], [], 0.1, "s").as_dict()
+    equal = AuditResult([TableAudit("d.t", 3, 1, start, end)], [], 0.1, "s")
     audits = Audits(tmp_path, monkeypatch, SpecError("A key is unknown."), equal, EQUAL)
     save_audit(audits.directory, LAST)
     audits.look()
