@@ -1,5 +1,6 @@
 """Verify: whether the mirrors equal the source, since when, which rows differ, and their repair."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -31,6 +32,7 @@ from app.verify.view import part_map
 from app.verify.view.part_map import PartTile
 from engine.base import clock
 from engine.base.errors import TidemarkError
+from engine.base.json_records import records_from
 from engine.pipeline.directory import Directory
 from engine.pipeline.table_verdict import STATES
 from engine.pipeline.verification_records import Details
@@ -159,15 +161,12 @@ def actions(where: Directory, one: VerifiedTable | None, rows: int) -> None:
             messages.error(problem)
             return
         if answer is not None:
-            _outcome(where, answer["tables"], jobs.ended(_job(where)))
+            _outcome(where, records_from(verification.ComparedTable, answer["tables"]), jobs.ended(_job(where)))
 
 
 @autorefresh()
-def _outcome(where: Directory, answered: list[dict[str, Any]], ended: str) -> None:
-    """What the verification from this page found, as long as no newer result replaces it.
-
-    answered: of `verify --json`.
-    """
+def _outcome(where: Directory, answered: Sequence[verification.ComparedTable], ended: str) -> None:
+    """What the verification from this page found, as long as no newer result replaces it."""
     known = data_light.tables_of(where, clock.utc_now())
     for colour, text in verification.outcome(answered, ended, known):
         st.markdown(f":{colour}[{words.escape(text)}]")

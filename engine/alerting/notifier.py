@@ -13,7 +13,7 @@ import threading
 from contextlib import suppress
 
 from engine.alerting.alerts import WATCHDOGS, ActiveAlerts, AlertNotice
-from engine.alerting.notify.notice import RAISED, message
+from engine.alerting.notify.notice import RAISED, Notice, notice_of
 from engine.alerting.notify.routes import Routes, broken_routes
 from engine.alerting.silences import silence_of
 from engine.base import clock
@@ -77,7 +77,7 @@ class Notifier:
                 self._undelivered(name, problem, _FIRST_RETRY_S)
             if known := self._alerts.standing.get(_UNREACHABLE):
                 asked = failing if before else failing - self._taking(known)
-                self._routes.probe(asked, self._message(RAISED, at, known))
+                self._routes.probe(asked, self._notice(RAISED, at, known))
             self._save_changes()
 
     def _taking(self, alert: Alert) -> set[str]:
@@ -105,16 +105,16 @@ class Notifier:
             return silence_of(self._directory, alert) is not None
         return False
 
-    def _message(self, event: str, at: str, alert: Alert) -> dict[str, object]:
-        return message(self._spec.alerts, event, at, self._spec.name, self._journal.run, alert.fields())
+    def _notice(self, event: str, at: str, alert: Alert) -> Notice:
+        return notice_of(self._spec.alerts, event, at, self._spec.name, self._journal.run, alert.fields())
 
     def _announce(self, notice: AlertNotice) -> None:
         kind, alert = notice
         entry = self._journal.write(kind(**alert.fields()))
-        posted = self._message(kind.NAME, entry.ts, alert)
+        posted = self._notice(kind.NAME, entry.ts, alert)
         with suppress(OSError, ValueError):  # stderr may be closed
             if self._stderr:
-                print(json.dumps(posted, ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
+                print(json.dumps(posted.to_json(), ensure_ascii=False), file=sys.stderr, flush=True)  # noqa: T201
         if self._routes is None or alert.held:
             return
         self._routes.post(posted)

@@ -1,22 +1,20 @@
 """Posts the watchdog's alerts through the pipeline's routes, from threads of its own."""
 
 import threading
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from engine.alerting.notify.channels import deliver
-from engine.alerting.notify.notice import CLEARED, RAISED, DeliveryResult, message
+from engine.alerting.notify.notice import CLEARED, RAISED, DeliveryResult, Notice, notice_of
 from engine.base import clock
 from engine.journal.alert_events import AlertRaised
 from engine.pipeline.directory import Directory
 from engine.pipeline.runner_file import read_runner
 from engine.spec.alert_settings import Route
 from engine.spec.settings import Spec
-from engine.watch.record import WatchRecords, alone
+from engine.watch.record import Unposted, WatchRecords, alone
 
 _PATIENCE_S, _FIRST_RETRY_S, _RETRY_S = 5.0, 1.0, 30.0
 _MOST = 100
@@ -40,16 +38,16 @@ class Announcer:
 
     def queued(
         self,
-        waiting: tuple[Mapping[str, Any], ...],
+        waiting: tuple[Unposted, ...],
         spec: Spec,
         event: AlertRaised,
         ts: str,
         run: str,
-    ) -> tuple[Mapping[str, Any], ...]:
+    ) -> tuple[Unposted, ...]:
         """The messages that wait, with one more for each route. event: also `AlertCleared`."""
-        notice = message(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
+        notice = notice_of(spec.alerts, event.NAME, ts, spec.name, run, event.to_json())
         routes = spec.alerts.all_routes().items()
-        new = tuple({"route": name, "notice": notice} for name, one in routes if notice["severity"] in one.severities)
+        new = tuple(Unposted(name, notice) for name, one in routes if notice.severity in one.severities)
         return (*waiting, *new)[-_MOST:]
 
     def post(self, where: Directory, spec: Spec) -> None:
@@ -57,7 +55,7 @@ class Announcer:
         busy = self._posting.get(where.root)
         if busy is not None and not busy.done():
             return
-        if any(self._due(where, one["route"]) for one in self._records.read(where).unposted):
+        if any(self._due(where, one.route) for one in self._records.read(where).unposted):
             self._posting[where.root] = self._pool.submit(self._deliver, where, spec)
 
     def close(self) -> None:
@@ -72,17 +70,17 @@ class Announcer:
         """
         routes = spec.alerts.all_routes()
         failing = {name for name in routes if not self._due(where, name)}
-        left: tuple[Mapping[str, Any], ...] = ()
+        left: tuple[Unposted, ...] = ()
         for one in self._change(where, ()):
-            name = one["route"]
+            name = one.route
             if name not in routes:
                 continue
-            rest = (one["notice"],) if name in failing else _undelivered(where, name, routes[name], one["notice"])
+            rest = (one.notice,) if name in failing else _undelivered(where, name, routes[name], one.notice)
             if name not in failing:
                 self._answered((where.root, name), failed=bool(rest))
             if rest:
                 failing.add(name)
-                left = (*left, *({"route": name, "notice": notice} for notice in rest))
+                left = (*left, *(Unposted(name, notice) for notice in rest))
         if left:
             self._change(where, left)
 
@@ -98,7 +96,7 @@ class Announcer:
         pause_s = min(2 * self._pause_s.get(place, _FIRST_RETRY_S / 2), _RETRY_S)
         self._pause_s[place], self._next_s[place] = pause_s, clock.monotonic_s() + pause_s
 
-    def _change(self, where: Directory, messages: tuple[Mapping[str, Any], ...]) -> tuple[Mapping[str, Any], ...]:
+    def _change(self, where: Directory, messages: tuple[Unposted, ...]) -> tuple[Unposted, ...]:
         """Replace the messages of the record; those that came meanwhile stay. Returns those that were there."""
         for _ in range(100):
             with alone(where) as mine:
@@ -111,7 +109,7 @@ class Announcer:
         return ()
 
 
-def _undelivered(where: Directory, name: str, route: Route, notice: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def _undelivered(where: Directory, name: str, route: Route, notice: Notice) -> tuple[Notice, ...]:
     """Deliver a notice. Returns those that are to be delivered later: it, or the end of what is over already.
 
     A run that is alive by now has announced the end before: a receiver that gets the notice afterwards would keep it
@@ -120,15 +118,10 @@ def _undelivered(where: Directory, name: str, route: Route, notice: Mapping[str,
     answer = _delivered(name, route, notice)
     if answer.problem:
         return (notice,) if answer.retry else ()
-    if notice["event"] != RAISED or not _over(where, str(notice["run"])):
+    if notice.event != RAISED or not _over(where, str(notice.run)):
         return ()
-    end = {
-        **notice,
-        "event": CLEARED,
-        "ts": clock.utc_text(),
-        "message": "A runner is alive, or has ended.",
-        "hint": "",
-    }
+    message = "A runner is alive, or has ended."
+    end = replace(notice, event=CLEARED, ts=clock.utc_text(), message=message, hint="")
     answer = _delivered(name, route, end)
     return (end,) if answer.problem and answer.retry else ()
 
@@ -142,7 +135,7 @@ def _over(where: Directory, run: str) -> bool:
     return False
 
 
-def _delivered(name: str, route: Route, notice: Mapping[str, Any]) -> DeliveryResult:
+def _delivered(name: str, route: Route, notice: Notice) -> DeliveryResult:
     """Deliver a notice. An error of one route, such as a password that cannot be encoded, is its own alone."""
     try:
         return deliver(name, route, notice)

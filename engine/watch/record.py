@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from engine.alerting.notify.notice import Notice
 from engine.base import clock, processes
 from engine.base.durable import write_atomically
 from engine.base.errors import is_disk_full
@@ -51,6 +52,19 @@ class Restart:
 
 
 @dataclass(frozen=True)
+class Unposted:
+    """A notice that a route has not accepted yet."""
+
+    route: str
+    notice: Notice
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """One of `watchdog.json`. Raises KeyError or TypeError if it is damaged."""
+        return cls(str(record["route"]), Notice(**record["notice"]))
+
+
+@dataclass(frozen=True)
 class WatchRecord:
     """The content of `watchdog.json`."""
 
@@ -58,8 +72,8 @@ class WatchRecord:
     """The run that was lost or has failed."""
     alerts: tuple[Alert, ...] = ()
     """The standing alerts about it."""
-    unposted: tuple[Mapping[str, Any], ...] = ()
-    """Messages that have not been accepted yet: `route` and `notice`."""
+    unposted: tuple[Unposted, ...] = ()
+    """Notices that have not been accepted yet."""
     due: str = ""
     """When the runner will be started again: UTC text; empty if it will not."""
     down: str = ""
@@ -78,9 +92,10 @@ def read_record(directory: Directory) -> WatchRecord:
         }
         values["alerts"] = [one for one in map(Alert.from_json, values.get("alerts", ())) if one is not None]
         values["restarts"] = tuple(Restart(**one) for one in values.get("restarts", ()))
+        values["unposted"] = tuple(map(Unposted.from_json, values.get("unposted", ())))
         lists: dict[str, Any] = {name: tuple(v) for name, v in values.items() if isinstance(v, list)}
         return WatchRecord(**values | lists)
-    except (FileNotFoundError, ValueError, TypeError, AttributeError):
+    except (FileNotFoundError, KeyError, ValueError, TypeError, AttributeError):
         return WatchRecord()
 
 

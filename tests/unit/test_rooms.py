@@ -184,14 +184,15 @@ KINDS = ("engine.destination.delta", "engine.destination.parquet")
 LOOK_UPS = {
     "engine/status": 19,
     "engine/journal": 21,
-    "engine/watch": 16,
+    "engine/watch": 12,
     "engine/history": 67,
-    "engine/alerting": 42,
-    "engine/audit": 46,
+    "engine/alerting": 7,
+    "engine/audit": 24,
     "engine/destination": 95,
     "engine/ledger": 100,
     "engine/run": 34,
-    "app": 254,
+    "engine/verify": 20,
+    "app": 238,
 }
 """How often a room may look up a name in a dictionary. Lower a number when its room needs fewer; what passes between
 rooms is a dataclass, and its JSON is read where it enters (`engine.base.json_records`)."""

@@ -78,44 +78,54 @@ class VerifiedTable:
         return self.verdict.differences
 
 
-def outcome(
-    tables: Sequence[Mapping[str, Any]], ended: str, now: Sequence[VerifiedTable] = ()
-) -> list[tuple[str, str]]:
+@dataclass(frozen=True)
+class ComparedTable:
+    """One table of `verify --json`."""
+
+    table: str
+    verdict: str
+    rows: int = 0
+    differences_total: int = 0
+    why: str = ""
+    hint: str = ""
+    at: str = ""
+
+
+def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedTable] = ()) -> list[tuple[str, str]]:
     """The sentences about a verification that was asked for, with their colours.
 
-    tables: of `verify --json`. ended: its time.
-
-    now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not said any more.
+    ended: its time. now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not
+    said any more.
     """
     found = []
     since = {one.table: one.summary.last for one in now if one.summary}
-    compared = [one for one in tables if one["verdict"] in ("verified", "diverged") or one["rows"]]
+    compared = [one for one in tables if one.verdict in ("verified", "diverged") or one.rows]
     if compared:
-        of = compared[0]["table"] if len(compared) == 1 else words.plural(len(compared), "table")
-        rows = words.count(sum(one["rows"] for one in compared))
-        total = sum(one["differences_total"] for one in compared)
-        where = f" in {_names([one for one in compared if one['differences_total']])}" if len(compared) > 1 else ""
+        of = compared[0].table if len(compared) == 1 else words.plural(len(compared), "table")
+        rows = words.count(sum(one.rows for one in compared))
+        total = sum(one.differences_total for one in compared)
+        where = f" in {_names([one for one in compared if one.differences_total])}" if len(compared) > 1 else ""
         what = f"{rows_differ(total)}{where}" if total else "no row differs"
         found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
-    open_ones = [one for one in tables if since.get(one["table"], "") <= one.get("at", "")]
+    open_ones = [one for one in tables if since.get(one.table, "") <= one.at]
     found += [
-        ("red", f"Cannot be verified at {ended}: {one['table']}: {one['why']}. {for_console(one['hint'])}")
+        ("red", f"Cannot be verified at {ended}: {one.table}: {one.why}. {for_console(one.hint)}")
         for one in open_ones
-        if one.get("hint")
+        if one.hint
     ]
     for verdict, colour, what in (
         ("lagging", "orange", "Could not be verified"),
         ("unverifiable", "gray", "Cannot be verified"),
     ):
-        if some := [one for one in open_ones if one["verdict"] == verdict and not one.get("hint")]:
-            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0]['why']}."))
+        if some := [one for one in open_ones if one.verdict == verdict and not one.hint]:
+            found.append((colour, f"{what} at {ended}: {_names(some)}: {some[0].why}."))
     return found
 
 
-def _names(tables: Sequence[Mapping[str, Any]]) -> str:
+def _names(tables: Sequence[ComparedTable]) -> str:
     """The first names of tables: `a, b, c and 2 more tables`."""
     more = f" and {words.plural(len(tables) - _NAMED, 'more table')}" if len(tables) > _NAMED else ""
-    return ", ".join(one["table"] for one in tables[:_NAMED]) + more
+    return ", ".join(one.table for one in tables[:_NAMED]) + more
 
 
 def tables_of(facts: Mapping[str, TableFacts], verify: Verify, now: datetime) -> list[VerifiedTable]:

@@ -38,7 +38,7 @@ def deliver(name: str, route: Route, notice: Notice) -> DeliveryResult:
     if route.type == "slack":
         return post_json(secret, slack_message(notice))
     if route.type == "webhook":
-        return post_json(secret, notice)
+        return post_json(secret, notice.to_json())
     answer = DeliveryResult()
     for event in pagerduty_events(notice, secret):
         answer = post_json(route.endpoint, event)

@@ -65,8 +65,8 @@ def mail_of(route: Route, notice: Notice) -> EmailMessage:
     thread = hashlib.sha256(dedup_key(notice).encode()).hexdigest()[:32]
     made["References"] = f"<{thread}@tidemark.invalid>"
     made["Auto-Submitted"] = "auto-generated"
-    parts = [str(notice["message"])]
-    if notice.get("hint"):
-        parts.append(f"What to do: {notice['hint']}")
+    parts = [notice.message]
+    if notice.hint:
+        parts.append(f"What to do: {notice.hint}")
     made.set_content("\n\n".join([*parts, footer(notice)]) + "\n")
     return made

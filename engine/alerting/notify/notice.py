@@ -10,8 +10,33 @@ from engine.journal.alert_texts import alert_title
 from engine.spec.alert_settings import Alerts
 
 RAISED, CLEARED, TEST = "alert.raised", "alert.cleared", "alert.test"
-Notice = Mapping[str, Any]
-"""`message` below."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """An alert, its end or a test. A route of the type `webhook` posts these fields as JSON."""
+
+    event: str
+    """`RAISED`, `CLEARED` or `TEST`."""
+    ts: str
+    """UTC text."""
+    pipeline: str
+    run: str | None
+    host: str
+    severity: str
+    kind: str
+    """This field and those below it are those of `alert_events.AlertRaised`."""
+    table: str | None = None
+    value: float | None = None
+    threshold: float | None = None
+    message: str = ""
+    hint: str = ""
+    since: str = ""
+    repeat: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """What is posted, and kept in `watchdog.json` until it is accepted."""
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -26,40 +51,30 @@ class DeliveryResult:
     """The HTTP status of a receiver that accepted it."""
 
 
-def message(
+def notice_of(
     settings: Alerts, event: str, ts: str, pipeline: str, run: str | None, alert: Mapping[str, Any]
-) -> dict[str, Any]:
-    """What a route of the type `webhook` posts. alert: the fields of `events.AlertRaised`. ts: UTC text."""
-    severity = settings.severity_of(str(alert["kind"]))
-    head = {"event": event, "ts": ts, "pipeline": pipeline, "run": run, "host": socket.gethostname()}
-    return {**head, "severity": severity, **alert}
+) -> Notice:
+    """The notice of an alert. alert: the fields of `alert_events.AlertRaised`. ts: UTC text."""
+    host, severity = socket.gethostname(), settings.severity_of(str(alert["kind"]))
+    return Notice(event, ts, pipeline, run, host, severity, **alert)
 
 
-def test_of(settings: Alerts, pipeline: str, ts: str, actor: str) -> dict[str, Any]:
-    """A notice of the event `alert.test`, with the fields of an alert. actor: who sends it."""
-    alert = {
-        "kind": "test",
-        "table": None,
-        "value": None,
-        "threshold": None,
-        "message": f"{actor or 'An operator'} tests a route of {pipeline}. Nothing is wrong.",
-        "hint": "You need not do anything.",
-        "since": ts,
-        "repeat": 0,
-    }
-    return message(settings, TEST, ts, pipeline, None, alert)
+def test_of(settings: Alerts, pipeline: str, ts: str, actor: str) -> Notice:
+    """A notice of the event `alert.test`. actor: who sends it."""
+    message = f"{actor or 'An operator'} tests a route of {pipeline}. Nothing is wrong."
+    alert = {"kind": "test", "message": message, "hint": "You need not do anything.", "since": ts}
+    return notice_of(settings, TEST, ts, pipeline, None, alert)
 
 
 def headline(notice: Notice) -> str:
     """`shop: Table stopped (shop.orders)`, `shop: cleared: Lag`; on one line."""
-    name, table = str(notice["kind"]), notice.get("table")
-    title = "Test" if notice["event"] == TEST else alert_title(name)
-    cleared = "cleared: " if notice["event"] == CLEARED else ""
-    text = f"{notice['pipeline']}: {cleared}{title}{f' ({table})' if table else ''}"
+    title = "Test" if notice.event == TEST else alert_title(notice.kind)
+    cleared = "cleared: " if notice.event == CLEARED else ""
+    text = f"{notice.pipeline}: {cleared}{title}{f' ({notice.table})' if notice.table else ''}"
     return " ".join(text.split())
 
 
 def footer(notice: Notice) -> str:
     """Severity, times and host."""
-    repeat = f", repeated {notice['repeat']}×" if notice.get("repeat") else ""
-    return f"{notice['severity']}{repeat}; since {utc_time(notice.get('since'))}; sent by {notice['host']}"
+    repeat = f", repeated {notice.repeat}×" if notice.repeat else ""
+    return f"{notice.severity}{repeat}; since {utc_time(notice.since)}; sent by {notice.host}"

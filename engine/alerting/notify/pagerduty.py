@@ -17,7 +17,7 @@ _SUMMARY, _KEY = 1024, 255
 
 def dedup_key(notice: Notice) -> str:
     """The key of the incident; a digest if it would be too long."""
-    parts = [notice["pipeline"], notice["kind"], notice.get("table")]
+    parts = [notice.pipeline, notice.kind, notice.table]
     key = "tidemark/" + "/".join(str(part) for part in parts if part)
     return key if len(key) <= _KEY else "tidemark/" + hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -25,21 +25,23 @@ def dedup_key(notice: Notice) -> str:
 def pagerduty_events(notice: Notice, routing_key: str) -> list[dict[str, Any]]:
     """The events to post, in order. A test triggers an incident of the severity `info` and resolves it."""
     resolve = {"routing_key": routing_key, "event_action": "resolve", "dedup_key": dedup_key(notice)}
-    if notice["event"] == CLEARED:
+    if notice.event == CLEARED:
         return [resolve]
     trigger = {**resolve, "event_action": "trigger", "client": "Tidemark", "payload": _payload(notice)}
-    return [trigger, resolve] if notice["event"] == TEST else [trigger]
+    return [trigger, resolve] if notice.event == TEST else [trigger]
 
 
 def _payload(notice: Notice) -> dict[str, Any]:
-    details = {name: notice.get(name) for name in ("message", "hint", "value", "threshold", "since", "run", "repeat")}
+    details = {
+        name: getattr(notice, name) for name in ("message", "hint", "value", "threshold", "since", "run", "repeat")
+    }
     return {
-        "summary": f"{headline(notice)}: {notice['message']}"[:_SUMMARY],
-        "source": notice["host"],
-        "severity": "info" if notice["event"] == TEST else notice["severity"],
-        "timestamp": notice["ts"],
-        "component": notice.get("table") or notice["pipeline"],
-        "group": notice["pipeline"],
-        "class": notice["kind"],
+        "summary": f"{headline(notice)}: {notice.message}"[:_SUMMARY],
+        "source": notice.host,
+        "severity": "info" if notice.event == TEST else notice.severity,
+        "timestamp": notice.ts,
+        "component": notice.table or notice.pipeline,
+        "group": notice.pipeline,
+        "class": notice.kind,
         "custom_details": {**details, "about": footer(notice)},
     }

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from engine.alerting.notify.channels import deliver, secret_problem
-from engine.alerting.notify.notice import CLEARED, RAISED, TEST, DeliveryResult, Notice, message, test_of
+from engine.alerting.notify.notice import CLEARED, RAISED, TEST, DeliveryResult, Notice, notice_of, test_of
 from engine.alerting.notify.sender import Sender
 from engine.alerting.silences import silence_of
 from engine.base import clock
@@ -54,7 +54,7 @@ class Routes:
     def post(self, notice: Notice) -> None:
         """Queue a notice for the routes that take its severity; returns at once."""
         for name, sender in self._senders.items():
-            if notice["severity"] in self._severities[name]:
+            if notice.severity in self._severities[name]:
                 sender.post(notice)
 
     def probe(self, names: Collection[str], notice: Notice) -> None:
@@ -86,13 +86,13 @@ def announce(spec: Spec, directory: Directory, event: str, alert: Mapping[str, A
     assert event in (RAISED, CLEARED)
     if event == RAISED and silence_of(directory, Alert(alert["kind"], alert["table"])) is not None:
         return {}
-    notice = message(spec.alerts, event, clock.utc_text(), spec.name, None, alert)
+    notice = notice_of(spec.alerts, event, clock.utc_text(), spec.name, None, alert)
     routes = spec.alerts.all_routes().items()
-    return {name: deliver(name, one, notice) for name, one in routes if notice["severity"] in one.severities}
+    return {name: deliver(name, one, notice) for name, one in routes if notice.severity in one.severities}
 
 
 def send_test(settings: Alerts, route: str, pipeline: str, actor: str) -> DeliveryResult:
     """Deliver a notice of the event `alert.test` through one route, whatever its severities."""
     notice = test_of(settings, pipeline, clock.utc_text(), actor)
-    assert notice["event"] == TEST
+    assert notice.event == TEST
     return deliver(route, settings.all_routes()[route], notice)

@@ -10,10 +10,10 @@ _SIGNS = {"critical": ":red_circle:", "warning": ":large_yellow_circle:"}
 
 def slack_message(notice: Notice) -> dict[str, Any]:
     """The JSON to post. Slack's own signs are escaped, so no text of an error becomes a link or a mention."""
-    sign = ":white_check_mark:" if notice["event"] == CLEARED else _SIGNS[notice["severity"]]
-    lines = [f"{sign} *{_escaped(headline(notice))}*", _escaped(str(notice["message"]))]
-    if notice.get("hint"):
-        lines.append(f"*What to do* {_escaped(str(notice['hint']))}")
+    sign = ":white_check_mark:" if notice.event == CLEARED else _SIGNS[notice.severity]
+    lines = [f"{sign} *{_escaped(headline(notice))}*", _escaped(notice.message)]
+    if notice.hint:
+        lines.append(f"*What to do* {_escaped(notice.hint)}")
     return {"text": "\n".join([*lines, f"_{_escaped(footer(notice))}_"])}
 
 

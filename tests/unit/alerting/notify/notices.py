@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from engine.alerting.notify.notice import message
+from engine.alerting.notify.notice import Notice, notice_of
 from engine.spec.settings import Spec, parse
 
 SPEC = """
@@ -31,6 +31,6 @@ def alert(kind: str = "table_stopped", table: str | None = "d.orders", **more: A
     return {**fields, "message": f"{table} stopped: <no> date & time.", "hint": "Do it.", **more}
 
 
-def notice(spec: Spec, event: str = "alert.raised", **more: Any) -> dict[str, Any]:
+def notice(spec: Spec, event: str = "alert.raised", **more: Any) -> Notice:
     """A notice of an alert."""
-    return message(spec.alerts, event, AT, spec.name, "r", alert(**more))
+    return notice_of(spec.alerts, event, AT, spec.name, "r", alert(**more))

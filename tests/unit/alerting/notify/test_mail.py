@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,7 @@ def test_an_alert_and_its_end_are_one_thread(secure: MailServer, tmp_path: Path)
     """To all recipients, with what to do, over TLS; nothing from an error can become a header."""
     spec, way = spec_with(tmp_path, ""), route(tmp_path, secure.port)
     first = notice(spec, table="d.a\r\nBcc: eve@example.com")
-    for one in (first, {**first, "event": "alert.cleared", "message": "It is back.", "hint": ""}):
+    for one in (first, replace(first, event="alert.cleared", message="It is back.", hint="")):
         assert deliver("team", way, one).problem == ""
     raised, cleared = secure.mails
     assert secure.recipients[0] == ["ada@example.com", "bob@example.com"]

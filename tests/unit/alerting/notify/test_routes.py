@@ -1,12 +1,13 @@
 """Routes by type and severity, as their receivers get them; one that is down delays no other."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.alerting.notify.notice import CLEARED, RAISED
+from engine.alerting.notify.notice import CLEARED, RAISED, Notice
 from engine.alerting.notify.pagerduty import dedup_key
 from engine.alerting.notify.routes import Routes, announce, broken_routes, send_test
 from engine.alerting.silences import add_silence
@@ -44,7 +45,7 @@ def _nothing(*_: object) -> None:
     raise AssertionError(_)
 
 
-def _sent(receiver: Receiver, tmp_path: Path, *notices: dict[str, Any], settings: str = ALL) -> list[Any]:
+def _sent(receiver: Receiver, tmp_path: Path, *notices: Notice, settings: str = ALL) -> list[Any]:
     """What the routes post for these notices."""
     routes = Routes(spec_with(tmp_path, settings.replace("{url}", receiver.url)).alerts, _nothing, _nothing)
     for one in notices:
@@ -68,7 +69,7 @@ def test_pagerduty_gets_a_trigger_and_a_resolve_with_one_key(receiver: Receiver,
     assert payload["custom_details"]["hint"] == "Do it."
     long = notice(spec, table="d." + "x" * 300)
     assert len(dedup_key(long)) <= 255
-    assert dedup_key(long) != dedup_key({**long, "table": long["table"] + "y"})
+    assert dedup_key(long) != dedup_key(replace(long, table=f"{long.table}y"))
 
 
 def test_slack_gets_a_text_in_which_nothing_is_a_mention(receiver: Receiver, tmp_path: Path) -> None:

@@ -20,9 +20,13 @@ def _wait(found: Callable[[], Any]) -> None:
     assert found()
 
 
+def _notice(value: Any) -> Notice:
+    return Notice("alert.raised", "", "gewählt", "r", "h", "critical", "lag", value=value)
+
+
 def _open(url: str, said: Said, **more: Any) -> Sender:
     def deliver(notice: Notice) -> DeliveryResult:
-        return post_json(url, notice)
+        return post_json(url, notice.to_json())
 
     return Sender("x", deliver, lambda *one: said.append(one), lambda n, _: said.append(("works", n)), **more)
 
@@ -37,9 +41,9 @@ def test_notices_arrive_in_their_order(receiver: Receiver) -> None:
     said: Said = []
     sender = _open(receiver.url, said)
     for n in range(50):
-        sender.post({"n": n, "text": "gewählt"})
+        sender.post(_notice(n))
     _close(sender)
-    assert receiver.got == [{"n": n, "text": "gewählt"} for n in range(50)]
+    assert receiver.got == [_notice(n).to_json() for n in range(50)]
     assert said == []
 
 
@@ -48,18 +52,18 @@ def test_what_fails_is_tried_again_and_said_once(receiver: Receiver) -> None:
     said: Said = []
     receiver.answers = [500, 503, 429]
     sender = _open(receiver.url, said, first_retry_s=0.01)
-    sender.post({"n": 0})
+    sender.post(_notice(0))
     _wait(lambda: len(said) == 2)
     assert said == [("it answered 500", 0.01), ("works", 3)]
     receiver.answers = [404]
-    sender.post({"n": 1})
+    sender.post(_notice(1))
     _wait(lambda: len(said) == 3)
     assert said[2] == ("it answered 404", None)
     receiver.answers = [302]
-    sender.post({"n": 2})
-    sender.post({"n": 3})
+    sender.post(_notice(2))
+    sender.post(_notice(3))
     _close(sender)
-    assert receiver.got == [{"n": 0}, {"n": 3}]
+    assert [one["value"] for one in receiver.got] == [0, 3]
     assert said[3:] == [("works", 2)]
 
 
@@ -74,7 +78,7 @@ def test_a_route_that_is_down_holds_nobody_up(receiver: Receiver) -> None:
     sender = _open(url, said, first_retry_s=0.01)
     began = time.monotonic()
     for n in range(2 * MAX_WAITING):
-        sender.post({"n": n})
+        sender.post(_notice(n))
     assert time.monotonic() - began < 1
     _wait(lambda: said)
     assert len(sender._waiting) <= MAX_WAITING
@@ -93,11 +97,11 @@ def test_one_that_comes_back_gets_what_waited(receiver: Receiver) -> None:
     """Also if the run ends meanwhile: it is retried at once."""
     receiver.answers = [500]
     sender = _open(receiver.url, [], first_retry_s=30)
-    sender.post({"n": 0})
+    sender.post(_notice(0))
     _wait(lambda: not receiver.answers)
-    sender.post({"n": 1})
+    sender.post(_notice(1))
     _close(sender)
-    assert receiver.got == [{"n": 0}, {"n": 1}]
+    assert [one["value"] for one in receiver.got] == [0, 1]
 
 
 def test_what_the_thread_meets_does_not_end_it(receiver: Receiver) -> None:
@@ -106,10 +110,10 @@ def test_what_the_thread_meets_does_not_end_it(receiver: Receiver) -> None:
     sender = _open(receiver.url, said)
     endless: list[Any] = []
     endless.append(endless)
-    sender.post({"n": endless})
-    sender.post({"n": 1})
+    sender.post(_notice(endless))
+    sender.post(_notice(1))
     _close(sender)
-    assert receiver.got == [{"n": 1}]
+    assert [one["value"] for one in receiver.got] == [1]
     assert "ValueError" in said[0][0]
     assert said[1:] == [("works", 1)]
 
@@ -126,7 +130,7 @@ def test_one_that_failed_before_works_with_its_first_success() -> None:
 
     works = lambda *_: said.append(("works",))  # noqa: E731
     sender = Sender("x", deliver, lambda *one: said.append(one), works, down=True, first_retry_s=0.01)
-    sender.post({})
+    sender.post(_notice(0))
     ready.set()
     _close(sender)
     assert said == [("works",)]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.common.view.verification import (
+    ComparedTable,
     VerifiedTable,
     audits,
     difference_rows,
@@ -222,14 +223,14 @@ def test_a_replaced_snapshot_leaves_no_number() -> None:
 
 def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
     """Its remedy stays as long as the mirror cannot be read."""
-    failed = {**answered("a.b", "unverifiable", 0), "why": "a file is gone", "at": AT, "hint": "Resnapshot it."}
+    failed = replace(answered("a.b", "unverifiable", 0), why="a file is gone", at=AT, hint="Resnapshot it.")
     red = [("red", "Cannot be verified at 10:00: a.b: a file is gone. Resnapshot it.")]
     older = tables(**{"a.b": summary(last="2026-11-25T09:00:00Z")})
     assert outcome([failed], "10:00", older) == red
     assert outcome([failed], "10:00", tables(**{"a.b": SUMMARY})) == []
     diverged: Summary = replace(SUMMARY, verdict="diverged", differences=2)
     assert outcome([failed], "10:00", tables(**{"a.b": diverged})) == [], "it was compared, whatever was found"
-    same: Summary = replace(SUMMARY, verdict="unverifiable", last=failed["at"])
+    same: Summary = replace(SUMMARY, verdict="unverifiable", last=failed.at)
     assert outcome([failed], "10:00", tables(**{"a.b": same})) == red, "it is the result itself"
 
 
@@ -274,10 +275,10 @@ def test_the_schedule() -> None:
     assert "off" in schedule(Verify(period="off"))
 
 
-def answered(table: str, verdict: str = "verified", rows: int = 100, differences: int = 0) -> dict[str, Any]:
+def answered(table: str, verdict: str = "verified", rows: int = 100, differences: int = 0) -> ComparedTable:
     """A table of `verify --json`."""
     why = "connecting failed" if verdict == "lagging" else ""
-    return {"table": table, "verdict": verdict, "rows": rows, "differences_total": differences, "why": why}
+    return ComparedTable(table, verdict, rows, differences, why)
 
 
 def test_the_outcome_names_the_tables() -> None:
