@@ -43,7 +43,9 @@ def audit(
     Exit code 6 if it finds a difference.
     """
     from engine.audit.audit import audit as audited
+    from engine.base.allocators import return_freed_memory
 
+    return_freed_memory()
     spec, directory = opened(spec_file)
     tables = stored(spec, directory, table or ())
     result = audited(spec, directory, start=start, end=end, tables=tables, sample=sample)

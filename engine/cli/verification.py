@@ -73,6 +73,7 @@ def verify(
     runner.
     """
     from engine.alerting.between_runs import report_verified
+    from engine.base.allocators import return_freed_memory
     from engine.capture.redump_requests import arguments_of
     from engine.run.lifecycle.runner import run_pipeline
     from engine.verify.repair import Repair
@@ -81,6 +82,7 @@ def verify(
     from engine.verify.verdicts import LEVELS, worst
     from engine.verify.verifier import Verifier
 
+    return_freed_memory()
     spec, directory = opened(spec_file)
     chosen = LEVELS.get(level)
     if chosen is None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from engine import __version__
 from engine.alerting.notifier import standing_before
+from engine.base.allocators import return_freed_memory
 from engine.base.errors import SpecError, TablesStoppedError, TidemarkError
 from engine.destination.publisher import Publisher
 from engine.journal import Entry, Journal
@@ -26,7 +27,6 @@ from engine.ledger.store import Ledger
 from engine.pipeline import formats
 from engine.pipeline.directory import Directory, directory_of, new_run
 from engine.pipeline.pipeline_lock import held
-from engine.run.lifecycle.allocators import return_freed_memory
 from engine.run.lifecycle.destination_check import require_destination
 from engine.run.lifecycle.epoch_assembly import EpochAssembly
 from engine.run.lifecycle.final_checks import require_all_tables, require_published, require_sinks

@@ -9,7 +9,7 @@ SCRIPT = """
 import sys
 import numpy as np
 import pyarrow as pa
-from engine.run.lifecycle.allocators import return_freed_memory
+from engine.base.allocators import return_freed_memory
 
 MIB = 1 << 20
 def resident():
