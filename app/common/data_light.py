@@ -67,11 +67,11 @@ def _facts(where: Directory, *names: str) -> dict[str, TableFacts]:
     }
 
 
-def _newer(known: TableFacts, summary: Summary | None, foreign: ForeignChanges | None, stopped: bool) -> TableFacts:
-    generation = known.generation
+def _newer(facts: TableFacts, summary: Summary | None, foreign: ForeignChanges | None, stopped: bool) -> TableFacts:
+    generation = facts.generation
     if generation is not None and summary is not None:
         generation = max(generation, summary.generation)
-    return replace(known, summary=summary, generation=generation, foreign=foreign, stopped=stopped or known.stopped)
+    return replace(facts, summary=summary, generation=generation, foreign=foreign, stopped=stopped or facts.stopped)
 
 
 @dataclass(frozen=True)

@@ -198,12 +198,12 @@ def acknowledgement(where: Directory, alert: Alert) -> Acknowledgement | None:
         return None
 
 
-def firing(where: Directory, found: Runner | None = None, lag: Lag | None = None) -> list[Firing]:
-    """The alerts of a pipeline that have not cleared. found: its runner, if known. lag: the latest measurement."""
-    found = found or glance(where)
-    standing = standing_alerts(found, alerts_of(where))
+def firing(where: Directory, runner: Runner | None = None, lag: Lag | None = None) -> list[Firing]:
+    """The alerts of a pipeline that have not cleared. runner: its runner, if known. lag: the latest measurement."""
+    runner = runner or glance(where)
+    standing = standing_alerts(runner, alerts_of(where))
     seen, silenced = partial(acknowledgement, where), partial(silence_of, where)
-    return firing_alerts(where.root.name, found, standing, seen, lag, silenced, origin_of(where).alerts)
+    return firing_alerts(where.root.name, runner, standing, seen, lag, silenced, origin_of(where).alerts)
 
 
 def log_tail(where: Directory, lines: int = 40) -> str:

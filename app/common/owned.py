@@ -95,8 +95,8 @@ def _value(name: str) -> _Value | None:
     return found
 
 
-def _set(name: str, found: _Value) -> None:
-    st.session_state[_session(name)] = found
+def _set(name: str, value: _Value) -> None:
+    st.session_state[_session(name)] = value
 
 
 def _session(name: str) -> str:

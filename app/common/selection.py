@@ -110,11 +110,11 @@ def noted() -> dict[str, list[str]]:
     }
 
 
-def pipeline(found: Mapping[str, Directory]) -> Directory | None:
+def pipeline(directories: Mapping[str, Directory]) -> Directory | None:
     """Select a pipeline; None if the URL does not say which. Then `unselected` says why."""
     before = st.session_state.get(_LAST)
-    usual = before if before in found else next(iter(found)) if len(found) == 1 else None
-    name = _chosen("Pipeline", _PIPELINE, list(found), usual, label_visibility="collapsed")
+    usual = before if before in directories else next(iter(directories)) if len(directories) == 1 else None
+    name = _chosen("Pipeline", _PIPELINE, list(directories), usual, label_visibility="collapsed")
     if name is None:
         return None
     if before not in (None, name) and not opened():  # the table was one of the pipeline before
@@ -122,7 +122,7 @@ def pipeline(found: Mapping[str, Directory]) -> Directory | None:
         close_event()
         _unknown().pop(_TABLE, None)
     st.session_state[_LAST] = name
-    return found[name]
+    return directories[name]
 
 
 def unselected() -> None:
@@ -278,10 +278,10 @@ def _unknown() -> dict[str, str]:
     return found
 
 
-def reset_form(empty: Mapping[str, str | None], owned: Sequence[str], names: Sequence[str]) -> None:
+def reset_form(empty: Mapping[str, str | None], keys: Sequence[str], names: Sequence[str]) -> None:
     """Empty a form that changes data, unless its values were entered, or are in the URL, for the selected pipeline.
 
-    Call it before anything is drawn. empty: the values of the empty fields. owned: fields of `app.common.owned`, which
+    Call it before anything is drawn. empty: the values of the empty fields. keys: fields of `app.common.owned`, which
     lose the values of a URL that names no pipeline. names: all pipelines.
     """
     state, query = st.session_state, st.query_params
@@ -290,7 +290,7 @@ def reset_form(empty: Mapping[str, str | None], owned: Sequence[str], names: Seq
     if not nowhere and state.get(_LAST, selected) == selected:
         return
     if nowhere:
-        for field in (*empty, *owned):
+        for field in (*empty, *keys):
             query.pop(field, None)
     for field, value in empty.items():
         if not (opened() and field in query):  # otherwise the URL follows the field

@@ -150,8 +150,8 @@ def _map(name: str, table: str, window: tuple[int, int] | None, chosen: int | No
             st.session_state[_open_tile(name, table)] = (first, last)
         st.session_state[_MOVED] = True
 
-    def keep(found: Brush) -> None:
-        st.session_state[_brushed(name, table)] = found
+    def keep(brush: Brush) -> None:
+        st.session_state[_brushed(name, table)] = brush
 
     chunk_map(
         shown,

@@ -115,9 +115,9 @@ def _asked(name: str) -> None:
         )
 
 
-def _reading(where: Directory, found: Sequence[TableSizes]) -> None:
+def _reading(where: Directory, sizes: Sequence[TableSizes]) -> None:
     """Where a mirror is, and code that reads it."""
-    mirrors = {one.table: one.mirror for one in found if one.mirror is not None}
+    mirrors = {one.table: one.mirror for one in sizes if one.mirror is not None}
     if not mirrors:
         return
     with st.expander("Read a mirror", icon=":material/code:"):

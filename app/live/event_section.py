@@ -70,13 +70,13 @@ def _event(name: str, chosen: str) -> datetime | None:
     return None if found is None else found.ts + timedelta(minutes=1)
 
 
-def _others(name: str, found: event_queries.JournalLine) -> list[event_queries.JournalLine]:
+def _others(name: str, line: event_queries.JournalLine) -> list[event_queries.JournalLine]:
     """The other events that say how it went on."""
     cursor = home.fresh()
-    if command := event_feed.command_of(found):
+    if command := event_feed.command_of(line):
         return event_queries.events(cursor, name, event_feed.KINDS["Commands"], text=command)
-    names = event_feed.enders(found)
-    return event_queries.events(cursor, name, names, table=found.table, since=found.ts) if names else []
+    names = event_feed.enders(line)
+    return event_queries.events(cursor, name, names, table=line.table, since=line.ts) if names else []
 
 
 @st.cache_data(ttl=30, max_entries=100, show_spinner=False)

@@ -42,15 +42,15 @@ def section(where: Directory) -> None:
     st.caption(f"compared {words.date_time(found.at)}")
 
 
-def _verdict(found: LastComparison, began: datetime | None, now: datetime) -> None:
+def _verdict(comparison: LastComparison, began: datetime | None, now: datetime) -> None:
     since = f"since {words.date_time(began)}"
-    if found.failing:
-        st.markdown(f":orange[:material/warning: {words.escape(found.failing)}]")
-    if found.changes:
-        st.markdown(f":orange[:material/difference: **{words.plural(len(found.changes), 'change')}** {since}]")
-    elif not found.failing and found.is_old(now):
+    if comparison.failing:
+        st.markdown(f":orange[:material/warning: {words.escape(comparison.failing)}]")
+    if comparison.changes:
+        st.markdown(f":orange[:material/difference: **{words.plural(len(comparison.changes), 'change')}** {since}]")
+    elif not comparison.failing and comparison.is_old(now):
         st.markdown(
-            f":gray[:material/history: None of {found.facts:,} facts had changed when they were last compared.]"
+            f":gray[:material/history: None of {comparison.facts:,} facts had changed when they were last compared.]"
         )
-    elif not found.failing:
-        st.markdown(f":green[:material/check_circle: None of {found.facts:,} facts has changed {since}.]")
+    elif not comparison.failing:
+        st.markdown(f":green[:material/check_circle: None of {comparison.facts:,} facts has changed {since}.]")

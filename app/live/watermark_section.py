@@ -63,9 +63,11 @@ def _windows(name: str, table: str | None, most: int) -> None:
     _rows(name, found)
 
 
-def _rows(name: str, found: Sequence[Window]) -> None:
+def _rows(name: str, windows: Sequence[Window]) -> None:
     """The same windows as a table, whose links open the chunks too."""
-    rows = [{**row, "Chunk map": places.chunk_address(name, row["Table"], row["Chunk"])} for row in binlog.rows(found)]
+    rows = [
+        {**row, "Chunk map": places.chunk_address(name, row["Table"], row["Chunk"])} for row in binlog.rows(windows)
+    ]
     with st.expander(f"{words.plural(len(rows), 'window')} as a table", icon=":material/list:"):
         st.dataframe(
             pd.DataFrame(rows),

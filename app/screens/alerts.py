@@ -48,9 +48,9 @@ def firing(name: str | None) -> None:
     messages.freshness(now, extra=" · ".join(notes))
 
 
-def _cards(title: str, found: Sequence[tuple[Directory, Firing]]) -> None:
-    st.subheader(f"{title} :gray[{len(found)}]" if found else title, anchor=False)
-    for where, one in found[:_MOST]:
+def _cards(title: str, alerts: Sequence[tuple[Directory, Firing]]) -> None:
+    st.subheader(f"{title} :gray[{len(alerts)}]" if alerts else title, anchor=False)
+    for where, one in alerts[:_MOST]:
         _card(where, one)
 
 

@@ -57,7 +57,7 @@ class Life:
 WAYS = ("SQL", "One key through time", "As the source was at")
 
 
-def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> None:
+def ask(where: Directory, tables: list["Table"], sql: str, *question: object) -> None:
     """Run a query and keep the answer in the session. question: what was chosen on the page."""
     from engine.explore.queries import answer
 
@@ -65,7 +65,7 @@ def ask(where: Directory, known: list["Table"], sql: str, *question: object) -> 
         with st.spinner("Reading the destination", show_time=True):
             sink = settings.load(where.spec).sink
             sink.require_mirrors("Explore")
-            found = answer(sink.folder, known, sql)
+            found = answer(sink.folder, tables, sql)
         st.session_state[_ANSWER] = KeptAnswer((where.root.name, *question), sql, found)
     except TidemarkError as problem:
         st.session_state.pop(_ANSWER, None)
@@ -124,7 +124,7 @@ def _change(change: Callable[[], None]) -> None:
         )
 
 
-def by_sql(where: Directory, known: list["Table"], table: KnownTable) -> None:
+def by_sql(where: Directory, tables: list["Table"], table: KnownTable) -> None:
     """A query by hand, from an example or a saved query."""
     choices = queries.choices(table, saved.load())
 
@@ -153,11 +153,11 @@ def by_sql(where: Directory, known: list["Table"], table: KnownTable) -> None:
             _change(lambda: saved.forget(chosen))
             st.rerun()
     if run:
-        ask(where, known, sql, "SQL")
+        ask(where, tables, sql, "SQL")
     draw_answer(where, "SQL")
 
 
-def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
+def by_key(where: Directory, tables: list["Table"], published: "Table") -> None:
     """Every change of one row."""
     from engine.explore.queries import history_sql
 
@@ -171,7 +171,7 @@ def by_key(where: Directory, known: list["Table"], published: "Table") -> None:
         st.button("Show its history", type="primary", icon=":material/history:", key="by-key", disabled=key is None)
         and key
     ):
-        ask(where, known, history_sql(published, key), published, key)
+        ask(where, tables, history_sql(published, key), published, key)
         st.session_state[_LIFE] = _life_of(where, published, key)
     _draw_life(where, published, key)
     draw_answer(where, published, key)
@@ -234,7 +234,7 @@ def _draw_life(where: Directory, published: "Table", chosen: tuple[str, ...] | N
         st.switch_page(places.REDUMP, query_params={"part": "Keys"})
 
 
-def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
+def by_time(where: Directory, tables: list["Table"], published: "Table") -> None:
     """The state of the table at a time."""
     from engine.explore.queries import as_of_sql, await_published, merged_seq
 
@@ -267,7 +267,7 @@ def by_time(where: Directory, known: list["Table"], published: "Table") -> None:
         except TidemarkError as problem:
             messages.error(problem)
             return
-        ask(where, known, sql, published, at)
+        ask(where, tables, sql, published, at)
     draw_answer(where, published, at)
 
 

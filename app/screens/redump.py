@@ -146,17 +146,17 @@ def count(where: Directory, request: Request, plan: table_queries.NewestPlan | N
     return found
 
 
-def affected(where: Directory, found: DryRun, key: str) -> None:
+def affected(where: Directory, dry_run: DryRun, key: str) -> None:
     """The affected tables, rows and ranges."""
     reads = home.ask(chunk_queries.reads, where.root.name, limit=2000)
-    seconds = redump_form.expected_s(found.tables, reads)
+    seconds = redump_form.expected_s(dry_run.tables, reads)
     left, right = st.columns([6, 1], vertical_alignment="center")
-    left.markdown(f"**Affected** {words.escape(redump_form.sentence(found.tables, seconds))}")
+    left.markdown(f"**Affected** {words.escape(redump_form.sentence(dry_run.tables, seconds))}")
     if right.button("Count again", icon=":material/refresh:", type="tertiary", key="count"):
         st.session_state.pop(_key(_DRY_RUN, where.root.name))
         st.rerun()
     st.dataframe(
-        pd.DataFrame(redump_form.affected_rows(found.tables)),
+        pd.DataFrame(redump_form.affected_rows(dry_run.tables)),
         hide_index=True,
         key="affected",
         column_config={
@@ -166,15 +166,15 @@ def affected(where: Directory, found: DryRun, key: str) -> None:
         placeholder=words.NOTHING,
         alt="Affected rows per table",
     )
-    if ranges := redump_form.ranges(found.tables, key):
+    if ranges := redump_form.ranges(dry_run.tables, key):
         more = f"\n… and {len(ranges) - 5:,} more" if len(ranges) > 5 else ""
         st.code("\n".join(ranges[:5]) + more, language=None)
 
 
-def send_form(where: Directory, request: Request, found: DryRun) -> None:
+def send_form(where: Directory, request: Request, dry_run: DryRun) -> None:
     """The reason and the button. A redump of everything must be confirmed with the pipeline's name."""
     name = where.root.name
-    able = any(one.way not in redump_form.NOT_READ for one in found.tables)
+    able = any(one.way not in redump_form.NOT_READ for one in dry_run.tables)
     sure = True
     with st.container(border=True):
         st.text_input("Reason", key="why", placeholder="Shown in the events and the history")
@@ -190,17 +190,17 @@ def send_form(where: Directory, request: Request, found: DryRun) -> None:
             key=f"send-{controls.clicks(name)}",
             disabled=not (able and sure),
             on_click=_send,
-            args=(where, controls.clicks(name), request, found),
+            args=(where, controls.clicks(name), request, dry_run),
         )
 
 
-def _send(where: Directory, click: int, request: Request, found: DryRun) -> None:
+def _send(where: Directory, click: int, request: Request, dry_run: DryRun) -> None:
     """Send the request that was counted. If it was changed with the click, it is counted first."""
     name, now = where.root.name, st.session_state
     if entered(where) != request or not controls.first_time(name, click):
         return
-    identity = controls.post(where, "redump", now.get("why"), found.arguments)
-    rows = [one.rows for one in found.tables]
+    identity = controls.post(where, "redump", now.get("why"), dry_run.arguments)
+    rows = [one.rows for one in dry_run.tables]
     st.session_state[_key(_EXPECTED, identity)] = None if None in rows else sum(rows)
 
 

@@ -40,7 +40,7 @@ def page(draft: Draft) -> None:
             frame.go(draft, "Launch")
 
 
-def _checked(draft: Draft, text: str, known: str) -> bool:
+def _checked(draft: Draft, text: str, state_key: str) -> bool:
     """Whether the text is a spec that can be launched. A valid spec is saved in the draft."""
     try:
         spec = settings.parse(text, home.home() / "pipeline.toml")
@@ -50,10 +50,10 @@ def _checked(draft: Draft, text: str, known: str) -> bool:
         return False
     values = tomllib.loads(text)
     written = toml(values, text)
-    number, current = st.session_state[known]
+    number, current = st.session_state[state_key]
     if written != current:
         drafts.change(draft.id, lambda now: replace(now, spec=values, written=written))
-        st.session_state[known] = number, written
+        st.session_state[state_key] = number, written
     if fault := name_fault(spec.name, frame.taken()):
         messages.three_parts(fault, "That pipeline is unchanged.", amber=True)
         return False

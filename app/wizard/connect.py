@@ -269,19 +269,19 @@ def _test(draft: Draft) -> None:
         _answered(draft, found)
 
 
-def _answered(draft: Draft, found: source_queries.Greeting) -> None:
-    flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[found.server.flavor]
-    version = ".".join(map(str, found.server.version))
-    known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {found.account}.").finding("Connect")
-    tables = f"{words.plural(found.tables, 'table')} in {words.plural(found.databases, 'database')}"
+def _answered(draft: Draft, greeting: source_queries.Greeting) -> None:
+    flavor = {"mysql": "MySQL", "mariadb": "MariaDB"}[greeting.server.flavor]
+    version = ".".join(map(str, greeting.server.version))
+    known = frame.note(draft, "Connect", "ok", f"{flavor} {version} answered as {greeting.account}.").finding("Connect")
+    tables = f"{words.plural(greeting.tables, 'table')} in {words.plural(greeting.databases, 'database')}"
     with st.container(border=True, gap="small"):
         st.markdown(f"#### :green[:material/check_circle: {flavor} {version} answered]", anchors=False)
         facts = {
-            "Identity": found.server.identity,
-            "Host name": found.host,
-            "Version": found.server.version_text,
-            "Logged in as": found.account,
-            "Encryption": found.tls or "none",
+            "Identity": greeting.server.identity,
+            "Host name": greeting.host,
+            "Version": greeting.server.version_text,
+            "Logged in as": greeting.account,
+            "Encryption": greeting.tls or "none",
             "Visible": tables,
         }
         for label, value in facts.items():
@@ -290,7 +290,7 @@ def _answered(draft: Draft, found: source_queries.Greeting) -> None:
             right.markdown(words.escape(value))
         if known:
             st.caption(f"Tested {frame.found_at(known.at)}")
-    if not found.tables:
+    if not greeting.tables:
         messages.three_parts(
             "This account sees no table.",
             "It cannot copy anything.",

@@ -117,10 +117,10 @@ def forget_connection(name: str) -> None:
     _write({other: settings for other, settings in connections().items() if other != name})
 
 
-def _write(found: Mapping[str, Any]) -> None:
+def _write(connections: Mapping[str, Any]) -> None:
     """Raises NewerFormatError rather than overwrite a file of a newer version."""
     home.home().mkdir(parents=True, exist_ok=True)
     with suppress(OSError, ValueError):
         formats.check("connections", json.loads(_connections_file().read_text(encoding="utf-8")), _connections_file())
-    record = formats.stamped("connections", {"connections": dict(found)})
+    record = formats.stamped("connections", {"connections": dict(connections)})
     write_atomically(_connections_file(), json.dumps(record, indent=1, ensure_ascii=False) + "\n")

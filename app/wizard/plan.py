@@ -77,12 +77,12 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Plan")
 
 
-def _shown(draft: Draft, spec: Spec, found: source_queries.PlanCache) -> Draft:
-    spec = spec_on(spec, found.names)
-    plans = {table.full_name: found.plans[source_queries.rules_key(table, spec.snapshot)] for table in found.tables}
+def _shown(draft: Draft, spec: Spec, cache: source_queries.PlanCache) -> Draft:
+    spec = spec_on(spec, cache.names)
+    plans = {table.full_name: cache.plans[source_queries.rules_key(table, spec.snapshot)] for table in cache.tables}
     readers = planning.readers_of(spec, os.cpu_count() or 1)
-    lines = planning.lines(found.tables, plans, spec.snapshot, found.speed, readers, spec.throttle, spec.sink)
-    sums = planning.sums(lines, found.speed, readers, spec.throttle)
+    lines = planning.lines(cache.tables, plans, spec.snapshot, cache.speed, readers, spec.throttle, spec.sink)
+    sums = planning.sums(lines, cache.speed, readers, spec.throttle)
     st.markdown(f"**{words.escape(sums)}**")
     st.caption(
         "A free reader takes the next chunks by snapshot.priority, then from the table with the fewest chunks in "
@@ -108,10 +108,10 @@ def _shown(draft: Draft, spec: Spec, found: source_queries.PlanCache) -> Draft:
         _select_row(pick, f"{pick} row", names, [int(row) for row in table["selection"]["rows"]])
         _factors(lines, spec)
     with right:
-        by_name = {table.full_name: table for table in found.tables}
+        by_name = {table.full_name: table for table in cache.tables}
         _editor(draft, spec, [by_name[name] for name in names], plans, pick)
-    if found.changes is not None and spec.sink.has_mirrors:
-        mirrors.compare(found.tables, plans, found.changes, spec.sink)
+    if cache.changes is not None and spec.sink.has_mirrors:
+        mirrors.compare(cache.tables, plans, cache.changes, spec.sink)
     failed = [line.table for line in lines if line.plan is None]
     outcome: Outcome = "warn" if failed else "ok"
     return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)

@@ -48,10 +48,10 @@ def page(draft: Draft) -> None:
     frame.foot(draft, "Tables", ready=chosen, why="" if chosen else "Choose at least one table.")
 
 
-def _head(key: str, found: list[Surveyed]) -> None:
+def _head(key: str, tables: list[Surveyed]) -> None:
     left, right = st.columns([4, 1], vertical_alignment="center")
-    databases = len({one.table.database for one in found})
-    many = f"{words.plural(len(found), 'table')} in {words.plural(databases, 'database')}"
+    databases = len({one.table.database for one in tables})
+    many = f"{words.plural(len(tables), 'table')} in {words.plural(databases, 'database')}"
     note = f"{many}; rows and sizes are the server's estimates, read {jobs.ended(key)}"
     left.markdown(f"**Tables** :gray[{words.escape(note)}]")
     with right, st.container(horizontal_alignment="right"):

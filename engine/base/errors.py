@@ -396,9 +396,9 @@ def if_captured(table: str) -> str:
     )
 
 
-def unknown_tables(unknown: Iterable[str], known: Collection[str], detail: str = "") -> SpecError:
+def unknown_tables(unknown: Iterable[str], pipeline_tables: Collection[str], detail: str = "") -> SpecError:
     """The error about tables that a pipeline does not have. detail: what it means for the data."""
-    names = sorted(known)
+    names = sorted(pipeline_tables)
     more = f" and {len(names) - _MOST_TABLES:,} more" if len(names) > _MOST_TABLES else ""
     hint = f"Its tables are {', '.join(names[:_MOST_TABLES])}{more}."
     return SpecError(

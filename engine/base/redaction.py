@@ -185,8 +185,8 @@ class Scrubber:
 
     def clean(self, text: str) -> str:
         """The text without secrets."""
-        for known in (self._own, _KNOWN):
-            text, count = known.remove(text)
+        for secrets in (self._own, _KNOWN):
+            text, count = secrets.remove(text)
             self.removed += count
         lines = []
         for line in text.split("\n"):

@@ -44,8 +44,8 @@ Keys = Annotated[
 ]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(shows_version: bool) -> None:
+    if shows_version:
         out.print(f"tidemark {__version__}", markup=False)
         raise typer.Exit
 
@@ -113,12 +113,12 @@ def stored(spec: Spec, directory: Directory, names: Sequence[str]) -> list[str]:
     from engine.source.endpoint import endpoint_of
 
     members, _ = members_in(directory)
-    known = {".".join(name) for name in members.also | members.without}
-    if set(names) <= known:
+    full_names = {".".join(name) for name in members.also | members.without}
+    if set(names) <= full_names:
         return list(names)
     with suppress(TidemarkError), closing(open_connection(endpoint_of(spec.source))) as connection:
         rule = describe(connection).names
-        found = known | {".".join(name) for name in list_tables(connection)} if rule.folds else known
+        found = full_names | {".".join(name) for name in list_tables(connection)} if rule.folds else full_names
         return [rule.stored(name, found) for name in names]
     return list(names)
 

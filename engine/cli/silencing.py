@@ -46,9 +46,9 @@ def silence(
             out.print("No silence is in force.")
 
 
-def _show(found: list[Silence], verb: str, *, as_json: bool) -> None:
+def _show(silences: list[Silence], verb: str, *, as_json: bool) -> None:
     if as_json:
-        print_json({"silences": [asdict(one) for one in found]})
-    for one in () if as_json else found:
+        print_json({"silences": [asdict(one) for one in silences]})
+    for one in () if as_json else silences:
         text = f"{verb}: {one.what} until {utc_time(one.until)}, by {one.actor}: {one.reason} (silence {one.id})"
         out.print(text, markup=False, soft_wrap=True)

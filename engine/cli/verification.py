@@ -108,12 +108,12 @@ def verify(
     raise typer.Exit(_exit_code(found, results, strict=strict))
 
 
-def _exit_code(found: "Sequence[TableResult]", results: "Sequence[TableResult]", *, strict: bool) -> int:
-    """The exit code of a verification. found: before the repair; results: at the end."""
+def _exit_code(results_before: "Sequence[TableResult]", results: "Sequence[TableResult]", *, strict: bool) -> int:
+    """The exit code of a verification. results_before: before the repair; results: at the end."""
     from engine.verify.repair import unproven
     from engine.verify.verdicts import not_compared, worst
 
-    if worst(results) == "diverged" or unproven(found, results):
+    if worst(results) == "diverged" or unproven(results_before, results):
         return DifferencesFoundError.exit_code
     return NotComparedError.exit_code if strict and not_compared(results) else DONE
 

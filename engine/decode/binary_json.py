@@ -46,7 +46,7 @@ class _Layout(NamedTuple):
     """A kind of container.
 
     head, key, entry: bytes of its head, of a key's entry (0 in arrays) and of a value's entry. inline: the last of the
-    types, from _LITERAL on, whose values are stored in their entries. known: the cached results of `_prefixes`.
+    types, from _LITERAL on, whose values are stored in their entries. prefix_cache: the results of `_prefixes`.
     """
 
     head: int
@@ -55,7 +55,7 @@ class _Layout(NamedTuple):
     inline: int
     keys: struct.Struct
     entries: Callable[[bytes], Iterable[tuple[int, int]]]
-    known: dict[bytes, list[str]]
+    prefix_cache: dict[bytes, list[str]]
 
 
 _SMALL, _LARGE = struct.Struct("<BH"), struct.Struct("<BI")
@@ -160,13 +160,13 @@ def _prefixes(data: bytes, kind: int, at: int, members: int, first: int, stop: i
     if last > end:
         raise _outside()
     section = data[at + layout.head : first] + data[stop:last]
-    prefixes = layout.known.get(section)
+    prefixes = layout.prefix_cache.get(section)
     if prefixes is None or len(prefixes) != members:
         prefixes = _read_prefixes(layout.keys, section, members, stop - at)
         if len(section) <= _LARGEST_KNOWN:
-            if len(layout.known) >= _MOST_KNOWN:
-                layout.known.clear()
-            layout.known[section] = prefixes
+            if len(layout.prefix_cache) >= _MOST_KNOWN:
+                layout.prefix_cache.clear()
+            layout.prefix_cache[section] = prefixes
     return prefixes
 
 

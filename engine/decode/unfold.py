@@ -60,15 +60,15 @@ def unfolded(run: EventBatch, chosen: Offsets, most: int = MOST, reread: Reread 
     if not len(chosen):
         yield Unfolded(run, np.arange(len(run.headers)))
         return
-    begin, held, size = 0, list[tuple[int, Bytes]](), 0
+    begin, contents, size = 0, list[tuple[int, Bytes]](), 0
     for n in chosen.tolist():
         for content in _contents(run, n, reread):
             if size and size + len(content) > most:
-                yield _merged(run, begin, n, held)
-                begin, held, size = n, [], 0
-            held.append((n, content))
+                yield _merged(run, begin, n, contents)
+                begin, contents, size = n, [], 0
+            contents.append((n, content))
             size += len(content)
-    yield _merged(run, begin, len(run.headers), held)
+    yield _merged(run, begin, len(run.headers), contents)
 
 
 def _contents(run: EventBatch, n: int, reread: Reread | None = None) -> Iterator[Bytes]:
@@ -207,11 +207,11 @@ def _unpacked(body: bytes, at: int) -> bytes:
     return body[:at] + content
 
 
-def _merged(run: EventBatch, begin: int, stop: int, held: list[tuple[int, Bytes]]) -> Unfolded:
-    """The events from `begin` to `stop`; the `held` ones replace the events that contained them."""
+def _merged(run: EventBatch, begin: int, stop: int, contents_by_number: list[tuple[int, Bytes]]) -> Unfolded:
+    """The events from `begin` to `stop`; the `contents_by_number` ones replace the events that contained them."""
     pieces: list[tuple[int, int]] = []
     at = begin
-    for n, _ in held:
+    for n, _ in contents_by_number:
         if at < n:
             pieces.append((at, n))
         pieces.append((n, -1))
@@ -221,7 +221,7 @@ def _merged(run: EventBatch, begin: int, stop: int, held: list[tuple[int, Bytes]
     plain = [run.headers.slice(a, b) for a, b in pieces if b >= 0]
     low = min((int(h.body.min()) for h in plain), default=HEADER + 1) - HEADER - 1
     high = max((int(h.end.max()) for h in plain), default=low)
-    contents = [content for _, content in held]
+    contents = [content for _, content in contents_by_number]
     buffer = np.concatenate([run.buffer[low:high], *contents, np.zeros(PADDING, np.uint8)])
     headers, sources, base, waiting = [], [], high - low, iter(contents)
     for a, b in pieces:

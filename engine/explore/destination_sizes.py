@@ -79,11 +79,11 @@ def _condition(spec: Spec, directory: Directory, state: State, name: str) -> Tab
         return TableSizes(name, None, (), error.message)
 
 
-def as_grid(found: list[TableSizes]) -> Grid:
+def as_grid(sizes: list[TableSizes]) -> Grid:
     """One line per table."""
     right = ("files", "bytes", "deleted rows", "log files", "bytes", "old files", "bytes")
     grid = text_grid("table", "mirror", *right, "due", right=right)
-    for one in found:
+    for one in sizes:
         if one.sizes is None:
             grid.add_row(one.table, one.error)
             continue

@@ -228,17 +228,17 @@ class History:
         """As `ask`, with what was read."""
         question = query, args, tuple(sorted(options.items()))
         with self._answers_lock:
-            known = self._answers.get(question)
-            if known is None or not self._is_current(known):
+            cached = self._answers.get(question)
+            if cached is None or not self._is_current(cached):
                 # Before the query: rows that are added meanwhile make its result outdated.
                 forgotten, added = self._forgotten, self._added.copy()
                 cursor: Any = _Reading(self.cursor(), self)
                 content = query(cursor, *args, **options)
-                known = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
+                cached = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
-                self._answers[question] = known
-        return known
+                self._answers[question] = cached
+        return cached
 
     def _is_current(self, answer: _Answer) -> bool:
         read = answer.read.items()
@@ -277,16 +277,16 @@ class History:
 
     def _read_journals(self, directories: Iterable[Directory]) -> Refresh:
         lines, malformed, unreadable = 0, 0, []
-        known: defaultdict[str, _Known] = defaultdict(dict)
+        read_parts: defaultdict[str, _Known] = defaultdict(dict)
         for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
-            known[pipeline][run, first] = _ReadPart(*read)
+            read_parts[pipeline][run, first] = _ReadPart(*read)
         batch = _Batch(defaultdict(list), {})
         for directory in directories:
             pipeline, found = directory.root.name, parts_in(directory.journals)
-            self._forget_deleted(pipeline, known[pipeline], found, directory.journals)
+            self._forget_deleted(pipeline, read_parts[pipeline], found, directory.journals)
             for part in found:
                 try:
-                    new, bad = self._read_part(pipeline, part, known[pipeline], batch)
+                    new, bad = self._read_part(pipeline, part, read_parts[pipeline], batch)
                 except FileNotFoundError:  # retention has deleted it
                     continue
                 except (OSError, EOFError) as error:
@@ -299,26 +299,26 @@ class History:
         self._commit(batch)
         return Refresh(lines, malformed, tuple(unreadable))
 
-    def _forget_deleted(self, pipeline: str, known: _Known, found: list[Part], journals: Path) -> None:
+    def _forget_deleted(self, pipeline: str, read_parts: _Known, parts: list[Part], journals: Path) -> None:
         """Delete the rows of parts that are gone. Not if there is no part at all: their disk may not be there."""
-        listed = {(part.run, part.first) for part in found}
-        if not listed or known.keys() <= listed:
+        listed = {(part.run, part.first) for part in parts}
+        if not listed or read_parts.keys() <= listed:
             return
         # A listing may lack a part that is being compressed.
         listed |= {(part.run, part.first) for part in parts_in(journals)}
-        for run, first in sorted(known.keys() - listed):
-            self._forget(pipeline, run, first, [*known, *listed])
-            del known[run, first]
+        for run, first in sorted(read_parts.keys() - listed):
+            self._forget(pipeline, run, first, [*read_parts, *listed])
+            del read_parts[run, first]
 
-    def _read_part(self, pipeline: str, part: Part, known: _Known, batch: _Batch) -> tuple[int, int]:
+    def _read_part(self, pipeline: str, part: Part, read_parts: _Known, batch: _Batch) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
-        read = known.get((part.run, part.first), _ReadPart())
+        read = read_parts.get((part.run, part.first), _ReadPart())
         if read.complete:
             return 0, 0
         if not part.compressed:
             size = part.path.stat().st_size
             if size < read.offset:  # it was replaced
-                self._forget(pipeline, part.run, part.first, known)
+                self._forget(pipeline, part.run, part.first, read_parts)
                 read = _ReadPart()
             if size == read.offset and not (part.closed and size):
                 return 0, 0
@@ -334,7 +334,7 @@ class History:
                 batch.add(pipeline, part, piece, read)
                 if batch.full:
                     self._commit(batch)
-                known[part.run, part.first] = read
+                read_parts[part.run, part.first] = read
                 lines, malformed = lines + len(piece.lines), malformed + piece.malformed
                 if not piece.more:
                     break
@@ -366,9 +366,9 @@ class History:
         batch.rows.clear()
         batch.parts.clear()
 
-    def _forget(self, pipeline: str, run: str, first: int, known: Iterable[tuple[str, int]]) -> None:
-        """Delete the rows of a part that is gone or was replaced: those up to the run's next part in `known`."""
-        end = min((other for its, other in known if its == run and other > first), default=_MAX_SEQ)
+    def _forget(self, pipeline: str, run: str, first: int, parts: Iterable[tuple[str, int]]) -> None:
+        """Delete the rows of a part that is gone or was replaced: those up to the run's next part in `parts`."""
+        end = min((other for its, other in parts if its == run and other > first), default=_MAX_SEQ)
         cursor = self.cursor()
         cursor.begin()
         for table in TABLES:

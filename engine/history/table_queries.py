@@ -95,9 +95,9 @@ class TableProgress(NamedTuple):
         return not self.copied and self.state != "stopped"
 
 
-def expected(known: int, estimated: int | None, *, complete: bool) -> int:
+def expected(chunks: int, estimated: int | None, *, complete: bool) -> int:
     """The known chunks if the table is completely split; otherwise the estimate, but never fewer than are known."""
-    return known if complete else max(known, estimated or 0)
+    return chunks if complete else max(chunks, estimated or 0)
 
 
 _PLANS = (
@@ -153,11 +153,11 @@ def _without_changes(cursor: Cursor, pipeline: str) -> dict[str, TableProgress]:
     """The progress of each table without its changes. Only while tables are copied does it depend on epochs."""
     states = {table: rest for table, *rest in cursor.execute(_TABLE_STATES, {"pipeline": pipeline}).fetchall()}
     chunks = counts(cursor, pipeline)
-    known = {plan.table: plan for plan in part(cursor, plans, pipeline)}
+    plan_by_table = {plan.table: plan for plan in part(cursor, plans, pipeline)}
     found = {}
-    for table in {**known, **states}:
+    for table in {**plan_by_table, **states}:
         state, reason, hint = states.get(table, (None, None, None))
-        plan, count = known.get(table), chunks.get(table, Count()) if state != "removed" else Count()
+        plan, count = plan_by_table.get(table), chunks.get(table, Count()) if state != "removed" else Count()
         found[table] = TableProgress(
             table,
             state,

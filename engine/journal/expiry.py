@@ -61,13 +61,13 @@ def expire_and_compress(folder: Path, run: str, retention_s: float | None) -> bo
     return False
 
 
-def _is_worth_it(found: os.stat_result) -> bool:
-    return found.st_size > _WORTH_BYTES and clock.unix_s() - found.st_mtime > _RECENT_S
+def _is_worth_it(status: os.stat_result) -> bool:
+    return status.st_size > _WORTH_BYTES and clock.unix_s() - status.st_mtime > _RECENT_S
 
 
-def _delete(found: list[Part], run: str, before_s: float) -> list[Part]:
+def _delete(parts: list[Part], run: str, before_s: float) -> list[Part]:
     kept: list[Part] = []
-    for part in reversed(found):
+    for part in reversed(parts):
         newer = bool(kept) and kept[-1].run == part.run
         current = part.run == run and not part.closed
         if current or (newer and part.first == 0) or part.path.stat().st_mtime >= before_s:

@@ -148,9 +148,9 @@ class Journal:
     def close(self) -> None:
         """Close the file; the journal stays readable. Lines that still find no room are lost, and stderr says so."""
         with self._lock:
-            lost, error = self._file.close(), self._file.error
-        if lost:
-            print(f"{lost} events of the journal {self.path} were lost: {error}", file=sys.stderr)  # noqa: T201
+            lost_lines, error = self._file.close(), self._file.error
+        if lost_lines:
+            print(f"{lost_lines} events of the journal {self.path} were lost: {error}", file=sys.stderr)  # noqa: T201
 
 
 def _latest(path: Path) -> str:

@@ -24,8 +24,8 @@ _REPLACED: Mapping[Cause, str] = {
 
 def cause_of(cause: object, *, refused: bool) -> Cause:
     """The cause in a `source.away`, or in `away` of `runner.json`. Older ones have only `refused`."""
-    known: Cause = next((one for one in ALERTS if one == cause), "unreachable")
-    return "login" if refused and known == "unreachable" else known
+    alert_cause: Cause = next((one for one in ALERTS if one == cause), "unreachable")
+    return "login" if refused and alert_cause == "unreachable" else alert_cause
 
 
 def outage(cause: Cause) -> str:

@@ -63,10 +63,10 @@ def version_of(record: Any) -> int:
 
 def check(name: str, record: Any, path: Path | str) -> None:
     """Raises NewerFormatError if a newer Tidemark wrote the record. path: its file."""
-    version, known = version_of(record), VERSIONS[name]
-    if version > known:
+    version, newest = version_of(record), VERSIONS[name]
+    if version > newest:
         raise NewerFormatError(
-            f"{path} has version {version} of the format {name!r}; this Tidemark knows up to {known}.",
+            f"{path} has version {version} of the format {name!r}; this Tidemark knows up to {newest}.",
             detail="A newer Tidemark wrote it. This version could misread it, so it was not read.",
             hint="Use the newer Tidemark for this pipeline. To downgrade permanently, "
             "restore a backup from before the upgrade.",

@@ -69,9 +69,9 @@ class Helpers:
             return
         named = _named(helper, error)
         with self._lock:
-            known, self._last_s[helper] = self._failing.get(helper), clock.monotonic_s()
-            if known is not None:
-                known.errors += 1
+            failure, self._last_s[helper] = self._failing.get(helper), clock.monotonic_s()
+            if failure is not None:
+                failure.errors += 1
                 return
             self._failing_since_s[helper] = self._last_s[helper]
             self._failing[helper] = HelperFailure(helper, type(error).__name__, named.message, clock.utc_text())

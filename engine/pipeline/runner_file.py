@@ -72,10 +72,10 @@ def surely_gone(runner: RunnerRecord) -> bool:
 def _beats(path: Path, record: RunnerRecord) -> bool:
     """Whether this process saw the heartbeat advance, and its last look was recent."""
     now_s, this = clock.monotonic_s(), (record.run, record.beat)
-    known = _SEEN.get(path)
-    if known is None or known[0] != this:
-        _SEEN[path] = known = (this, now_s, known is not None and known[0][0] == this[0])
-    return known[2] and now_s - known[1] < HEARTBEAT_STALE_S
+    look = _SEEN.get(path)
+    if look is None or look[0] != this:
+        _SEEN[path] = look = (this, now_s, look is not None and look[0][0] == this[0])
+    return look[2] and now_s - look[1] < HEARTBEAT_STALE_S
 
 
 def runner_json(path: Path) -> dict[str, Any] | None:

@@ -109,8 +109,8 @@ class SinkProgress:
     @property
     def words(self) -> str:
         """Its progress as a clause."""
-        known = self.through_epoch is not None and self.through_epoch >= 0
-        through = f", through epoch {self.through_epoch}" if known else ""
+        applies = self.through_epoch is not None and self.through_epoch >= 0
+        through = f", through epoch {self.through_epoch}" if applies else ""
         since = f", lacks epochs since {utc_time(self.lacks_since)}" if self.lacks_since else ""
         bound = f" of {self.max_kept_bytes:,}" if self.max_kept_bytes else ""
         kept = f", {self.kept_bytes:,}{bound} bytes kept for it" if self.kept_bytes else ""

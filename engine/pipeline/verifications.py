@@ -103,11 +103,11 @@ def save(directory: Directory, summaries: Mapping[str, Summary], details: Sequen
     if not summaries:
         return
     with locked(directory):
-        known = read_summaries(directory)
+        earlier = read_summaries(directory)
         newer = {
-            name: one for name, one in summaries.items() if name not in known or _order(one) >= _order(known[name])
+            name: one for name, one in summaries.items() if name not in earlier or _order(one) >= _order(earlier[name])
         }
-        tables = {name: one.to_json() for name, one in {**known, **newer}.items()}
+        tables = {name: one.to_json() for name, one in {**earlier, **newer}.items()}
         record = formats.stamped("verification", {"tables": tables})
         write_atomically(directory.verifications / "summary.json", json.dumps(record, ensure_ascii=False))
 

@@ -83,8 +83,8 @@ class Coverage:
 
     def total(self, estimate: int) -> int:
         """The number of chunks; at least `estimate` while some ranges are not split yet."""
-        known = self.done + len(self.pending)
-        return max(known + len(self.unsplit), estimate) if self.unsplit else known
+        count = self.done + len(self.pending)
+        return max(count + len(self.unsplit), estimate) if self.unsplit else count
 
     def split(self, chunks: Iterable[Chunk], unsplit: Iterable[Unsplit], next_number: int) -> "Coverage":
         """Return the coverage with these new or shortened chunks, and these unsplit ranges."""
@@ -212,9 +212,9 @@ def _joined(runs: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(by_lower.values())
 
 
-def _numbers(held: Numbers, more: Iterable[int]) -> Numbers:
+def _numbers(numbers: Numbers, more: Iterable[int]) -> Numbers:
     out: list[tuple[int, int]] = []
-    for first, last in sorted([*held, *((number, number) for number in more)]):
+    for first, last in sorted([*numbers, *((number, number) for number in more)]):
         if out and first == out[-1][1] + 1:
             out[-1] = (out[-1][0], last)
         else:

@@ -71,6 +71,6 @@ class Turns:
                 self._taken -= wanted
                 self._changed.notify_all()
 
-    def _is_next(self, ticket: object, wanted: int) -> bool:
+    def _is_next(self, ticket: object, number: int) -> bool:
         assert self.most is not None
-        return self._waiting[0] is ticket and self._taken + wanted <= self.most
+        return self._waiting[0] is ticket and self._taken + number <= self.most

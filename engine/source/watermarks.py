@@ -105,14 +105,14 @@ class XaCommits(Protocol):
     """Finds which XA COMMITs are visible."""
 
     def visible_through(
-        self, end: Position, prepared: Collection[Xid], known: Position | None = None
+        self, end: Position, prepared: Collection[Xid], boundary: Position | None = None
     ) -> tuple[Position, XaPlaces]:
         """The last position at or before `end` such that all XA COMMITs before it are visible.
 
         Also returns the places known there.
 
-        prepared: what XA RECOVER listed after the binlog had reached `end`. known: a position between two transactions
-        before `end`.
+        prepared: what XA RECOVER listed after the binlog had reached `end`. boundary: a position between two
+        transactions before `end`.
         """
 
 
@@ -258,8 +258,8 @@ class Watermarks:
             return self._at
         end, prepared = self._at, self._prepared()
         self._at = self._opened()
-        known = [one.position for one in self._candidates if one.position.order <= end.order]
-        visible, self.places = self._xa_commits.visible_through(end, prepared, known[-1] if known else None)
+        positions = [one.position for one in self._candidates if one.position.order <= end.order]
+        visible, self.places = self._xa_commits.visible_through(end, prepared, positions[-1] if positions else None)
         return min(visible, self._at, key=lambda position: position.order)
 
     def _opened(self) -> Position:

@@ -71,16 +71,16 @@ def hosts(spark: Any, tasks: int) -> list[str]:
     return sorted({row.host.split("/")[0] for row in frame.collect()})
 
 
-def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path | None, remedy: str) -> None:
+def require(answers: Iterable[dict[str, Any]], own_versions: Versions, folder: Path | None, remedy: str) -> None:
     """Raises PreflightError with each package that a host lacks, and each host without the folder. Pure.
 
-    wanted: this process's versions; the workers' must have the same major version. remedy: how to set another
+    own_versions: this process's versions; the workers' must have the same major version. remedy: how to set another
     interpreter.
     """
     faulty_hosts: dict[str, set[str]] = defaultdict(set)
     pythons, blind = set(), set()
     for worker in answers:
-        faults = missing(worker["found"], wanted)
+        faults = missing(worker["found"], own_versions)
         for fault in faults:
             faulty_hosts[fault].add(worker["host"])
         if faults:
@@ -93,7 +93,7 @@ def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path | 
             f"Spark's workers lack packages that readers need: {named}.",
             detail=f"Their Python is {', '.join(sorted(pythons))}. Nothing was read.",
             hint="Install them there, in the versions of requirements.txt: "
-            f"pip install {pins(wanted, faulty_hosts)}. Or {remedy}.",
+            f"pip install {pins(own_versions, faulty_hosts)}. Or {remedy}.",
         )
     if blind and folder is not None:
         raise PreflightError(
@@ -105,11 +105,11 @@ def require(answers: Iterable[dict[str, Any]], wanted: Versions, folder: Path | 
         )
 
 
-def missing(found: Versions, wanted: Versions) -> list[str]:
+def missing(worker_versions: Versions, own_versions: Versions) -> list[str]:
     """The wanted packages that are missing, or have another major version. Pure."""
     faults = []
-    for package, version in wanted.items():
-        there = found.get(package)
+    for package, version in own_versions.items():
+        there = worker_versions.get(package)
         if there is None:
             faults.append(package)
         elif there and version and there.split(".")[0] != version.split(".")[0]:
@@ -117,7 +117,7 @@ def missing(found: Versions, wanted: Versions) -> list[str]:
     return faults
 
 
-def pins(wanted: Versions, faults: Iterable[str]) -> str:
+def pins(own_versions: Versions, faults: Iterable[str]) -> str:
     """The faults as requirements for pip. Pure."""
     names: Sequence[str] = sorted({fault.split()[0] for fault in faults})
-    return " ".join(f"{name}=={wanted[name]}" if wanted[name] else name for name in names)
+    return " ".join(f"{name}=={own_versions[name]}" if own_versions[name] else name for name in names)

@@ -106,7 +106,7 @@ def matches(glob: str, database: str, table: str) -> bool:
 
 
 def new_matches(
-    globs: Iterable[str], tables: Collection[tuple[str, str]], known: Collection[tuple[str, str]]
+    globs: Iterable[str], tables: Collection[tuple[str, str]], captured_names: Collection[tuple[str, str]]
 ) -> list[tuple[str, str]]:
     """The tables that the globs select and the pipeline does not know.
 
@@ -115,8 +115,8 @@ def new_matches(
     return [
         (database, table)
         for database, table in select_tables(globs, tables)
-        if (database, table) not in known
-        and not ((work := _WORK.match(table)) is not None and (database, work[1]) in known)
+        if (database, table) not in captured_names
+        and not ((work := _WORK.match(table)) is not None and (database, work[1]) in captured_names)
     ]
 
 

@@ -6,8 +6,8 @@
     writes     it writes rows: through views, triggers, routines and foreign keys it can reach any table
     alters     it creates, alters, empties, replaces, renames or drops the tables that it names
 
-`known` says whether these tables are all. They are only if the statement is read to its end; otherwise it may have
-altered any table, and the catalog must be asked.
+`is_complete` says whether these tables are all. They are only if the statement is read to its end; otherwise it may
+have altered any table, and the catalog must be asked.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ class Effect:
     tables: tuple[StatementName, ...] = ()
     databases: tuple[str, ...] = ()
     """Databases that it drops, with all their tables."""
-    known: bool = True
+    is_complete: bool = True
     """Whether `tables` and `databases` are all that it can have altered."""
     creates: bool = False
     """Whether it only creates a table that was not there."""
     alter: Alter | None = None
 
 
-NOTHING, WRITES, UNKNOWN = Effect("nothing"), Effect("writes"), Effect("alters", known=False)
+NOTHING, WRITES, UNKNOWN = Effect("nothing"), Effect("writes"), Effect("alters", is_complete=False)
 _HARMLESS = (
     *("BEGIN", "COMMIT", "ROLLBACK", "XA", "SAVEPOINT", "RELEASE", "GRANT", "REVOKE", "FLUSH"),
     "CHECK",  # of tables
@@ -159,7 +159,7 @@ def _alter(reader: Reader) -> Effect:
         found = Alter(found.table, None, found.others, found.named)
     if found.actions is not None and all(action.kind == "option" for action in found.actions):
         return Effect("rebuilds", (found.table,), alter=found)
-    return Effect("alters", (found.table, *found.others), known=found.named, alter=found)
+    return Effect("alters", (found.table, *found.others), is_complete=found.named, alter=found)
 
 
 def _drop(reader: Reader) -> Effect:

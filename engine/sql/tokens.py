@@ -87,12 +87,12 @@ def tokens(statement: str, modes: Modes) -> tuple[Token, ...]:
     return found[:-1] if found and found[-1].is_sign(";") else found
 
 
-def rewritten(found: tuple[Token, ...]) -> str:
+def rewritten(tokens: tuple[Token, ...]) -> str:
     """A statement with these tokens that means the same under the default modes, without comments."""
     parts: list[str] = []
-    for n, token in enumerate(found):
+    for n, token in enumerate(tokens):
         one_with_last = n > 0 and (
-            found[n - 1].kind is token.kind is not TokenKind.SIGN or _begins_comment(found[n - 1], token)
+            tokens[n - 1].kind is token.kind is not TokenKind.SIGN or _begins_comment(tokens[n - 1], token)
         )
         parts += [" " if token.spaced or one_with_last else "", _WRITTEN[token.kind](token.value)]
     return "".join(parts).lstrip()

@@ -117,14 +117,14 @@ def _print_lacks(out: Console, tables: Sequence[TableStatus]) -> None:
             out.print(text, style="red", markup=False)
 
 
-def _verified(found: TableVerification | None) -> str:
+def _verified(verification: TableVerification | None) -> str:
     """`verified 2026-11-25 09:30:17 UTC`, `3 rows differ`, `not verified: 1 of 5 parts were compared so far`."""
-    if found is None:
+    if verification is None:
         return "—"
-    label = label_of(found.state, found.differences, readable=found.readable)
-    if found.state == "verified":
-        return f"{label.lower()} {utc_time(found.at)}"
-    why = found.why.removeprefix("its mirror cannot be read: ")  # as the label says
+    label = label_of(verification.state, verification.differences, readable=verification.readable)
+    if verification.state == "verified":
+        return f"{label.lower()} {utc_time(verification.at)}"
+    why = verification.why.removeprefix("its mirror cannot be read: ")  # as the label says
     return f"{label.lower()}: {why}" if why else label.lower()
 
 

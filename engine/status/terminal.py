@@ -152,7 +152,7 @@ class _Bar:
     """A table's progress."""
 
     task: TaskID
-    known: set[int]
+    chunk_numbers: set[int]
     """The numbers of the chunks split off so far."""
     estimated: int | None
     whole: bool
@@ -166,8 +166,8 @@ class _Bar:
         More than known until the last is split off, so that the bar does not fill too early.
         """
         if self.whole:
-            return len(self.known)
-        return None if self.estimated is None else max(self.estimated, len(self.known) + 1)
+            return len(self.chunk_numbers)
+        return None if self.estimated is None else max(self.estimated, len(self.chunk_numbers) + 1)
 
 
 class Screen:
@@ -222,14 +222,14 @@ class Screen:
             self._console.print(text, markup=False)
 
     def _planned(self, event: TablePlanned) -> None:
-        known = set(range(len(event.chunks)))
+        numbers = set(range(len(event.chunks)))
         task = self._progress.add_task(escape(event.table), total=None, note="")
-        bar = _Bar(task, known, event.estimated_chunks, whole=bool(known))
+        bar = _Bar(task, numbers, event.estimated_chunks, whole=bool(numbers))
         self._bars[event.table] = bar
         self._progress.update(task, total=bar.total)
 
     def _split(self, bar: _Bar, event: ChunkPlanned) -> None:
-        bar.known |= {number for number, _, _ in event.chunks}
+        bar.chunk_numbers |= {number for number, _, _ in event.chunks}
         bar.whole = bar.whole or event.complete
         self._progress.update(bar.task, total=bar.total)
 

@@ -219,5 +219,5 @@ def _found(store: ObjectStore, key: str) -> tuple[bytes | None, str | None]:
     return None, None
 
 
-def _entry(name: str, found: Any) -> FileEntry:
-    return FileEntry(name, found["size"], found["e_tag"] or "", found["last_modified"].timestamp())
+def _entry(name: str, answer: Any) -> FileEntry:
+    return FileEntry(name, answer["size"], answer["e_tag"] or "", answer["last_modified"].timestamp())

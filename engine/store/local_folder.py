@@ -204,6 +204,6 @@ class LocalUpload:
         return bool(self.sink.closed)
 
 
-def _entry(name: str, found: os.stat_result) -> FileEntry:
-    tag = f"{found.st_ino}-{found.st_ctime_ns}-{found.st_size}"  # a change time cannot be set back
-    return FileEntry(name, found.st_size, tag, found.st_mtime_ns / 1e9)
+def _entry(name: str, status: os.stat_result) -> FileEntry:
+    tag = f"{status.st_ino}-{status.st_ctime_ns}-{status.st_size}"  # a change time cannot be set back
+    return FileEntry(name, status.st_size, tag, status.st_mtime_ns / 1e9)

@@ -56,13 +56,13 @@ def why_behind(
         clock.sleep(_LOOK_S)
 
 
-def _why_never(known: TableState | None) -> str:
+def _why_never(table_state: TableState | None) -> str:
     """Why the mirror will not get its changes by merges."""
-    if known is None or known.stopped:
+    if table_state is None or table_state.stopped:
         return "it has stopped meanwhile"
-    if known.due:
+    if table_state.due:
         return "its destination lacks changes, and it will be resnapshotted"
-    return "" if known.copied else "it is being resnapshotted"
+    return "" if table_state.copied else "it is being resnapshotted"
 
 
 def _why_not_now(runner: RunnerRecord | None) -> str:

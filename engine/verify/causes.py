@@ -56,9 +56,9 @@ def explained(
 
     schema: of the published rows. keys: the differences' keys; all can name rows.
     """
-    wanted = identities(table, keys)
-    images = _images(table, schema, reader, wanted)
-    changed, unread = _changed_by_others(table, schema, mirror, reader, wanted)
+    key_rows = identities(table, keys)
+    images = _images(table, schema, reader, key_rows)
+    changed, unread = _changed_by_others(table, schema, mirror, reader, key_rows)
     found = []
     for one in differences:
         cause = _cause(one, images.get(one.key, []), changed.get(one.key))
@@ -95,27 +95,27 @@ def _cause(one: Difference, images: Sequence[_Image], foreign: Commit | None) ->
     return found
 
 
-def _images(table: Table, schema: pa.Schema, reader: MirrorReader, wanted: pa.Table) -> dict[Key, list[_Image]]:
+def _images(table: Table, schema: pa.Schema, reader: MirrorReader, key_rows: pa.Table) -> dict[Key, list[_Image]]:
     """The images of these keys in the change log, in order."""
     log = reader.log()
     if log is None or log.size()[1] > _MOST_LOG_BYTES:
         return {}
     columns = [*schema.names, TM_KIND, TM_POSITION, TM_SEQ]
     found = []
-    for batch in log.batches(columns, one_of(wanted)):
-        keys = conformed(batch, wanted.schema)
-        found.append(batch.filter(pa.array(among(keys, wanted))))
+    for batch in log.batches(columns, one_of(key_rows)):
+        keys = conformed(batch, key_rows.schema)
+        found.append(batch.filter(pa.array(among(keys, key_rows))))
     out: dict[Key, list[_Image]] = {}
     for batch in found and [pa.concat_tables(found, promote_options="permissive").sort_by(TM_SEQ)]:
         rows = plain(conformed(batch, schema))
         kinds, positions = batch[TM_KIND].to_pylist(), batch[TM_POSITION].to_pylist()
-        for key, row, kind, position in zip(_texts(table, batch, wanted), rows, kinds, positions, strict=True):
+        for key, row, kind, position in zip(_texts(table, batch, key_rows), rows, kinds, positions, strict=True):
             out.setdefault(key, []).append(_Image(None if kind in GONE else row, str(position)))
     return out
 
 
 def _changed_by_others(
-    table: Table, schema: pa.Schema, mirror: TableVersion, reader: MirrorReader, wanted: pa.Table
+    table: Table, schema: pa.Schema, mirror: TableVersion, reader: MirrorReader, key_rows: pa.Table
 ) -> tuple[dict[Key, Commit], Commit | None]:
     """By key, the newest commit of another program that changed its row.
 
@@ -127,7 +127,7 @@ def _changed_by_others(
     for commit in mirror.foreign_commits(_MOST_COMMITS):
         sides = [side for n in (commit.version - 1, commit.version) if (side := mirror.at(n)) is not None]
         try:
-            before, after = (dict(_rows(table, schema, side, wanted)) for side in sides)
+            before, after = (dict(_rows(table, schema, side, key_rows)) for side in sides)
         except failures:
             unread = unread or commit
             continue
@@ -137,16 +137,16 @@ def _changed_by_others(
     return found, unread
 
 
-def _rows(table: Table, schema: pa.Schema, mirror: TableVersion, wanted: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
+def _rows(table: Table, schema: pa.Schema, mirror: TableVersion, key_rows: pa.Table) -> Iterator[tuple[Key, list[Any]]]:
     """The rows of these keys in a version, by key."""
     rows: dict[Key, list[Any]] = {}
-    for batch in mirror.batches(schema.names, one_of(wanted)):
+    for batch in mirror.batches(schema.names, one_of(key_rows)):
         found = conformed(batch, schema)
-        found = found.filter(pa.array(among(found.select(wanted.column_names).cast(wanted.schema), wanted)))
-        for key, row in zip(_texts(table, found, wanted), plain(found), strict=True):
+        found = found.filter(pa.array(among(found.select(key_rows.column_names).cast(key_rows.schema), key_rows)))
+        for key, row in zip(_texts(table, found, key_rows), plain(found), strict=True):
             rows.setdefault(key, []).append(row)
     yield from rows.items()
 
 
-def _texts(table: Table, rows: pa.Table, wanted: pa.Table) -> list[Key]:
-    return key_texts(table, conformed(rows, wanted.schema))
+def _texts(table: Table, rows: pa.Table, key_rows: pa.Table) -> list[Key]:
+    return key_texts(table, conformed(rows, key_rows.schema))

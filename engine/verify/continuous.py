@@ -95,7 +95,7 @@ class ContinuousVerifier:
         self._summaries = dict[str, Summary]()
         self._foreign: Mapping[str, ForeignChanges] = {}
         self._hurried = False
-        self._known = known_at_start(directory)
+        self._journaled = known_at_start(directory)
         self._committed = CommittedEpochs(directory.ledger)
         self._enabled = spec.verify.period != OFF and spec.sink.has_mirrors
         self._closing = threading.Event()
@@ -174,16 +174,18 @@ class ContinuousVerifier:
         self._hurried = bool(first)
         return first[0] if first else oldest(state, summaries)
 
-    def _ranges(self, verifier: Verifier, name: str, state: State, known: Summary | None) -> tuple[NumberedRange, ...]:
+    def _ranges(
+        self, verifier: Verifier, name: str, state: State, earlier: Summary | None
+    ) -> tuple[NumberedRange, ...]:
         """The chunks of a table that could not be read, or were compared longest ago.
 
         None if it is compared as a whole.
         """
         details = read_details(self._directory, name)
-        if not details.complete or not cover(details.parts) or (known is not None and not known.compared):
-            summary, details = planned(known, details, verifier.ranges(name), state.tables[name].generation)
+        if not details.complete or not cover(details.parts) or (earlier is not None and not earlier.compared):
+            summary, details = planned(earlier, details, verifier.ranges(name), state.tables[name].generation)
             save(self._directory, {name: summary}, [details])
-        broken = unreadable(known, state.tables[name].generation)
+        broken = unreadable(earlier, state.tables[name].generation)
         return due_ranges(details.parts, plan_from_dict(state.tables[name].plan), broken.chunks if broken else ())
 
     def _report(self) -> None:
@@ -203,8 +205,8 @@ class ContinuousVerifier:
         self._changed = changed
         for name, one in self._summaries.items():
             current = name in tables and tables[name].generation == one.generation
-            if current and self._known.get(name) != one.last:
-                self._known[name] = one.last
+            if current and self._journaled.get(name) != one.last:
+                self._journaled[name] = one.last
                 self._journal.write(TableVerified(table=name, differences=one.differences, summary=one.to_json()))
 
 
@@ -228,11 +230,11 @@ def forget_replaced(directory: Directory, state: State, summaries: dict[str, Sum
     """Save that tables which were resnapshotted or removed since are not verified any more: they may be added again."""
     replaced = dict[str, Summary]()
     for name, one in summaries.items():
-        known = state.tables.get(name)
-        if (known is None and (one.differences or one.compared)) or (
-            known is not None and one.generation != known.generation
+        table_state = state.tables.get(name)
+        if (table_state is None and (one.differences or one.compared)) or (
+            table_state is not None and one.generation != table_state.generation
         ):
-            replaced[name] = forgotten(one, one.generation if known is None else known.generation)
+            replaced[name] = forgotten(one, one.generation if table_state is None else table_state.generation)
     if replaced:
         # What differed in the replaced mirror says nothing about the new one.
         save(directory, replaced, [Details(name) for name in replaced])

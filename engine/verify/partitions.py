@@ -28,14 +28,14 @@ class Side:
         self._folder = folder
         self._schema = schema
         self._key = key
-        self._held: list[pa.Table] = []
+        self._batches: list[pa.Table] = []
         self._bytes = 0
         self._writers: dict[int, pa.RecordBatchFileWriter] = {}
         self._sizes = Counter[int]()
 
     def add(self, rows: pa.Table) -> None:
         """Add rows."""
-        self._held.append(rows)
+        self._batches.append(rows)
         self._bytes += rows.nbytes
         if self._bytes > _HELD_BYTES:
             self.spill()
@@ -47,10 +47,10 @@ class Side:
 
     def spill(self) -> None:
         """Write the rows that are in memory to the partitions' files."""
-        if not self._held:
+        if not self._batches:
             return
-        rows = pa.concat_tables(self._held)
-        self._held = []
+        rows = pa.concat_tables(self._batches)
+        self._batches = []
         self._bytes = 0
         at = digests(rows.select(self._key)) >> np.uint64(58)
         order = np.argsort(at, kind="stable")
@@ -69,12 +69,12 @@ class Side:
 
     def bytes(self, number: int) -> int:
         """The bytes of a partition's rows in memory."""
-        return self._sizes[number] if self.spilled else sum(rows.nbytes for rows in self._held)
+        return self._sizes[number] if self.spilled else sum(rows.nbytes for rows in self._batches)
 
     def rows(self, number: int, part: int, parts: int) -> pa.Table:
         """The rows of one of the parts of a partition; of all, if nothing was written."""
         if not self.spilled:
-            return pa.concat_tables([self._schema.empty_table(), *self._held])
+            return pa.concat_tables([self._schema.empty_table(), *self._batches])
         return pa.concat_tables([self._schema.empty_table(), *self._part(number, part, parts)])
 
     def _part(self, number: int, part: int, parts: int) -> Iterator[pa.Table]:

@@ -26,7 +26,7 @@ _NEVER = Summary()
 
 
 def merged(
-    known: Summary | None,
+    earlier: Summary | None,
     details: Details,
     result: TableResult,
     generation: int,
@@ -37,7 +37,7 @@ def merged(
 
     keys, chunks: those compared, if the comparison named rows or chunks.
     """
-    before = known or _NEVER
+    before = earlier or _NEVER
     if result.hint:
         return _unreadable(before, details, result, generation, chunks)
     if result.verdict == "unverifiable" or (result.verdict == "lagging" and not result.parts):
@@ -97,11 +97,11 @@ def cover(parts: Sequence[PartState]) -> bool:
 
 
 def planned(
-    known: Summary | None, details: Details, ranges: Sequence[NumberedRange], generation: int
+    earlier: Summary | None, details: Details, ranges: Sequence[NumberedRange], generation: int
 ) -> tuple[Summary, Details]:
     """The summary and details of a table that is to be compared part by part, from the first."""
     parts = tuple(PartState(one.chunk, text(one.limits.lower), text(one.limits.upper)) for one in ranges)
-    summary = replace(known or _NEVER, parts=len(parts), compared=0, at="", generation=generation)
+    summary = replace(earlier or _NEVER, parts=len(parts), compared=0, at="", generation=generation)
     return summary, replace(details, complete=True, parts=parts)
 
 
@@ -172,7 +172,7 @@ class Recorder:
         self._directory = directory
         self._summaries: dict[str, Summary] = {}
         self._saved_s = clock.monotonic_s()
-        self._known: dict[str, Summary] = {}
+        self._saved: dict[str, Summary] = {}
         self._known_at = -1.0
 
     def record(
@@ -184,12 +184,12 @@ class Recorder:
     ) -> Summary:
         """Save one result. Returns the table's summary. keys, chunks: as of `merged`."""
         if (changed := summaries_changed(self._directory)) != self._known_at:
-            self._known = read_summaries(self._directory)
+            self._saved = read_summaries(self._directory)
             self._known_at = changed
-        known = self._summaries.get(result.table) or self._known.get(result.table)
+        earlier = self._summaries.get(result.table) or self._saved.get(result.table)
         with locked(self._directory):  # two processes may have compared two parts of the table
             saved = read_details(self._directory, result.table)
-            summary, details = merged(known, saved, result, generation, keys, chunks)
+            summary, details = merged(earlier, saved, result, generation, keys, chunks)
             save(self._directory, {}, [details])
         self._summaries[result.table] = summary
         if clock.monotonic_s() - self._saved_s > _SAVE_S:

@@ -18,14 +18,14 @@ from engine.verify.table_check import TableFindings, key_texts
 from engine.verify.verdicts import MOST_LISTED, TableResult
 
 
-def differences_of(found: TableFindings, table: Table) -> list[Difference]:
+def differences_of(findings: TableFindings, table: Table) -> list[Difference]:
     """The first differences, at most `MOST_LISTED`."""
-    return list(islice(_all(found, table), MOST_LISTED))
+    return list(islice(_all(findings, table), MOST_LISTED))
 
 
-def _all(found: TableFindings, table: Table) -> Iterator[Difference]:
-    for part, compared in found.differences:
-        chunk = None if part is None else found.parts[part].chunk
+def _all(findings: TableFindings, table: Table) -> Iterator[Difference]:
+    for part, compared in findings.differences:
+        chunk = None if part is None else findings.parts[part].chunk
         yield from (replace(one, chunk=chunk) for one in _differences(compared, table))
 
 

@@ -71,7 +71,7 @@ def share(text: str) -> float:
 
 
 def ranges_of(
-    scope: Scope, directory: Directory, known: TableState, table: Table, plan: Plan
+    scope: Scope, directory: Directory, table_state: TableState, table: Table, plan: Plan
 ) -> Sequence[NumberedRange]:
     """The ranges of one table to compare.
 
@@ -89,7 +89,7 @@ def ranges_of(
         ]
     if scope.limits is not None:
         return [NumberedRange(None, scope.limits)]
-    numbers = [number for first, last in known.coverage.finished for number in range(first, last + 1)]
+    numbers = [number for first, last in table_state.coverage.finished for number in range(first, last + 1)]
     key = plan.key(table)
     divided = len(numbers) > 1 and key is not None and (is_comparable(key) or scope.sample < 1)
     try:

@@ -106,7 +106,7 @@ class TableCheck:
         self._settling = settling
         self._key = source.request.table.key
         self._table = source.request.table
-        self.found = TableFindings()
+        self.findings = TableFindings()
         self._waiting: list[tuple[int, pa.Table]] = []
         self._at: MirrorAt | None = None
         self._loaded_s = 0.0
@@ -148,13 +148,13 @@ class TableCheck:
         self._mirror()
         for compared in self._settled_keys(keys):
             self._report(None, compared)
-        self.found.rows = len(keys)
+        self.findings.rows = len(keys)
 
     def differing_keys(self) -> tuple[Bound, ...] | None:
         """The keys of all differences as texts; None if they cannot name rows, or are more than a redump takes."""
-        if self.found.total > MOST_NAMED:
+        if self.findings.total > MOST_NAMED:
             return None
-        named = self._named(pa.concat_tables(self.found.keys)) if self.found.keys else []
+        named = self._named(pa.concat_tables(self.findings.keys)) if self.findings.keys else []
         return None if named is None else tuple(dict.fromkeys(named))
 
     def _condition(self, limits: Range) -> pc.Expression | None:
@@ -167,7 +167,7 @@ class TableCheck:
         if self._at is None or now_s - self._loaded_s > _REFRESH_S:
             self._at = self._settling.mirror()
             self._loaded_s = now_s
-            self.found.first = self.found.first or self._at
+            self.findings.first = self.findings.first or self._at
         return self._at
 
     def _partitions(self, one: NumberedRange) -> None:
@@ -191,16 +191,16 @@ class TableCheck:
     def _add_part(self, one: NumberedRange) -> int:
         """Add a part without rows; returns its number."""
         lower, upper = text(one.limits.lower), text(one.limits.upper)
-        self.found.parts.append(PartResult(one.chunk, lower, upper, 0, 0))
-        return len(self.found.parts) - 1
+        self.findings.parts.append(PartResult(one.chunk, lower, upper, 0, 0))
+        return len(self.findings.parts) - 1
 
     def _note(self, part: int | None, rows: int, differences: int = 0) -> None:
         """Add compared rows, and differences, to a part."""
-        self.found.rows += rows
+        self.findings.rows += rows
         if part is not None:
-            known = self.found.parts[part]
+            known = self.findings.parts[part]
             known = replace(known, rows=known.rows + rows, differences=known.differences + differences)
-            self.found.parts[part] = known
+            self.findings.parts[part] = known
 
     def _compare(self, part: int, limits: Range | None, source: pa.Table, mirror: pa.Table) -> None:
         """Compare the rows of both sides. limits: the range that they are all rows of."""
@@ -226,8 +226,8 @@ class TableCheck:
         keys = self._named(pa.concat_tables([keys for _, keys in waiting]))
         if keys is None:  # of a table that is compared at once: all its differences are found again here
             part, self._settled = waiting[0][0], True
-            self.found.forget()
-            self.found.parts[part] = replace(self.found.parts[part], differences=0)
+            self.findings.forget()
+            self.findings.parts[part] = replace(self.findings.parts[part], differences=0)
             self._settle_range(WHOLE, part)
             return
         for compared in self._settled_keys(keys):
@@ -239,7 +239,7 @@ class TableCheck:
         for chosen in self._batches(keys):
             self._go_on()
             settled = self._settling.keys(chosen)
-            self.found.replayed(settled)
+            self.findings.replayed(settled)
             if settled.compared.total:
                 differing = settled.compared.keys(self._key)
                 again = self._named(differing)
@@ -259,17 +259,17 @@ class TableCheck:
         """Compare a range exactly. counted: its rows were not counted yet."""
         for settled in self._settling.range(limits):
             self._go_on()
-            self.found.replayed(settled)
+            self.findings.replayed(settled)
             self._note(part, settled.rows if counted else 0)
             if settled.compared.total:
                 differing = settled.compared.keys(self._key)
                 for again in self._settling.range(settled.limits):
                     self._report(part, only(again.compared, differing))
 
-    def _report(self, part: int | None, found: RowComparison) -> None:
-        if found.total:
-            self.found.add(part, found, self._key)
-            self._note(part, 0, found.total)
+    def _report(self, part: int | None, comparison: RowComparison) -> None:
+        if comparison.total:
+            self.findings.add(part, comparison, self._key)
+            self._note(part, 0, comparison.total)
 
     def _named(self, keys: pa.Table) -> list[Bound] | None:
         """The keys as texts that name rows; None if they cannot."""

@@ -109,25 +109,25 @@ class Verifier:
         recorded = read_details(self._directory, result.table).differences
         before = [replace(one, cause="", chunk=None) for one in recorded]
         new = [one for one in result.differences if replace(one, cause="", chunk=None) not in before]
-        known = self.committed.state().tables.get(result.table)
-        if known is not None:
-            recorder.record(result, known.generation, scope.keys, scope.chunks)
+        table_state = self.committed.state().tables.get(result.table)
+        if table_state is not None:
+            recorder.record(result, table_state.generation, scope.keys, scope.chunks)
         self._destination.keep_differences([kept_row(one, result) for one in new])
 
     def ranges(self, name: str) -> Sequence[NumberedRange]:
         """The ranges in which a table is compared."""
-        known = self.committed.state().tables[name]
-        self._captured.take(name, known)
-        return ranges_of(Scope(), self._directory, known, self._captured.tables[name], self._captured.plans[name])
+        table_state = self.committed.state().tables[name]
+        self._captured.take(name, table_state)
+        return ranges_of(Scope(), self._directory, table_state, self._captured.tables[name], self._captured.plans[name])
 
     def has_merged(self, name: str, epoch: int) -> bool:
         """Whether a table's mirror has its last copy, and all changes up to an epoch."""
-        known = self.committed.state(fresh=True).tables.get(name)
-        if known is None or known.stopped:
+        table_state = self.committed.state(fresh=True).tables.get(name)
+        if table_state is None or table_state.stopped:
             return True  # the comparison says so
-        if not known.copied:
+        if not table_state.copied:
             return False
-        self._captured.take(name, known)
+        self._captured.take(name, table_state)
         try:
             lacks = self.committed.mirror(name, self._captured.reader(name)).lacks
         except Incomparable:
@@ -136,8 +136,8 @@ class Verifier:
 
     def is_copied(self, name: str) -> bool:
         """Whether a table's snapshot is complete, or never will be."""
-        known = self.committed.state(fresh=True).tables.get(name)
-        return known is None or bool(known.stopped) or known.copied
+        table_state = self.committed.state(fresh=True).tables.get(name)
+        return table_state is None or bool(table_state.stopped) or table_state.copied
 
     def table(self, name: str, scope: Scope, level: Level) -> TableResult:
         """Verify one table. Whatever goes wrong concerns this table alone."""
@@ -178,8 +178,8 @@ class Verifier:
 
     def _compared(self, name: str, scope: Scope, level: Level) -> TableResult:
         state = self.committed.state(fresh=True)
-        known = self._comparable(name, state)
-        self._captured.take(name, known)
+        table_state = self._comparable(name, state)
+        self._captured.take(name, table_state)
         table, plan = self._captured.tables[name], self._captured.plans[name]
         session = self._opened(state)
         if state.position.gtids is not None:
@@ -200,25 +200,25 @@ class Verifier:
         if scope.keys:
             check.keys(scope.keys)
         else:
-            ranges = ranges_of(scope, self._directory, known, table, plan)
+            ranges = ranges_of(scope, self._directory, table_state, table, plan)
             (check.counts if level == "counts" else check.ranges)(ranges)
-        behind = "" if check.found.total else self._why_behind(name, reader, check)
+        behind = "" if check.findings.total else self._why_behind(name, reader, check)
         after = self.committed.state(fresh=True).tables.get(name)
         if after is None or (after.generation, after.table, after.stopped) != (
-            known.generation,
-            known.table,
-            known.stopped,
+            table_state.generation,
+            table_state.table,
+            table_state.stopped,
         ):
             raise Incomparable("lagging", "it was altered or resnapshotted meanwhile")
         return self._result(name, level, check, behind)
 
     def _why_behind(self, name: str, reader: MirrorReader, check: TableCheck) -> str:
         """Why the mirror has not got the changes that were replayed for it; "" if it has, or lacked none."""
-        if check.found.reached is None:
+        if check.findings.reached is None:
             return ""
         limit_s = patience_s(self._spec)
-        why = why_behind(self.committed, self._directory, name, reader, check.found.reached, limit_s, self._ended)
-        return f"{why} of {check.found.lacking:,} keys" if why.endswith("last changes") else why
+        why = why_behind(self.committed, self._directory, name, reader, check.findings.reached, limit_s, self._ended)
+        return f"{why} of {check.findings.lacking:,} keys" if why.endswith("last changes") else why
 
     def _mirror(self, name: str, reader: MirrorReader, identity: str) -> MirrorAt:
         """The newest version of a mirror. Positions of two servers cannot be compared."""
@@ -228,21 +228,21 @@ class Verifier:
         return at
 
     def _comparable(self, name: str, state: State) -> TableState:
-        known = state.tables.get(name)
-        if known is None:
+        table_state = state.tables.get(name)
+        if table_state is None:
             raise Incomparable("unverifiable", "it is no table of the pipeline")
-        if known.stopped:
-            raise Incomparable("unverifiable", f"it has stopped: {known.stopped.message}")
+        if table_state.stopped:
+            raise Incomparable("unverifiable", f"it has stopped: {table_state.stopped.message}")
         if why := incomparable(
-            key=bool(known.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
+            key=bool(table_state.table.get("key")), copies=self._spec.source.copies, mirrors=self._spec.sink.has_mirrors
         ):
             raise Incomparable("unverifiable", why)
-        if not known.copied:
+        if not table_state.copied:
             raise Incomparable("lagging", "its snapshot is not complete")
-        return known
+        return table_state
 
     def _result(self, name: str, level: Level, check: TableCheck, behind: str) -> TableResult:
-        found, first = check.found, check.found.first
+        found, first = check.findings, check.findings.first
         assert first is not None
         verdict = "diverged" if found.total else "lagging" if behind else "verified"
         keys, table = check.differing_keys(), self._captured.tables[name]

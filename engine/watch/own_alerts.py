@@ -135,9 +135,9 @@ def _left_by_run(where: Directory) -> list[Alert]:
     return []
 
 
-def _unsent(where: Directory, found: list[Alert]) -> list[Alert]:
-    held = [one for one in found if one.held or one.changed]
-    return [one for one in held if silence_of(where, one) is None]
+def _unsent(where: Directory, alerts: list[Alert]) -> list[Alert]:
+    silenced = [one for one in alerts if one.held or one.changed]
+    return [one for one in silenced if silence_of(where, one) is None]
 
 
 def journalled(about: Subject, event: Event) -> str:

@@ -88,9 +88,9 @@ def _series(record: WatchRecord) -> frozenset[str]:
 def _read(path: Path, run: str, meant: Collection[str]) -> StopRequest | None:
     with suppress(OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError):
         found = json.loads(path.read_text(encoding="utf-8"))
-        known = formats.version_of(found) <= formats.VERSIONS["command"]
+        readable = formats.version_of(found) <= formats.VERSIONS["command"]
         # One that was written by hand names no run.
-        if known and found["verb"] == "stop" and found.get("run", run) in meant:
+        if readable and found["verb"] == "stop" and found.get("run", run) in meant:
             actor, reason, sent = (str(found.get(name) or "") for name in ("actor", "reason", "sent"))
             return StopRequest(path, str(found["id"]), actor, reason, sent)
     return None

@@ -125,11 +125,11 @@ class Watchdog:
         with alone(where) as decides:
             if not decides or read_runner_id(where) != death.run:
                 return
-            known = self._records.read(where)
+            earlier = self._records.read(where)
             record = (
-                known
-                if known.run == death.run
-                else WatchRecord(run=death.run, restarts=known.restarts, unposted=known.unposted)
+                earlier
+                if earlier.run == death.run
+                else WatchRecord(run=death.run, restarts=earlier.restarts, unposted=earlier.unposted)
             )
             case = _Case(Subject(where, spec, runner), death, since_s)
             after = self._announced(case, record)
@@ -138,7 +138,7 @@ class Watchdog:
             # Elsewhere, a watchdog of that host acts; or this one, when no standby runner waits any more.
             if not self._elsewhere(case):
                 after = self._act(case, after)
-            if after != known:
+            if after != earlier:
                 self._records.write(where, after)
             if after.down:
                 self._answered(case, after)
@@ -150,22 +150,22 @@ class Watchdog:
 
         Messages that a route has not taken yet are posted, whichever run is alive.
         """
-        known = self._records.read(where)
-        stands = known.run == runner.run and bool(known.alerts or known.due or known.down)
+        earlier = self._records.read(where)
+        stands = earlier.run == runner.run and bool(earlier.alerts or earlier.due or earlier.down)
         left = not runner.alive and unsent(where)
-        if _ending(runner) or not (stands or known.unposted or left):
+        if _ending(runner) or not (stands or earlier.unposted or left):
             return
         about = Subject(where, _spec_of(where.spec, where.spec.stat().st_mtime_ns), runner)
         message = _BACK if runner.alive else _ENDED
         with alone(where) as decides:
-            known = self._records.read(where)
+            earlier = self._records.read(where)
             if decides and runner.run == read_runner_id(where):
-                record = known
-                if known.run == runner.run:
-                    record = replace(self._alerts.cleared(about, known, ALERTS, message), due="", down="")
+                record = earlier
+                if earlier.run == runner.run:
+                    record = replace(self._alerts.cleared(about, earlier, ALERTS, message), due="", down="")
                 if left:
                     record = self._alerts.released(about, record)
-                if record != known:
+                if record != earlier:
                     self._records.write(where, record)
         self._announcer.post(where, about.spec)
 

@@ -185,7 +185,7 @@ def judge(step: Step, logged: list[LoggedStatement]) -> Judged:
     """Compare what is concluded from the statements in the binlog with what the server shows."""
     before, after = step.before, step.after
     names = {name for one in logged if not one.effect.creates for name in affected_tables(one, before.tables.values())}
-    proved = all(one.effect.known for one in logged)
+    proved = all(one.effect.is_complete for one in logged)
     missed, changed = list[str](), False
     for place, table in before.tables.items():
         shown = after.tables.get(place)
@@ -196,7 +196,7 @@ def judge(step: Step, logged: list[LoggedStatement]) -> Judged:
         if (differs or rows_differ) and not found:
             missed.append(f"{table.full_name} changed by {step}: {logged}")
         alter = logged[0].effect.alter if len(logged) == 1 else None
-        if shown is not None and table.full_name in names and keeps_rows(table, shown, alter, held=()):
+        if shown is not None and table.full_name in names and keeps_rows(table, shown, alter, earlier_names=()):
             missed += [
                 f"{table.full_name} lost {name} by {step}" for name in lost(before.rows[place], after.rows[place])
             ]

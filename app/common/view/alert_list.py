@@ -202,10 +202,10 @@ def silenced_words(one: Silence) -> str:
     return f"Silenced by {one.actor} until {words.date_time(_time(one.until))}: {one.reason}"
 
 
-def alert_lines(found: Iterable[Firing]) -> list[tuple[str, str]]:
+def alert_lines(alerts: Iterable[Firing]) -> list[tuple[str, str]]:
     """One line per alert, in the order of the page Alerts, with its colour."""
     lines = []
-    for one in sorted(found, key=order):
+    for one in sorted(alerts, key=order):
         known = "" if one.known_at is None else f"Last known at {words.date_time(one.known_at)}: "
         seen = "" if one.acknowledged is None else f" {acknowledged_words(one.acknowledged)}"
         seen += "" if one.silence is None else f" {silenced_words(one.silence)}"

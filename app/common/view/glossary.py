@@ -18,10 +18,10 @@ def meanings(text: str) -> dict[str, str]:
     return {word: meaning for word, meaning in found.items() if word != _HEADING and word.strip("-")}
 
 
-def tooltip(known: Mapping[str, str], words: tuple[str, ...], also: str = "") -> str:
+def tooltip(terms: Mapping[str, str], words: tuple[str, ...], also: str = "") -> str:
     """Markdown with the meanings of these words.
 
     also: a sentence before them. Raises KeyError if the glossary lacks a word.
     """
-    lines = [f"**{word[0].upper()}{word[1:]}**: {known[word]}." for word in words]
+    lines = [f"**{word[0].upper()}{word[1:]}**: {terms[word]}." for word in words]
     return "\n\n".join(filter(None, (also, *lines, _LINK)))

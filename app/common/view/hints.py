@@ -45,11 +45,11 @@ def for_console(hint: str, *, above_buttons: bool = False) -> str:
     return hint
 
 
-def _form(form: str, found: re.Match[str]) -> str:
+def _form(form: str, match: re.Match[str]) -> str:
     """The form of a command, which may end the sentence."""
-    names = found[1].split(" --table ")[1:] if found.re.groups else []
+    names = match[1].split(" --table ")[1:] if match.re.groups else []
     text = form.format(tables=f" {', '.join(names)}" if names else "")
-    return text if found.end() < len(found.string) else f"{text}."
+    return text if match.end() < len(match.string) else f"{text}."
 
 
 def comes_back(hint: str) -> bool:

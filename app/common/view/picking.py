@@ -198,22 +198,22 @@ def risks(surveyed: Sequence[Surveyed]) -> dict[str, list[Badge]]:
 
 def tree(
     surveyed: Sequence[Surveyed],
-    known: Mapping[str, list[Badge]],
+    risks_by_table: Mapping[str, list[Badge]],
     globs: Sequence[str],
     projections: Mapping[str, ProjectionRules],
 ) -> list[tuple[str, list[list[Any]]]]:
     """For the picker: each database with its tables: name, chosen, rows, bytes, key, engine, badges.
 
-    known: the result of `risks`. projections: the rules of tables that have a projection.
+    risks_by_table: the result of `risks`. projections: the rules of tables that have a projection.
     """
     everything = [(one.table.database, one.table.name) for one in surveyed]
     chosen = set(select_tables(globs, everything))
-    found: dict[str, list[list[Any]]] = {}
+    tables_by_database: dict[str, list[list[Any]]] = {}
     for one in surveyed:
         table, rules = one.table, projections.get(one.table.full_name)
-        found_risks = badges(one, projected(table, rules)) if rules else known[table.full_name]
+        found_risks = badges(one, projected(table, rules)) if rules else risks_by_table[table.full_name]
         parts = [[badge.label, badge.tone, badge.meaning] for badge in found_risks]
-        found.setdefault(table.database, []).append(
+        tables_by_database.setdefault(table.database, []).append(
             [
                 table.name,
                 int((table.database, table.name) in chosen),
@@ -224,7 +224,7 @@ def tree(
                 parts,
             ]
         )
-    return list(found.items())
+    return list(tables_by_database.items())
 
 
 def totals(surveyed: Sequence[Surveyed], globs: Sequence[str], snapshot: Snapshot, readers: int) -> Totals:

@@ -214,7 +214,7 @@ def ranges(affected: Sequence[CountedTable], key: str) -> list[str]:
     return [words.span(lower, upper, key or "key") for one in affected for lower, upper in one.ranges]
 
 
-def past_rows(found: Sequence[Redumped], verify: Callable[[Redumped], str]) -> list[dict[str, object]]:
+def past_rows(redumps: Sequence[Redumped], verify: Callable[[Redumped], str]) -> list[dict[str, object]]:
     """One row per command, newest first. verify: the address that verifies what was redumped."""
     return [
         {
@@ -232,7 +232,7 @@ def past_rows(found: Sequence[Redumped], verify: Callable[[Redumped], str]) -> l
             "Took": words.duration(one.duration_s) if one.duration_s is not None else "",
             "Answer": one.message or "",
         }
-        for one in found
+        for one in redumps
     ]
 
 

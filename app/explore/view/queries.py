@@ -60,14 +60,14 @@ def span(copied: datetime | None, lag_at: datetime | None, lag_s: float | None) 
     return (copied, until) if until > copied else None
 
 
-def refused(at: datetime, known: tuple[datetime, datetime] | None) -> str:
+def refused(at: datetime, span: tuple[datetime, datetime] | None) -> str:
     """Why the state of the table at that time is not known; empty if it is."""
-    if known is None:
+    if span is None:
         return "The table is not copied yet, or the lag has not been measured yet."
-    if at < known[0]:
-        return f"The table was copied at {words.date_time(known[0])}; its earlier states are not known."
-    if at > known[1]:
-        return f"The binlog is read up to {words.date_time(known[1])}; later changes are not known yet."
+    if at < span[0]:
+        return f"The table was copied at {words.date_time(span[0])}; its earlier states are not known."
+    if at > span[1]:
+        return f"The binlog is read up to {words.date_time(span[1])}; later changes are not known yet."
     return ""
 
 

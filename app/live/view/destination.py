@@ -67,11 +67,11 @@ def disk(space: Space, now: datetime) -> str:
     return " · ".join([*parts, f"measured {_ago(space.ts, now)}"])
 
 
-def sums(found: Sequence[TableSizes], works: Mapping[str, WrittenBytes]) -> str:
+def sums(tables: Sequence[TableSizes], works: Mapping[str, WrittenBytes]) -> str:
     """`4 tables · mirrors 1.2 GB · change logs 300 MB · old files 80 MB · merges wrote 6.1 × the changes in 24 h`."""
-    sizes = [one.sizes for one in found if one.sizes is not None]
+    sizes = [one.sizes for one in tables if one.sizes is not None]
     parts = [
-        words.plural(len(found), "table"),
+        words.plural(len(tables), "table"),
         f"mirrors {words.size(sum(one.mirror_bytes for one in sizes))}",
         f"change logs {words.size(sum(one.changes_bytes for one in sizes))}",
         f"old files {words.size(sum(one.old_bytes for one in sizes))}",

@@ -10,9 +10,9 @@ from engine.source.survey import Surveyed
 KEEP, DROP = "Keep mirror and change log", "Delete mirror and change log"
 
 
-def captured(found: Sequence[TableProgress]) -> list[str]:
+def captured(tables: Sequence[TableProgress]) -> list[str]:
     """The tables that the pipeline captures, including stopped ones."""
-    return [one.table for one in found if one.state not in (None, "removed")]
+    return [one.table for one in tables if one.state not in (None, "removed")]
 
 
 def offered(seen: Sequence[Surveyed], has: Collection[str]) -> dict[str, Surveyed]:

@@ -37,9 +37,9 @@ def compared(record: RunnerRecord | None) -> LastComparison | None:
     return LastComparison(at, record.source.facts, record.source.changes, failing)
 
 
-def rows(found: LastComparison) -> list[dict[str, object]]:
+def rows(comparison: LastComparison) -> list[dict[str, object]]:
     """The table of changes, the newest first."""
-    newest = sorted(found.changes, key=lambda one: one.seen, reverse=True)
+    newest = sorted(comparison.changes, key=lambda one: one.seen, reverse=True)
     return [
         {
             "Noticed": datetime.fromisoformat(one.seen),

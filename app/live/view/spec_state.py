@@ -36,9 +36,9 @@ def unapplied(in_force: Mapping[str, Any], file: Mapping[str, Any]) -> list[Unap
     return [Unapplied(name, old, new, _effect(name)) for name, old, new in found if old != new]
 
 
-def to_apply(found: Sequence[Unapplied], file: Mapping[str, Any]) -> dict[str, Any]:
+def to_apply(changes: Sequence[Unapplied], file: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the command `throttle` that puts the file's limits in force."""
-    names = dict.fromkeys(one.setting.split(".")[1] for one in found if one.setting.startswith(f"{THROTTLE}."))
+    names = dict.fromkeys(one.setting.split(".")[1] for one in changes if one.setting.startswith(f"{THROTTLE}."))
     return {name: file[THROTTLE][name] for name in names if name in file.get(THROTTLE, {})}
 
 

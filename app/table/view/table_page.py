@@ -329,10 +329,10 @@ def _newest(*times: datetime | None) -> datetime | None:
     return max((at for at in times if at is not None), default=None)
 
 
-def change_row(label: str, found: Changes) -> dict[str, object]:
+def change_row(label: str, changes: Changes) -> dict[str, object]:
     """The changes in a time, by kind."""
-    cells = {"Inserts": found.inserts, "Updates": found.updates, "Deletes": found.deletes}
-    cells |= {"Redumped": found.redumped, "Entries": found.changes}
+    cells = {"Inserts": changes.inserts, "Updates": changes.updates, "Deletes": changes.deletes}
+    cells |= {"Redumped": changes.redumped, "Entries": changes.changes}
     return {"Time": label, **{name: words.NOTHING if n is None else f"{n:,}" for name, n in cells.items()}}
 
 

@@ -41,30 +41,32 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
     return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)
 
 
-def outcome(found: Preflight) -> Outcome:
+def outcome(preflight: Preflight) -> Outcome:
     """A failure if nothing can be captured. If only some tables cannot, only they stop, which is a warning."""
-    failed = [check for check in found.checks if check.outcome == "fail"]
-    everywhere = found.tables and len({check.table for check in failed}) == len(found.tables)
+    failed = [check for check in preflight.checks if check.outcome == "fail"]
+    everywhere = preflight.tables and len({check.table for check in failed}) == len(preflight.tables)
     if any(not check.table for check in failed) or everywhere:
         return "fail"
-    return "warn" if failed or any(check.outcome == "warn" for check in found.checks) else "ok"
+    return "warn" if failed or any(check.outcome == "warn" for check in preflight.checks) else "ok"
 
 
-def headline(found: Preflight) -> str:
+def headline(preflight: Preflight) -> str:
     """`All 12 checks passed`, `1 of 12 checks failed: GRANT`, `2 warnings in 12 checks, none failed: …`."""
-    of = words.plural(len(found.checks), "check")
-    failed = sum(check.outcome == "fail" for check in found.checks)
-    warned = sum(check.outcome == "warn" for check in found.checks)
+    of = words.plural(len(preflight.checks), "check")
+    failed = sum(check.outcome == "fail" for check in preflight.checks)
+    warned = sum(check.outcome == "warn" for check in preflight.checks)
     if failed:
         tail = f", {words.plural(warned, 'warning')}" if warned else ""
-        alone = "" if outcome(found) == "fail" else "; only the affected tables stop"
-        return f"{failed} of {of} failed{tail}{alone}: {_names(found)}"
-    return f"{words.plural(warned, 'warning')} in {of}, none failed: {_names(found)}" if warned else f"All {of} passed"
+        alone = "" if outcome(preflight) == "fail" else "; only the affected tables stop"
+        return f"{failed} of {of} failed{tail}{alone}: {_names(preflight)}"
+    return (
+        f"{words.plural(warned, 'warning')} in {of}, none failed: {_names(preflight)}" if warned else f"All {of} passed"
+    )
 
 
-def _names(found: Preflight) -> str:
+def _names(preflight: Preflight) -> str:
     """The first checks that failed or warned, so that a summary elsewhere says which."""
-    failed, warned, _ = by_outcome(found.checks)
+    failed, warned, _ = by_outcome(preflight.checks)
     names = [check.name for check in (*failed, *warned)]
     more = f" and {len(names) - _FEW:,} more" if len(names) > _FEW else ""
     return ", ".join(names[:_FEW]) + more

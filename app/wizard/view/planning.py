@@ -101,16 +101,16 @@ def row(line: PlannedTable) -> dict[str, Any]:
     }
 
 
-def sums(found: Sequence[PlannedTable], speed: float | None, readers: int, throttle: Throttle) -> str:
+def sums(tables: Sequence[PlannedTable], speed: float | None, readers: int, throttle: Throttle) -> str:
     """`3 tables · about 5.9M rows · 1.2 GB · about 120 chunks · about 40 s with 2 readers at 20 MB/s each`."""
-    known = [line.plan for line in found if line.plan]
+    known = [line.plan for line in tables if line.plan]
     parts = [
-        words.plural(len(found), "table"),
+        words.plural(len(tables), "table"),
         f"about {words.count(sum(plan.approx_rows for plan in known))} rows",
         words.size(sum(plan.approx_bytes for plan in known)),
         f"about {words.plural(sum(plan.estimated_chunks for plan in known), 'chunk')}",
     ]
-    took = [line.seconds for line in found if line.seconds is not None]
+    took = [line.seconds for line in tables if line.seconds is not None]
     if took and speed:
         at = f"{words.plural(throttle.readers or readers, 'reader')} at {words.size(speed)}/s each"
         rate = limits.rate(throttle.model_dump())
@@ -119,9 +119,9 @@ def sums(found: Sequence[PlannedTable], speed: float | None, readers: int, throt
     return BETWEEN.join(parts)
 
 
-def factored(found: Sequence[PlannedTable], lower: float, upper: float, now: datetime) -> list[Shown]:
+def factored(tables: Sequence[PlannedTable], lower: float, upper: float, now: datetime) -> list[Shown]:
     """The tables for the figure of distribution factors: first those outside the bounds, then by rows."""
-    some = [line.plan for line in found if line.plan and line.plan.factor]
+    some = [line.plan for line in tables if line.plan and line.plan.factor]
     some.sort(key=lambda plan: (lower <= (plan.factor or 0) <= upper, -plan.approx_rows))
     return [
         Shown(

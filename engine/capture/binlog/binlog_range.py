@@ -342,7 +342,7 @@ class BinlogRange:
                     run, statement, affected_tables(statement, tables) if statement.effect.tables else ()
                 )
                 continue
-            names, proved = affected_tables(statement, tables), statement.effect.known
+            names, proved = affected_tables(statement, tables), statement.effect.is_complete
             if (names or not proved) and self.alteration is not None:
                 self.alteration = replace(
                     self.alteration, written_tables=UNKNOWN

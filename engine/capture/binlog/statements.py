@@ -124,7 +124,7 @@ def _otherwise(statement: str, found: tuple[Token, ...], effect: Effect, *, mari
             continue
         if other != found:
             read_so = effect_of(other)
-            understood = read_so.known and (read_so.alter is None or read_so.alter.actions is not None)
+            understood = read_so.is_complete and (read_so.alter is None or read_so.alter.actions is not None)
             if understood and read_so != effect and "writes" not in (read_so.kind, effect.kind):
                 return True
     return False
@@ -151,7 +151,7 @@ def affected_tables(statement: LoggedStatement, tables: Iterable[Table]) -> tupl
     if statement.effect.kind == "rebuilds":  # only an ALTER TABLE changes what virtual columns are computed from
         kinds = ("stored",) if statement.effect.alter is None else ("stored", "virtual")
         tables = [table for table in tables if table.generated in kinds]
-    if not statement.effect.known:
+    if not statement.effect.is_complete:
         return tuple(table.full_name for table in tables if _mentioned_tables(table, statement))
     held = list(tables)
     exact, folded = set[str](), set[str]()

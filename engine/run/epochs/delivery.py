@@ -54,7 +54,9 @@ class Delivery:
         state = self._ledger.state
         assert state is not None
         applied = {
-            n: dict(new) for n, new in facts.items() if (known := state.known(n)) and dict(known.applied) != dict(new)
+            n: dict(new)
+            for n, new in facts.items()
+            if (table_state := state.known(n)) and dict(table_state.applied) != dict(new)
         }
         sinks = {sink.name: news for sink in self._publisher.further if (news := sink.news(state))}
         self._ledger.commit(replace(record, applied=applied, sinks={**record.sinks, **sinks}))
@@ -85,12 +87,12 @@ class Delivery:
         """
         found: dict[str, TableChange] = {}
         for name, error in self._publisher.unrepaired_tables().items():
-            known = state.tables.get(name)
-            if known is None or known.stopped or known.due:
+            table_state = state.tables.get(name)
+            if table_state is None or table_state.stopped or table_state.due:
                 continue
             found[name] = after_failure(error, self._spec, tables[name])
             if found[name].due:
-                attempt = len(known.resnapshots) + 1
+                attempt = len(table_state.resnapshots) + 1
                 self._journal.write(ErrorReported.of(error, attempt=attempt, retry_in_s=0.0, table=name))
         for command in self._commands.accepted(Resumption):
             for name in to_resume(command.tables, state.tables):

@@ -26,7 +26,7 @@ _PART_BYTES = 64 << 20
 
 
 def split_range(
-    files: dict[str, int], start: Position, end: Position, slots: int, known: Position | None = None
+    files: dict[str, int], start: Position, end: Position, slots: int, committed_position: Position | None = None
 ) -> list[tuple[Position, Position]]:
     """Split the binlog from `start` to `end` into at most `slots` parts that end where a file begins. Pure.
 
@@ -34,8 +34,8 @@ def split_range(
     than its last position.
 
     A part holds at least `_PART_BYTES`, except the last, and may exceed that by one file. The next epoch reads the
-    rest: the last part then ends before `end`, but never before the committed position `known`. There are more than
-    `slots` parts when `known` lies far behind `start`.
+    rest: the last part then ends before `end`, but never before `committed_position`. There are more than `slots` parts
+    when that lies far behind `start`.
     """
     parts: list[tuple[Position, Position]] = []
     begin, part_bytes = start, 0
@@ -48,7 +48,7 @@ def split_range(
             border = Position(after, FIRST_OFFSET)
             parts.append((begin, border))
             begin, part_bytes = border, 0
-            if len(parts) >= slots and (known is None or begin.order >= known.order):
+            if len(parts) >= slots and (committed_position is None or begin.order >= committed_position.order):
                 return parts
     return [*parts, (begin, end)]
 

@@ -58,8 +58,8 @@ class EpochReader:
                 self.places = self.places.after(*report.xa)
         self.known_places.note(self.places)
 
-    def fast_forward(self, frozen: Sequence[Finished], known: Position) -> FastForwarded:
-        """The chunks that an epoch starting at `known` may publish.
+    def fast_forward(self, frozen: Sequence[Finished], position: Position) -> FastForwarded:
+        """The chunks that an epoch starting at `position` may publish.
 
         Those of tables with a mutable key are fast-forwarded to it.
         """
@@ -68,8 +68,8 @@ class EpochReader:
         for f in frozen:
             table, plan = self.captured.tables[f.table], self.captured.plans[f.table]
             (movable if has_mutable_key(table, plan.key(table)) else others).append(f)
-        ready = [f for f in movable if f.high.order <= known.order]
-        forwarded = fast_forward_to(known, ready, self._fast_forward, self.session.run)
+        ready = [f for f in movable if f.high.order <= position.order]
+        forwarded = fast_forward_to(position, ready, self._fast_forward, self.session.run)
         forwarded.chunks = [*others, *forwarded.chunks]
         return forwarded
 
@@ -87,48 +87,48 @@ class EpochReader:
         """
         if not parts and not redumped:
             return [], []
-        known = state.position
+        position = state.position
         first_seq = [state.next_seq + n * _PART_SEQ for n in range(len(redumped) + len(parts))]
-        redumps = [self._redump(f, known, seq) for f, seq in zip(redumped, first_seq, strict=False)]
+        redumps = [self._redump(f, position, seq) for f, seq in zip(redumped, first_seq, strict=False)]
         live = [name for name, table in state.tables.items() if not table.stopped]
         emitted = tuple(self._emitted_table(name, frozen, state) for name in live if name not in stopped)
         awaited = tuple(self.captured.tables[name] for name, table in state.tables.items() if table.stopped)
         task = partial(BinlogTask, self.endpoint, self.first_server_id, self.mariadb)
         tasks = [
-            task(start, end, emitted, seq, awaited, known, self.places)
+            task(start, end, emitted, seq, awaited, position, self.places)
             for (start, end), seq in zip(parts, first_seq[len(redumped) :], strict=True)
         ]
-        about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {known}"
+        about = f"log {parts[0][0]} – {parts[-1][1]}" if parts else f"{len(redumped)} redumped parts, at {position}"
         reports = self.session.run([*redumps, *tasks], about)
         for report in reports:
             if isinstance(report, FailureReport):
                 raise report.error
         ranges = [report for report in reports if isinstance(report, RangeReport)]
         for report in ranges:
-            check_born(known, report.births.get(known.file))
+            check_born(position, report.births.get(position.file))
         return [report for report in reports if isinstance(report, RedumpReport)], ranges
 
-    def _fast_forward(self, finished: Finished, known: Position) -> FastForward:
+    def _fast_forward(self, finished: Finished, position: Position) -> FastForward:
         name, number, limits = finished.table, finished.report.chunk, finished.limits
         table, plan, folder = self.captured.tables[name], self.captured.plans[name], self.captured.chunks(name)
         projection = self.captured.projection(name)
         request = ChunkRequest(table, number, plan.key(table), limits, 0, folder, 0, projection, keys=finished.keys)
         places = KnownPlaces(self.known_places.near(finished.high))
         task = partial(FastForward, self.endpoint, self.first_server_id, self.mariadb, request)
-        return task(finished.files, finished.high, known, places)
+        return task(finished.files, finished.high, position, places)
 
-    def _redump(self, finished: Finished, known: Position, first_seq: int) -> RedumpPart:
+    def _redump(self, finished: Finished, position: Position, first_seq: int) -> RedumpPart:
         assert finished.redump is not None
         log, folder = self.redumps.log_of(finished.table), self.captured.changes(finished.table)
-        part = self._fast_forward(finished, known)
+        part = self._fast_forward(finished, position)
         return RedumpPart(part, finished.ghosts, log, folder, first_seq, finished.redump)
 
     def _emitted_table(self, name: str, frozen: Sequence[Finished], state: State) -> EmittedTable:
-        table, plan, known = self.captured.tables[name], self.captured.plans[name], state.position
+        table, plan, position = self.captured.tables[name], self.captured.plans[name], state.position
         exact = {f.report.chunk: f.high.order for f in frozen if f.table == name}
         coverage: Coverage = self.snapshot.coverage(name) or state.tables[name].coverage
         since = state.tables[name].since
-        through = max(known.order, since.order) if since else known.order
+        through = max(position.order, since.order) if since else position.order
         progress = progress_of(coverage.pieces(), through, exact.get)
         return EmittedTable(
             table, plan.key(table), progress, self.captured.changes(name), self.captured.projection(name)

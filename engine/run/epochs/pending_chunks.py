@@ -67,9 +67,9 @@ class PendingChunks:
         self._redumps.drop(name)
         self.frozen = [f for f in self.frozen if f.table != name]
 
-    def due(self, known: Position) -> list[Finished]:
-        """The chunks that an epoch starting at `known` may publish."""
-        forwarded = self._reader.fast_forward(self.frozen, known)
+    def due(self, position: Position) -> list[Finished]:
+        """The chunks that an epoch starting at `position` may publish."""
+        forwarded = self._reader.fast_forward(self.frozen, position)
         self._replaced = forwarded.replaced
         for name, error in forwarded.stopped.items():
             self.stop(name, error)

@@ -162,13 +162,13 @@ class Coordinator:
         """Change tables, and commit an epoch if there is something to commit."""
         connection = self.reads.connection
         self.tables.commit_memberships(connection.now)
-        position, known = connection.position(), self.epochs.position
-        if position.order < known.order:
+        position, committed_position = connection.position(), self.epochs.position
+        if position.order < committed_position.order:
             connection.check(self.epochs.state())
-            raise went_back(known, position)  # must not pass for "nothing new"
+            raise went_back(committed_position, position)  # must not pass for "nothing new"
         captured = {name: (table, self.captured.plans[name]) for name, table in self.captured.tables.items()}
         asked = self.redumps.begin(self.epochs.state().tables, captured)
-        outdated = position.order > known.order
+        outdated = position.order > committed_position.order
         if outdated or asked or self.chunks.waiting or self.work.resnapshot_due:
             self.epochs.commit(position, asked)
         else:

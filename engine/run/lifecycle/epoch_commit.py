@@ -49,10 +49,10 @@ from engine.spark.session import Session
 class _Content:
     """What an epoch commits."""
 
-    known: Position
+    committed_position: Position
     """The committed position before it."""
     end: Position
-    """Where its range ends; before `known` if the range did not get back to it."""
+    """Where its range ends; before `committed_position` if the range did not get back to it."""
     frozen: Sequence[Finished]
     reports: Sequence[RangeReport]
     redumped_chunks: Sequence[Finished]
@@ -111,7 +111,7 @@ class EpochCommit:
         began_s, seen_s = clock.monotonic_s(), server_time_s(self.connection.now)
         content = self._read(position)
         read_s = clock.monotonic_s() - began_s
-        ends = max([content.end, content.known], key=lambda p: p.order)
+        ends = max([content.end, content.committed_position], key=lambda p: p.order)
         judged = self.alterations.judge(self.connection.now, self.state(), content.alteration, asked, ends)
         record, verdicts = self._record(content, judged)
         self.delivery.commit(record)
@@ -133,21 +133,21 @@ class EpochCommit:
 
     def _read(self, position: Position) -> _Content:
         """Read the frozen chunks' part and the binlog to `position`, or as far as one epoch goes."""
-        known = self.position
-        due, again = self.chunks.due(known), self.redumps.due(known)
-        first = min([known, *(f.high for f in due)], key=lambda p: p.order)
-        parts = split_range(binlog_files(self.connection.now), first, position, self.session.slots, known)
-        end = parts[-1][1] if parts else known
-        frozen = self.chunks.with_files([f for f in due if f.high.order <= max(end.order, known.order)])
+        committed_position = self.position
+        due, again = self.chunks.due(committed_position), self.redumps.due(committed_position)
+        first = min([committed_position, *(f.high for f in due)], key=lambda p: p.order)
+        parts = split_range(binlog_files(self.connection.now), first, position, self.session.slots, committed_position)
+        end = parts[-1][1] if parts else committed_position
+        frozen = self.chunks.with_files([f for f in due if f.high.order <= max(end.order, committed_position.order)])
         redumped, read = self.reader.read(parts, frozen, again, self.state(), self.chunks.stopped)
         reports, end, alteration = up_to_alteration(read, end)
-        if end.order < known.order:
-            # The range began before `known`, for the frozen chunks alone, and did not get back to it.
+        if end.order < committed_position.order:
+            # The range began before `committed_position`, for the frozen chunks alone, and did not get back to it.
             reports, frozen = [], []
         # No change after its high watermark was emitted for a chunk that is exact after the schema change: it waits.
-        frozen = [f for f in frozen if f.high.order <= max(end.order, known.order)]
+        frozen = [f for f in frozen if f.high.order <= max(end.order, committed_position.order)]
         self.delivery.require_files(self.captured.changes, reports, redumped)
-        return _Content(known, end, frozen, reports, again, redumped, alteration)
+        return _Content(committed_position, end, frozen, reports, again, redumped, alteration)
 
     def _record(
         self, content: _Content, verdicts: Mapping[str, SchemaVerdict]
@@ -170,7 +170,7 @@ class EpochCommit:
             if due := self.delivery.due_after(error, self.captured.tables[name]):
                 tables[name] = replace(tables[name], due=due)
         written = [*(part.changes for part in redumped), *(c for report in reports for c in report.tables.values())]
-        to = position_after(content.known, content.end, reports, self.gtids, mariadb=self.reader.mariadb)
+        to = position_after(content.committed_position, content.end, reports, self.gtids, mariadb=self.reader.mariadb)
         next_seq = max([self.state().next_seq, *(changes.next_seq for changes in written)])
         record = replace(following(self.state(), self.journal.run, tables), to_position=to, next_seq=next_seq)
         return completed(self.state(), with_facts(record, reports, self.state().largest)), verdicts

@@ -126,8 +126,8 @@ class RunStart:
     def _stop_unfit(self, ledger: Ledger, tables: Sequence[Table]) -> None:
         """Stop the tables that got another engine, or became parts of a MERGE table, while no run saw it."""
         state = committed(ledger)
-        known = {name for name, table in state.tables.items() if not table.stopped}
-        unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in known])
+        names = {name for name, table in state.tables.items() if not table.stopped}
+        unfit = refused([table for table in tables if table.unfit and not table.remedy and table.full_name in names])
         if unfit:
             stopped = {name: TableChange(stopped=stop_of(error, name)) for name, error in unfit.items()}
             self._commit(ledger, following(state, self._journal.run, stopped), "")
@@ -198,7 +198,7 @@ class RunStart:
         """
         state, changes = committed(ledger), dict[str, TableChange]()
         for name, why in self._takeover.missing_files.items():
-            if name in asked or (known := state.known(name)) is None or known.stopped or known.due:
+            if name in asked or (table_state := state.known(name)) is None or table_state.stopped or table_state.due:
                 continue
             error = MissingFilesError(
                 f"{why}.",
@@ -206,8 +206,10 @@ class RunStart:
                 "table fail until they are back.",
                 hint="Do not let cleaners delete files of the destination.",
             )
-            changes[name] = after_failure(error, self._spec, table_from_dict(known.table))
-            self._journal.write(ErrorReported.of(error, attempt=len(known.resnapshots) + 1, retry_in_s=0.0, table=name))
+            changes[name] = after_failure(error, self._spec, table_from_dict(table_state.table))
+            self._journal.write(
+                ErrorReported.of(error, attempt=len(table_state.resnapshots) + 1, retry_in_s=0.0, table=name)
+            )
         if changes:
             ledger.commit(following(state, self._journal.run, changes))
         self._takeover.missing_files.clear()  # a run begins again when its source is back

@@ -37,9 +37,9 @@ class Blocked:
         self._reported: dict[str | None, object] = dict.fromkeys(alerted)
         self._since: dict[str | None, datetime] = {}
 
-    def events(self, found: Iterable[BlockedRead], now: datetime) -> list[ReadsBlocked]:
+    def events(self, blocked_reads: Iterable[BlockedRead], now: datetime) -> list[ReadsBlocked]:
         """All that wait now, by table."""
-        reads = {one.table: one for one in found if one.seconds >= _SOON_S}
+        reads = {one.table: one for one in blocked_reads if one.seconds >= _SOON_S}
         # A reader that gave up and tried again waits since then; its table has been blocked for longer.
         self._since = {
             table: min(now - timedelta(seconds=one.seconds), self._since.get(table, now))
@@ -94,11 +94,11 @@ def _session(session: BlockingSession, now: datetime) -> dict[str, Any]:
 class BlockedMonitor:
     """Looks whenever it is called, by one thread at a time."""
 
-    def __init__(self, journal: Journal, activity: Activity, helpers: Helpers, known: Blocked) -> None:
+    def __init__(self, journal: Journal, activity: Activity, helpers: Helpers, blocked: Blocked) -> None:
         self._journal = journal
         self._activity = activity
         self._helpers = helpers
-        self._known = known
+        self._blocked = blocked
 
     def look(self, connection: Connection) -> None:
         """Look once. Other errors than that the source cannot be asked are reported.
@@ -106,7 +106,7 @@ class BlockedMonitor:
         Raises TransientError, SourceChangedError or LoginRefusedError.
         """
         try:
-            events = self._known.events(blocked_reads(connection), clock.utc_now())
+            events = self._blocked.events(blocked_reads(connection), clock.utc_now())
             self._helpers.succeeded("blocked reads")
         except (TransientError, SourceChangedError, LoginRefusedError):
             raise
@@ -114,7 +114,7 @@ class BlockedMonitor:
             self._helpers.failed("blocked reads", error)
             return
         self._activity.blocked = [one.to_json() for one in events]
-        for event in self._known.news(events):
+        for event in self._blocked.news(events):
             self._journal.write(event)
 
 

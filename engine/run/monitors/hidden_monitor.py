@@ -70,16 +70,16 @@ class ReportedChanges:
         }
         self._at_start = {name: names for name, names in known.items() if name not in self._reported}
 
-    def news(self, found: HiddenChangesByName, hint: str = "") -> list[HiddenChanges]:
+    def news(self, changes: HiddenChangesByName, hint: str = "") -> list[HiddenChanges]:
         """The events of a look.
 
         The foreign keys of a table that is not captured any more are gone. hint: for the settings.
         """
         # A foreign key that is dropped and comes back is new.
-        self._at_start = {name: names & {*found.get(name, ())} for name, names in self._at_start.items()}
+        self._at_start = {name: names & {*changes.get(name, ())} for name, names in self._at_start.items()}
         news = []
-        for name in sorted({*found, *self._reported}, key=str):
-            names = tuple(one for one in found.get(name, ()) if one not in self._at_start.get(name, ()))
+        for name in sorted({*changes, *self._reported}, key=str):
+            names = tuple(one for one in changes.get(name, ()) if one not in self._at_start.get(name, ()))
             if self._reported.get(name, ()) != names:
                 do = hint if name == _SETTINGS else ""
                 news.append(HiddenChanges(kind=name[0], table=name[1], names=names, hint=do))
@@ -114,7 +114,7 @@ class Refusals:
 
 
 class HiddenMonitor:
-    """Looks until it is closed. state: the committed state. known: the run's."""
+    """Looks until it is closed. state: the committed state. changes: the run's."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class HiddenMonitor:
         journal: Journal,
         helpers: Helpers,
         state: Callable[[], State],
-        known: ReportedChanges,
+        changes: ReportedChanges,
         settings: Settings,
         drift: SourceDrift,
     ) -> None:
@@ -130,7 +130,7 @@ class HiddenMonitor:
         self._journal = journal
         self._helpers = helpers
         self._state = state
-        self._known = known
+        self._changes = changes
         self._settings = settings
         self._drift = drift
         self._facts: Facts = {}
@@ -189,7 +189,7 @@ class HiddenMonitor:
             return
         hint = "\n".join(dict.fromkeys(check.fix for check in self._unmet if check.fix))
         required = [check.name for check in self._unmet]
-        for event in (*self._known.news(found, hint), *self._drift.news(self._facts, required)):
+        for event in (*self._changes.news(found, hint), *self._drift.news(self._facts, required)):
             self._journal.write(event)
 
     def _found(self, tables: Sequence[tuple[str, str]]) -> dict[HiddenName, tuple[str, ...]]:

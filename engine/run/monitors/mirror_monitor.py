@@ -68,8 +68,8 @@ class Watched:
 
     def look(self, table: str, reader: MirrorReader) -> Iterator[MirrorWritten]:
         """Read the new commits of a mirror. Yields an event if there are news."""
-        read, known = self.versions.get(table, -1), self.foreign.get(table)
-        count, newest, copied = known.commits if known else 0, deque[Commit](maxlen=_NAMED), False
+        read, changes = self.versions.get(table, -1), self.foreign.get(table)
+        count, newest, copied = changes.commits if changes else 0, deque[Commit](maxlen=_NAMED), False
         for commit in reader.commits_after(read):
             if commit.version <= read or commit.replaces:  # in a new folder, or resnapshotted
                 count, copied = 0, True
@@ -84,16 +84,16 @@ class Watched:
         if newest:
             self.foreign[table] = ForeignChanges(count, newest[0].version)
             yield MirrorWritten(table=table, commits=count, newest=[_fields(commit) for commit in newest])
-        elif copied and known:
+        elif copied and changes:
             del self.foreign[table]
             yield MirrorWritten(table=table, commits=0, cleared_by="resnapshot")
-        elif known and known.version < 0 <= read:  # lost: a verification before now proves nothing
-            self.foreign[table] = replace(known, version=read)
+        elif changes and changes.version < 0 <= read:  # lost: a verification before now proves nothing
+            self.foreign[table] = replace(changes, version=read)
 
     def proved(self, summaries: Mapping[str, Summary]) -> Iterator[MirrorWritten]:
         """Forget what other programs have changed in mirrors that were verified since. Yields an event for each."""
-        for table, known in list(self.foreign.items()):
-            if table in self._seen and has_proved(summaries.get(table), known.version):
+        for table, changes in list(self.foreign.items()):
+            if table in self._seen and has_proved(summaries.get(table), changes.version):
                 del self.foreign[table]
                 self.unsaved = True
                 yield MirrorWritten(table=table, commits=0, cleared_by="verification")
@@ -101,8 +101,8 @@ class Watched:
     def forget(self, tables: Iterable[str]) -> None:
         """Forget tables that were removed: if one is added again, its mirror has another log."""
         for table in tables:
-            known = [self.versions.pop(table, None), self.foreign.pop(table, None)]
-            self.unsaved = self.unsaved or known != [None, None]
+            entries = [self.versions.pop(table, None), self.foreign.pop(table, None)]
+            self.unsaved = self.unsaved or entries != [None, None]
 
 
 class MirrorMonitor:

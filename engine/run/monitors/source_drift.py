@@ -45,8 +45,8 @@ class SourceDrift:
         return [HiddenChanges(kind=KIND, names=names, changes=found)]
 
 
-def _names(found: Iterable[Change], required: Collection[str]) -> Iterable[str]:
-    for one in found:
+def _names(changes: Iterable[Change], required: Collection[str]) -> Iterable[str]:
+    for one in changes:
         if one.what != "setting" or one.name not in required:
             name = {"grant": f"grants on {one.name}", "certificate": "TLS certificate"}.get(one.what, one.name)
             yield f"{name} was {one.before}, is {one.after}"

@@ -60,21 +60,21 @@ class UnpublishedMonitor:
             self._journal.write(event)
 
 
-def too_old(found: Mapping[str, MissingEpochs], settings: Alerts, now: datetime) -> dict[str, MissingEpochs]:
+def too_old(missing: Mapping[str, MissingEpochs], settings: Alerts, now: datetime) -> dict[str, MissingEpochs]:
     """Those that lack a change that is older than the threshold of their table."""
     return {
         name: one
-        for name, one in found.items()
+        for name, one in missing.items()
         if one.since < clock.utc_text(now - timedelta(seconds=settings.mirror_behind_of(name)))
     }
 
 
-def news(shown: dict[str, str], found: Mapping[str, MissingEpochs]) -> Iterator[MirrorBehind]:
+def news(shown: dict[str, str], missing: Mapping[str, MissingEpochs]) -> Iterator[MirrorBehind]:
     """Events about what is new, and about tables that lack nothing any more. shown: since when, by table; updated."""
-    for name in sorted(shown.keys() - found.keys()):
+    for name in sorted(shown.keys() - missing.keys()):
         del shown[name]
         yield MirrorBehind(table=name)
-    for name, one in found.items():
+    for name, one in missing.items():
         if shown.get(name) != one.since:
             shown[name] = one.since
             yield MirrorBehind(table=name, since=one.since, epoch=one.epoch)

@@ -181,9 +181,9 @@ class RedumpExecutor:
         """Take a redumped chunk."""
         self._read.append(finished)
 
-    def due(self, known: Position) -> list[Finished]:
-        """The chunks that the epoch starting at `known` can commit."""
-        return [f for f in self._read if f.high.order <= known.order]
+    def due(self, position: Position) -> list[Finished]:
+        """The chunks that the epoch starting at `position` can commit."""
+        return [f for f in self._read if f.high.order <= position.order]
 
     def committed(self, due: Sequence[Finished], reports: Iterable[RedumpReport]) -> None:
         """Record that an epoch committed these chunks, and delete their temporary files."""

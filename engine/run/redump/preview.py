@@ -58,12 +58,16 @@ def preview(directory: Directory, sink: Sink, arguments: Mapping[str, Any]) -> l
     return [_affected(name, redump, tables[name], landing) for name in redump.tables or tables]
 
 
-def _affected(name: str, redump: Redump, known: TableState, landing: Landing) -> AffectedTable:
-    table, plan = table_from_dict(known.table), plan_from_dict(known.plan)
+def _affected(name: str, redump: Redump, table_state: TableState, landing: Landing) -> AffectedTable:
+    table, plan = table_from_dict(table_state.table), plan_from_dict(table_state.plan)
     reader = landing.reader(table)
     # A mirror that no epoch was applied to may not be there yet.
-    defect = reader.defect() if table.key and known.copied and (known.applied or landing.chunks(table).is_there) else ""
-    decision = decide(redump, known, table, plan, defect)
+    defect = (
+        reader.defect()
+        if table.key and table_state.copied and (table_state.applied or landing.chunks(table).is_there)
+        else ""
+    )
+    decision = decide(redump, table_state, table, plan, defect)
     way, why = decision.way, decision.why
     ranges = tuple((text(limits.lower), text(limits.upper)) for limits in redump.ranges)
     failures: tuple[type[Exception], ...] = (*reader.unreadable, DestinationError)
@@ -76,7 +80,7 @@ def _affected(name: str, redump: Redump, known: TableState, landing: Landing) ->
         return AffectedTable(name, way, why, 0, 0, None if defect else 0, ranges, len(redump.keys))
     rows: int | None = of_rows if redump.is_whole_table else 0
     if not redump.is_whole_table and not defect:
-        rows = _rows(redump, mirror, published_as(table, known.projection), plan)
+        rows = _rows(redump, mirror, published_as(table, table_state.projection), plan)
     return AffectedTable(name, way, why, of_rows, of_bytes, rows, ranges, len(redump.keys))
 
 
@@ -89,8 +93,8 @@ def _rows(redump: Redump, mirror: TableVersion, table: Table, plan: Plan) -> int
     key = plan.key(table)
     assert key is not None
     conditions = [condition_of(key, limits) for limits in redump.ranges]
-    known = [condition for condition in conditions if condition is not None]
-    return mirror.count(reduce(or_, known)) if len(known) == len(conditions) else None
+    predicates = [condition for condition in conditions if condition is not None]
+    return mirror.count(reduce(or_, predicates)) if len(predicates) == len(conditions) else None
 
 
 def as_grid(affected: Sequence[AffectedTable]) -> Grid:

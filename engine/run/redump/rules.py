@@ -31,27 +31,27 @@ class Decision:
     """What to do instead, for a refusal."""
 
 
-def decide(redump: Redump, known: TableState, table: Table, plan: Plan, defect: str = "") -> Decision:
+def decide(redump: Redump, table_state: TableState, table: Table, plan: Plan, defect: str = "") -> Decision:
     """How to redump a table in its current state.
 
     defect: why its mirror cannot be read back, as a clause; "" if it can. Its parts need it: a row that only the mirror
     has is a ghost.
     """
-    if not table.key and not known.stopped:
+    if not table.key and not table_state.stopped:
         if not redump.tables:  # a redump of all tables skips healthy ones without a key
             return Decision(LEFT_ALONE, _NO_KEY)
         return Decision(REFUSED, _NO_KEY, "Give it a primary key.")
     mutable = has_mutable_key(table, plan.key(table))
     if redump.is_whole_table:
-        return _whole(known, defect, mutable=mutable)
-    return _part(redump, known, table.full_name, defect, mutable=mutable)
+        return _whole(table_state, defect, mutable=mutable)
+    return _part(redump, table_state, table.full_name, defect, mutable=mutable)
 
 
-def _whole(known: TableState, defect: str, *, mutable: bool) -> Decision:
+def _whole(table_state: TableState, defect: str, *, mutable: bool) -> Decision:
     why = ""
-    if known.stopped:
+    if table_state.stopped:
         why = f"it has stopped; {_MIRROR_STAYS}"
-    elif not known.copied:
+    elif not table_state.copied:
         why = "its snapshot is not complete yet, and begins again"
     elif defect:
         why = f"its mirror cannot be read ({defect})"
@@ -60,10 +60,10 @@ def _whole(known: TableState, defect: str, *, mutable: bool) -> Decision:
     return Decision(RESNAPSHOTTED, why) if why else Decision(REDUMPED)
 
 
-def _part(redump: Redump, known: TableState, name: str, defect: str, *, mutable: bool) -> Decision:
-    if known.stopped:
+def _part(redump: Redump, table_state: TableState, name: str, defect: str, *, mutable: bool) -> Decision:
+    if table_state.stopped:
         return Decision(REFUSED, "it has stopped", f"Resnapshot it: tidemark redump SPEC --table {name}")
-    if known.copied and defect:
+    if table_state.copied and defect:
         hint = f"Redump the whole table, which resnapshots it: tidemark redump SPEC --table {name}"
         return Decision(REFUSED, f"its mirror cannot be read ({defect})", hint)
     if redump.ranges and mutable:
@@ -72,4 +72,4 @@ def _part(redump: Redump, known: TableState, name: str, defect: str, *, mutable:
             "its rows can move between ranges of its chunk key while they stay the same rows",
             "Name rows by --keys, or redump the whole table by --table.",
         )
-    return Decision(REDUMPED, "" if known.copied else "as soon as it is copied")
+    return Decision(REDUMPED, "" if table_state.copied else "as soon as it is copied")

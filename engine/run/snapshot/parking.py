@@ -58,8 +58,8 @@ class Parking:
 
     def park(self, table: str, chunk: int, limits: Range, error: TidemarkError, attempts: int) -> None:
         """Record a parked chunk and journal it."""
-        known = self._chunks.get((table, chunk))
-        since = known.since if known else clock.utc_text()
+        earlier = self._chunks.get((table, chunk))
+        since = earlier.since if earlier else clock.utc_text()
         parked = ParkedRead(
             table=table,
             chunk=chunk,

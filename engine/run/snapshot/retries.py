@@ -81,7 +81,7 @@ class ChunkRetries:
         if copy.redump:
             return
         for number, parked in self._parking.reconcile(copy.table.full_name, copy.coverage.pending).items():
-            copy.trials[number] = Trial(max(parked.attempts, self._attempts - 1), known=True)
+            copy.trials[number] = Trial(max(parked.attempts, self._attempts - 1), was_parked=True)
 
     def resume(self, tables: dict[str, TableCopy]) -> None:
         """Retry the parked chunks of the tables with a requested retry."""
@@ -149,9 +149,9 @@ class ChunkRetries:
             copy.postpone(number, clock.monotonic_s() + pause_s)
         else:
             self._report(copy, [number], group, error, None, trial.failures)
-            limits, known = copy.coverage.pending[number], trial.known
+            limits, was_parked = copy.coverage.pending[number], trial.was_parked
             copy.park(number)
-            copy.parked_in_a_row += not known
+            copy.parked_in_a_row += not was_parked
             self._parking.park(copy.table.full_name, number, limits, error, trial.failures)
         return {number}
 

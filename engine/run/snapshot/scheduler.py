@@ -208,9 +208,9 @@ class SnapshotScheduler:
                 return
             self._start(ready, prototype, self._lease(wanted))
 
-    def _lease(self, wanted: list[TableCopy]) -> RateShare:
+    def _lease(self, copies: list[TableCopy]) -> RateShare:
         """A share of the rates for the next group: all that is free, if no chunk waits for another reader."""
-        waiting = sum(_MOST_READERS if copy.coverage.unsplit else len(copy.waiting) for copy in wanted)
+        waiting = sum(_MOST_READERS if copy.coverage.unsplit else len(copy.waiting) for copy in copies)
         return self._gate.pace.take_share(max(1, min(self._readers() - len(self._jobs), waiting)), clock.monotonic_s())
 
     def _start(self, ready: list[TableCopy], prototype: ChunkGroup, lease: RateShare) -> None:

@@ -51,7 +51,7 @@ class Trial:
     """The chunk's own failures in a row."""
     among: int = 1
     """The most chunks that may share its next group."""
-    known: bool = False
+    was_parked: bool = False
     """Whether an earlier run parked it."""
 
 
@@ -208,7 +208,7 @@ class TableCopy:
         self.on("tried again", self.parked)
         self.waiting.extend(Chunk(number, self.coverage.pending[number]) for number in sorted(self.parked))
         for number in self.parked:
-            self.trials[number] = Trial(known=True)
+            self.trials[number] = Trial(was_parked=True)
         self.parked = set()
         self.parked_in_a_row = 0
 

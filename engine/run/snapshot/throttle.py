@@ -253,7 +253,7 @@ class Health:
             except TidemarkError as error:
                 self._forget(name)
                 return f"replica {name} cannot be asked: {error.message}"
-            self.loads = {known: value for known, value in self.loads.items() if known != name}
+            self.loads = {status: value for status, value in self.loads.items() if status != name}
             if lag is not None:
                 self.loads[name] = lag
             if lag is None:

@@ -56,34 +56,34 @@ class Alterations:
             if alteration.unproved_since is not None:
                 statements |= dict.fromkeys(self._differing(connection, state, alteration), alteration.statement)
         statements |= dict.fromkeys([*(name for name, table in state.tables.items() if table.due), *asked])
-        found = {}
+        verdicts = {}
         for name, statement in statements.items():
-            known, table = state.tables[name], self.captured.tables[name]
+            table_state, table = state.tables[name], self.captured.tables[name]
             altered = Altered(
                 table,
                 self.captured.plans[name],
-                known.copied,
-                known.names,
+                table_state.copied,
+                table_state.names,
                 self.publisher.tables.check_columns,
-                known.projection,
-                known.stopped,
+                table_state.projection,
+                table_state.stopped,
                 end,
                 alteration.alter if alteration is not None and statement is not None else None,
                 partial(self._later, connection, name, end),
             )
-            found[name] = self._verdict(connection, known, altered, statement, asked=name in asked)
-        return found
+            verdicts[name] = self._verdict(connection, table_state, altered, statement, asked=name in asked)
+        return verdicts
 
     def _verdict(
-        self, connection: Connection, known: TableState, altered: Altered, statement: str | None, *, asked: bool
+        self, connection: Connection, table_state: TableState, altered: Altered, statement: str | None, *, asked: bool
     ) -> SchemaVerdict:
         """The verdict on one table. asked: whether an operator asked for a resnapshot."""
-        found = verdict(connection, self.spec, altered, statement)
-        if asked or (known.due and known.due.by is not None):
-            return found
-        if known.due and known.due.why and found.reason == REQUESTED:
-            found = replace(found, reason=known.due.why.message)
-        return limited(found, altered, known, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
+        decision = verdict(connection, self.spec, altered, statement)
+        if asked or (table_state.due and table_state.due.by is not None):
+            return decision
+        if table_state.due and table_state.due.why and decision.reason == REQUESTED:
+            decision = replace(decision, reason=table_state.due.why.message)
+        return limited(decision, altered, table_state, self.spec.source.max_resnapshots_per_hour, clock.utc_text())
 
     def _differing(self, connection: Connection, state: State, alteration: Alteration) -> list[str]:
         """The captured tables that the catalog shows otherwise, or as made since a statement.
@@ -92,17 +92,17 @@ class Alterations:
 
         alteration: a statement that is not read to its end.
         """
-        known = {
+        tables = {
             (table.database, table.name): table
             for name, table in self.captured.tables.items()
             if not state.tables[name].stopped and name not in alteration.tables
         }
-        there = known.keys() & set(list_tables(connection))
+        there = tables.keys() & set(list_tables(connection))
         since = made_since(connection, list(there), alteration.unproved_since or 0)
         shown = {(table.database, table.name): table for table in read_tables(connection, sorted(there))}
         return [
             table.full_name
-            for place, table in known.items()
+            for place, table in tables.items()
             if place in since or place not in shown or not same_columns(table, shown[place])
         ]
 
@@ -125,14 +125,14 @@ class Alterations:
             start = binlog_range.end
 
 
-def changed(name: str, found: SchemaVerdict, alteration: Alteration | None) -> TableChanged:
+def changed(name: str, verdict: SchemaVerdict, alteration: Alteration | None) -> TableChanged:
     """A verdict, for the journal. alteration: the one that ended its epoch."""
     named = alteration is not None and name in alteration.tables
     return TableChanged(
-        kind=found.outcome,
+        kind=verdict.outcome,
         table=name,
         position=alteration.at if alteration and named else None,
         statement=alteration.statement if alteration and named else None,
-        reason=found.reason,
-        within_hour=found.within_hour,
+        reason=verdict.reason,
+        within_hour=verdict.within_hour,
     )

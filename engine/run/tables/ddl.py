@@ -31,11 +31,11 @@ _ROUNDED = ("float", "double")
 """The catalog shows DOUBLE(22,0), which rounds, like DOUBLE."""
 
 
-def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequence[str]) -> bool:
+def keeps_rows(before: Table, after: Table, alter: Alter | None, *, earlier_names: Sequence[str]) -> bool:
     """Whether every existing row keeps its values after an ALTER TABLE, with NULL in the columns that it adds.
 
-    after: the table in the catalog. held: the names of the destination's columns: adding one of them again would bring
-    back its old values. alter: None for any other statement.
+    after: the table in the catalog. earlier_names: the names of the destination's columns: adding one of them again
+    would bring back its old values. alter: None for any other statement.
     """
     if alter is None or alter.actions is None or before.key != after.key:
         return False
@@ -44,13 +44,15 @@ def keeps_rows(before: Table, after: Table, alter: Alter | None, *, held: Sequen
     expected = _columns(before, alter.actions)
     if expected is None or expected != [column.name for column in after.columns]:
         return False
-    known = {column.name: column for column in before.columns}
-    added = [name for name in expected if name not in known]
-    if {name.casefold() for name in added} & {name.casefold() for name in (*held, *known)}:
+    columns = {column.name: column for column in before.columns}
+    added = [name for name in expected if name not in columns]
+    if {name.casefold() for name in added} & {name.casefold() for name in (*earlier_names, *columns)}:
         return False
     changed = {_place(before, action.column) for action in alter.actions if action.kind == "change"}
     return all(after.column(name).nullable for name in added) and all(
-        _keeps_values(known[name], after.column(name), changed=name in changed) for name in expected if name in known
+        _keeps_values(columns[name], after.column(name), changed=name in changed)
+        for name in expected
+        if name in columns
     )
 
 
@@ -75,12 +77,12 @@ def definition_after(before: Table, alter: Alter, later: Sequence[Alter], shown:
     since = _changed(later_actions) | {action.column.casefold() for action in later_actions if action.kind == "drop"}
     columns: list[Column] = []
     for name in names:
-        known = next((column for column in before.columns if column.name == name), None)
-        if known is None or name.casefold() in here:
-            known = None if name.casefold() in since else shown.column(name)
-        if known is None:
+        described_column = next((column for column in before.columns if column.name == name), None)
+        if described_column is None or name.casefold() in here:
+            described_column = None if name.casefold() in since else shown.column(name)
+        if described_column is None:
             return None
-        columns.append(known)
+        columns.append(described_column)
     return replace(shown, columns=tuple(columns))
 
 

@@ -184,20 +184,23 @@ class MembershipChanges:
             plan = streaming_only(plan)
         plan = decided(self._spec.sink, table, plan)
         joins = Planned(table.as_dict(), plan.as_dict(), projection, by)
-        known = state.removed.get(table.full_name)
-        if known is not None and (kept := stored_table(self._publisher.destination, state, known)).is_there:
-            before = table_from_dict(known.table)
+        removed_table = state.removed.get(table.full_name)
+        if (
+            removed_table is not None
+            and (kept := stored_table(self._publisher.destination, state, removed_table)).is_there
+        ):
+            before = table_from_dict(removed_table.table)
             if not table.key:
                 raise _no_key(table, kept)
             with suppress(IncompatibleColumnsError):  # then its change log begins again
-                kept.check(published_as(before, known.projection), published_as(table, projection))
+                kept.check(published_as(before, removed_table.projection), published_as(table, projection))
             since = None if self._spec.source.copies else current(connection, describe(connection))
             switch = Switch(
                 joins.table,
                 joins.plan,
                 before.as_dict(),
                 projection,
-                known.projection,
+                removed_table.projection,
                 since,
                 joins=True,
                 by=by,
@@ -239,10 +242,10 @@ def _removed(change: MembershipCommand) -> dict[str, TableChange]:
     return {name: TableChange(removed=removal) for name in change.tables}
 
 
-def _named(wanted: Sequence[str], existing: Sequence[TableName]) -> list[TableName]:
+def _named(full_names: Sequence[str], existing: Sequence[TableName]) -> list[TableName]:
     """The tables with these full names. Raises SpecError for a name that matches none, or two."""
     names = [f"{database}.{table}" for database, table in existing]
-    for name in wanted:
+    for name in full_names:
         if names.count(name) > 1:
             raise SpecError(f"Two tables have the full name {name} (the dots in it can be split in two ways).")
         if name not in names:
@@ -252,7 +255,7 @@ def _named(wanted: Sequence[str], existing: Sequence[TableName]) -> list[TableNa
                 detail="Views and sequences are not captured.",
                 hint=f"The nearest is {near[0]}." if near else "Check its name and the user's grants.",
             )
-    return [existing[names.index(name)] for name in wanted]
+    return [existing[names.index(name)] for name in full_names]
 
 
 def _merged(name: TableName, why: str) -> TableStoppedError:

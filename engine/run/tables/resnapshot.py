@@ -55,8 +55,8 @@ def _resnapshots(
 
     tables: dict[str, TableChange] = {}
     for name in names:
-        known = state.tables[name]
-        before, plan = table_from_dict(known.table), plan_from_dict(known.plan)
-        altered = Altered(before, plan, known.copied, (), fits, known.projection)
-        tables[name] = verdict(connection, spec, altered, None).to_record(before, known.projection)
+        table_state = state.tables[name]
+        before, plan = table_from_dict(table_state.table), plan_from_dict(table_state.plan)
+        altered = Altered(before, plan, table_state.copied, (), fits, table_state.projection)
+        tables[name] = verdict(connection, spec, altered, None).to_record(before, table_state.projection)
     return tables

@@ -11,19 +11,19 @@ from engine.ledger.state import TableState, latest_resnapshots
 from engine.run.tables.schema_change import Altered, SchemaVerdict
 
 
-def limited(found: SchemaVerdict, altered: Altered, known: TableState, limit: int, now: str) -> SchemaVerdict:
+def limited(verdict: SchemaVerdict, altered: Altered, table_state: TableState, limit: int, now: str) -> SchemaVerdict:
     """The verdict of an automatic resnapshot, or a stop if the table has had `limit` of them within an hour.
 
     now: UTC text.
     """
-    if found.outcome != "resnapshotted":
-        return found
-    latest = latest_resnapshots(known, now)
+    if verdict.outcome != "resnapshotted":
+        return verdict
+    latest = latest_resnapshots(table_state, now)
     if len(latest) < limit:
-        return replace(found, automatic=now, within_hour=len(latest) + 1)
+        return replace(verdict, automatic=now, within_hour=len(latest) + 1)
     name = altered.table.full_name
     error = TableStoppedError(
-        f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {found.reason}.",
+        f"{name} was resnapshotted {len(latest)} times within an hour, and would have to be again: {verdict.reason}.",
         detail="Each one reads the whole table. What is published is right up to this change; "
         "nothing after it was published.",
         hint="Find out what changes the table like that: the console's page of the table lists the statements. Then "

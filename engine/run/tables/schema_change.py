@@ -87,7 +87,7 @@ class Altered:
     plan: Plan
     copied: bool
     """Whether all of its chunks are finished."""
-    held: Collection[str]
+    earlier_names: Collection[str]
     """The names of all columns that it ever had."""
     fits: Callable[[Table, Table], None]
     """Raises IncompatibleColumnsError when the change log cannot get the table's new columns, TableStoppedError when
@@ -115,14 +115,14 @@ def verdict(connection: Connection, spec: Spec, altered: Altered, statement: str
         shown = _current_table(connection, spec, before, statement)
         evolved = None if statement is None or altered.stopped else _evolved(altered, shown)
         if evolved is not None and not _needs_new_log(spec, altered, evolved):
-            after, found = evolved, SchemaVerdict("evolved", "every row keeps its values", evolved, altered.plan)
+            after, verdict = evolved, SchemaVerdict("evolved", "every row keeps its values", evolved, altered.plan)
         else:
             after, new_log = shown, _needs_new_log(spec, altered, shown)
-            found = _resnapshot(connection, spec, after, statement, new_log)
+            verdict = _resnapshot(connection, spec, after, statement, new_log)
             if not spec.source.copies:
-                found = replace(found, since=_since(connection, altered, statement))
-        check_altered(spec, before, after, found.plan.chunk_key)
-        return replace(found, projection=projection_record(spec, after))
+                verdict = replace(verdict, since=_since(connection, altered, statement))
+        check_altered(spec, before, after, verdict.plan.chunk_key)
+        return replace(verdict, projection=projection_record(spec, after))
     except TableStoppedError as error:
         return SchemaVerdict("stopped", error.message, before, altered.plan, error)
 
@@ -199,7 +199,11 @@ def _evolved(altered: Altered, shown: Table) -> Table | None:
     keyed = all(collations.get(name, "") == before.column(name).collation for name in plan.chunk_key)
     bare = replace(before, columns=tuple(replace(c, tells_apart=False) for c in before.columns))
     plain = replace(after, columns=tuple(replace(c, tells_apart=False) for c in after.columns))
-    return plain if readable and keyed and keeps_rows(bare, plain, alter, held=list(altered.held)) else None
+    return (
+        plain
+        if readable and keyed and keeps_rows(bare, plain, alter, earlier_names=list(altered.earlier_names))
+        else None
+    )
 
 
 def _resnapshot(connection: Connection, spec: Spec, after: Table, statement: str | None, new_log: str) -> SchemaVerdict:

@@ -83,7 +83,7 @@ def tables_reached(
     definitions = _Definitions(end, current(connection, server), mariadb=server.flavor == "mariadb")
     for _ in read_range(endpoint, definitions, first_server_id):
         pass
-    if definitions.found:
+    if definitions.has_definition:
         return alteration.tables
     full_names = {".".join(name) for name in names}
     return [name for name in alteration.tables if name.casefold() in full_names]
@@ -92,7 +92,7 @@ def tables_reached(
 def _defines(query: Query, *, mariadb: bool) -> bool:
     """Whether a statement may define or alter something; one that is not read to its end may."""
     effect, readable = read(query, mariadb=mariadb)
-    return not effect.known or bool(_DEFINES.match(readable or query.statement))
+    return not effect.is_complete or bool(_DEFINES.match(readable or query.statement))
 
 
 class _Definitions:
@@ -104,18 +104,18 @@ class _Definitions:
     def __init__(self, start: Position, end: Position, *, mariadb: bool) -> None:
         self.position = start
         self.end = end
-        self.found = False
+        self.has_definition = False
         self._mariadb = mariadb
 
     @property
     def is_done(self) -> bool:
-        return self.found or self.position.order >= self.end.order
+        return self.has_definition or self.position.order >= self.end.order
 
     def feed(self, run: EventBatch) -> Iterator[None]:
         """Yields nothing; see `found`. Events after the end count too: they can only make the answer more careful."""
         for plain in unfolded(run, np.flatnonzero(among(run.headers.kind, STATEMENTS))):
             queries = np.flatnonzero(plain.run.headers.kind == Kind.QUERY)
-            self.found = self.found or any(
+            self.has_definition = self.has_definition or any(
                 _defines(read_query(plain.run.body(n)), mariadb=self._mariadb) for n in queries.tolist()
             )
         ended = file_number(run.file) > file_number(self.end.file)

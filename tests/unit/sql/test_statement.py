@@ -109,13 +109,13 @@ def test_a_harmless_statement_alters_no_table(statement: str) -> None:
 def test_a_statement_alters_the_tables_that_it_names(statement: str) -> None:
     """And no others."""
     found = effect(statement)
-    assert (found.kind, set(found.tables), found.known) == ("alters", NAMED[statement], True)
+    assert (found.kind, set(found.tables), found.is_complete) == ("alters", NAMED[statement], True)
 
 
 @pytest.mark.parametrize("statement", UNKNOWN)
 def test_a_statement_that_is_not_read_to_its_end_may_alter_any_table(statement: str) -> None:
     """The catalog is asked."""
-    assert not effect(statement).known
+    assert not effect(statement).is_complete
 
 
 @pytest.mark.parametrize("statement", NOT_UNDERSTOOD)
@@ -123,7 +123,7 @@ def test_an_action_that_is_not_known_makes_the_alter_unknown(statement: str) -> 
     """The table is known, what happens to its rows is not."""
     found = effect(statement)
     assert found.alter is not None
-    assert (found.alter.actions, set(found.tables), found.known) == (None, {T}, True)
+    assert (found.alter.actions, set(found.tables), found.is_complete) == (None, {T}, True)
 
 
 def test_a_dropped_database_takes_its_tables_with_it() -> None:

@@ -57,7 +57,7 @@ def test_keys_that_cannot_be_named_are_compared_once(tmp_path: Path, monkeypatch
     reader = SimpleNamespace(request=request, schema=source.schema, quick=lambda limits: [(limits, source)])
     check = TableCheck(reader, both)  # type: ignore[arg-type]
     check.ranges([NumberedRange(0, WHOLE)])
-    assert (check.found.total, check.found.parts[0].differences, check.found.rows) == (50, 50, 100)
+    assert (check.findings.total, check.findings.parts[0].differences, check.findings.rows) == (50, 50, 100)
     assert both.settled == 2  # and once again
 
 

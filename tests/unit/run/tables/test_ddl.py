@@ -122,17 +122,17 @@ def alter_of(statement: str) -> Alter | None:
 def test_a_double_that_is_declared_again_may_be_rounded() -> None:
     """The catalog shows DOUBLE(22,0) like DOUBLE."""
     table = replace(BEFORE, columns=(*BEFORE.columns, Column("f", "double", precision=22)))
-    assert not keeps_rows(table, table, alter_of("ALTER TABLE t MODIFY f DOUBLE(22,0)"), held=[])
-    assert keeps_rows(table, table, alter_of("ALTER TABLE t MODIFY v INT"), held=[])
+    assert not keeps_rows(table, table, alter_of("ALTER TABLE t MODIFY f DOUBLE(22,0)"), earlier_names=[])
+    assert keeps_rows(table, table, alter_of("ALTER TABLE t MODIFY v INT"), earlier_names=[])
 
 
 @pytest.mark.parametrize(("statement", "after"), KEEPS, ids=[s for s, _ in KEEPS])
 def test_what_keeps_rows_is_recognised(statement: str, after: Table) -> None:
     """New columns are NULL everywhere, the others keep their values."""
-    assert keeps_rows(BEFORE, after, alter_of(statement), held=["id", "v", "name", "state", "back"])
+    assert keeps_rows(BEFORE, after, alter_of(statement), earlier_names=["id", "v", "name", "state", "back"])
 
 
 @pytest.mark.parametrize(("statement", "after"), CHANGES, ids=[s for s, _ in CHANGES])
 def test_anything_else_may_change_rows(statement: str, after: Table) -> None:
     """Also what cannot be parsed, and what the catalog contradicts."""
-    assert not keeps_rows(BEFORE, after, alter_of(statement), held=["id", "v", "name", "state", "back"])
+    assert not keeps_rows(BEFORE, after, alter_of(statement), earlier_names=["id", "v", "name", "state", "back"])

@@ -11,7 +11,7 @@ from engine.run.tables.schema_change import Altered, SchemaVerdict
 
 TABLE = Table("d", "t", (Column("id", "int", nullable=False),), ("id",))
 PLAN = Plan("d.t", 9, 0, ("id",), "PRIMARY", "0", "9", 1.0, "even", "", 9, 1, "10", "10")
-ALTERED = Altered(TABLE, PLAN, copied=True, held=(), fits=lambda *_: None)
+ALTERED = Altered(TABLE, PLAN, copied=True, earlier_names=(), fits=lambda *_: None)
 AGAIN = SchemaVerdict("resnapshotted", "its rows may have other values", TABLE, PLAN)
 NOW = "2026-01-01T01:00:00.000000Z"
 
