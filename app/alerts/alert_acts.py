@@ -1,7 +1,7 @@
 """The buttons beside an alert that end its cause, as *Live* has them."""
 
 from app.common import access, controls, home, runner_notice, table_acts
-from app.common.table_acts import Act
+from app.common.table_acts import CommandVerb
 from app.common.view.alert_list import Firing
 from engine.journal.outage_causes import ALERTS as OUTAGES
 from engine.pipeline.directory import Directory
@@ -10,7 +10,7 @@ _OF_RUNS = ("run_failed", "runner_lost", "not_restarted")
 _OF_TABLES = ("table_stopped", "mirror_unreadable")
 
 
-def _table_acts(where: Directory, one: Firing) -> dict[str, tuple[Act, ...]]:
+def _table_acts(where: Directory, one: Firing) -> dict[str, tuple[CommandVerb, ...]]:
     return table_acts.of_tables(where, one.table) if one.kind in _OF_TABLES and one.table else {}
 
 

@@ -28,7 +28,7 @@ _kept: dict[Path, tuple[object, float, float, list[VerifiedTable]]] = {}
 """By directory: the facts that the tables follow from, since when and until when they do, and the tables."""
 _READ_S = 3.0
 """The ledger and the Delta logs are read again after this time."""
-_read: dict[Path, "_Facts"] = {}
+_read: dict[Path, "_VerificationFacts"] = {}
 """By directory."""
 
 
@@ -75,7 +75,7 @@ def _newer(facts: TableFacts, summary: Summary | None, foreign: ForeignChanges |
 
 
 @dataclass(frozen=True)
-class _Facts:
+class _VerificationFacts:
     """The facts in the ledger and the Delta logs of one pipeline."""
 
     facts: Mapping[str, TableFacts]
@@ -101,7 +101,7 @@ def _committed(where: Directory, now: datetime) -> Mapping[str, TableFacts]:
         found = read.facts
     if len(_read) >= _MOST:
         _read.clear()
-    _read[where.root] = _Facts(found, began_s + max(_READ_S, 50 * took_s))
+    _read[where.root] = _VerificationFacts(found, began_s + max(_READ_S, 50 * took_s))
     return found
 
 

@@ -13,14 +13,14 @@ from engine.history import table_queries
 from engine.history.table_queries import TableProgress
 from engine.pipeline.directory import Directory
 
-Act = Literal["resume", "redump", "remove-table"]
+CommandVerb = Literal["resume", "redump", "remove-table"]
 """The verb of a command."""
 _MOST = 8
 """Tables with buttons: of more, each table's page has them."""
 _RESNAPSHOT = (
     "The table is resnapshotted while the others stream on. Its mirror stays as it was until the copy is complete."
 )
-_BUTTONS: Mapping[Act, tuple[str, str, str, str]] = {
+_BUTTONS: Mapping[CommandVerb, tuple[str, str, str, str]] = {
     "resume": (
         "Resnapshot",
         ":material/restart_alt:",
@@ -42,12 +42,12 @@ _BUTTONS: Mapping[Act, tuple[str, str, str, str]] = {
 }
 
 
-def of_stop(hint: str | None) -> tuple[Act, ...]:
+def of_stop(hint: str | None) -> tuple[CommandVerb, ...]:
     """The acts that end the stop of a table. One that the source no longer has cannot be resnapshotted."""
     return ("remove-table",) if comes_back(hint or "") else ("resume", "remove-table")
 
 
-def of_tables(where: Directory, only: str | None = None) -> dict[str, tuple[Act, ...]]:
+def of_tables(where: Directory, only: str | None = None) -> dict[str, tuple[CommandVerb, ...]]:
     """The acts of each table that needs one, the stopped tables first. only: of this table."""
     found = {one.table: of_stop(one.hint) for one in stopped(where)}
     for one in data_light.tables_of(where, clock.utc_now()):
@@ -73,7 +73,7 @@ def unreadable(where: Directory, only: str | None = None) -> None:
             )
 
 
-def buttons(where: Directory, acts: Mapping[str, Iterable[Act]], *, key: str) -> None:
+def buttons(where: Directory, acts: Mapping[str, Iterable[CommandVerb]], *, key: str) -> None:
     """A row of buttons for each table. Nothing for a viewer."""
     if not access.operator():
         return
@@ -87,7 +87,7 @@ def buttons(where: Directory, acts: Mapping[str, Iterable[Act]], *, key: str) ->
         st.caption(f"The pages of the other {more} tables have these buttons too.")
 
 
-def _ask(where: Directory, table: str, act: Act, key: str) -> None:
+def _ask(where: Directory, table: str, act: CommandVerb, key: str) -> None:
     label, icon, meaning, confirm = _BUTTONS[act]
     said = f"**{words.escape(table)}**  \n{meaning}"
     controls.ask(where, act, label, icon, said, confirm, key=key, arguments={"tables": [table]})

@@ -11,7 +11,7 @@ import streamlit as st
 from app.common import access, columns, home, meaning, messages, places, selection, table_acts
 from app.common.autorefresh import INTERVAL_S, autorefresh
 from app.common.charts import plot
-from app.common.table_acts import Act
+from app.common.table_acts import CommandVerb
 from app.common.view import factor, words, zone
 from app.common.view.hints import others_continue
 from app.common.view.progress import current_reads, rows_per_s, share
@@ -63,7 +63,7 @@ def overview(where: Directory) -> None:
 
 
 @autorefresh()
-def _troubles(where: Directory, drawn: dict[str, tuple[Act, ...]]) -> None:
+def _troubles(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> None:
     """Why tables stopped, and which mirrors cannot be read.
 
     If that concerns others now, the page runs again: its buttons depend on it.

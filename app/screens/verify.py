@@ -25,7 +25,7 @@ from app.common import (
     table_acts,
 )
 from app.common.autorefresh import autorefresh
-from app.common.table_acts import Act
+from app.common.table_acts import CommandVerb
 from app.common.view import verification, words
 from app.common.view.verification import VerifiedTable
 from app.verify.view import part_map
@@ -45,7 +45,7 @@ _FIRST = ("State", "Table", "Page")
 
 
 @autorefresh()
-def overview(where: Directory, drawn: dict[str, tuple[Act, ...]]) -> None:
+def overview(where: Directory, drawn: dict[str, tuple[CommandVerb, ...]]) -> None:
     """The numbers of the pipeline. No word is green while the mirrors do not follow the source.
 
     drawn: the buttons below. If others are needed, the page runs again.

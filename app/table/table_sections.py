@@ -18,7 +18,7 @@ from app.common import (
     table_acts,
 )
 from app.common.autorefresh import INTERVAL_S, autorefresh
-from app.common.table_acts import Act
+from app.common.table_acts import CommandVerb
 from app.common.view import words
 from app.common.view.health import Runner
 from app.live import health_strip, pacing
@@ -72,7 +72,9 @@ def _max_merge_delay_s(where: Directory) -> float:
 
 
 @autorefresh()
-def top(where: Directory, table: str, drawn: tuple[str, str | None, bool], acts: dict[str, tuple[Act, ...]]) -> None:
+def top(
+    where: Directory, table: str, drawn: tuple[str, str | None, bool], acts: dict[str, tuple[CommandVerb, ...]]
+) -> None:
     """The strip, and why the table stopped or its mirror cannot be read.
 
     If a state changes, the whole page runs again: its links depend on it. acts: the buttons below.

@@ -7,7 +7,7 @@ import streamlit as st
 
 from app.common import home, messages, places
 from app.common.view import words
-from app.common.view.draft import STEPS, Draft, Outcome, StepFinding, outdated, state_of, why_open
+from app.common.view.draft import STEPS, Draft, StepFinding, StepOutcome, outdated, state_of, why_open
 from app.common.view.hints import for_wizard
 from app.wizard import drafts
 from engine.base import clock
@@ -123,7 +123,7 @@ def foot(draft: Draft, step: str, *, ready: bool = True, why: str = "") -> None:
         go(draft, STEPS[number + 1])
 
 
-def note(draft: Draft, step: str, outcome: Outcome, text: str) -> Draft:
+def note(draft: Draft, step: str, outcome: StepOutcome, text: str) -> Draft:
     """Save a step's finding, unless it is unchanged."""
     found = draft.finding(step)
     if found and (found.outcome, found.text) == (outcome, text):

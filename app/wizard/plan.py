@@ -8,7 +8,7 @@ import streamlit as st
 
 from app.common import columns, jobs, meaning, messages, source_queries
 from app.common.view import factor, words
-from app.common.view.draft import Draft, Outcome
+from app.common.view.draft import Draft, StepOutcome
 from app.wizard import drafts, frame, mirrors
 from app.wizard.view import planning
 from engine.base import clock
@@ -113,7 +113,7 @@ def _shown(draft: Draft, spec: Spec, cache: source_queries.PlanCache) -> Draft:
     if cache.changes is not None and spec.sink.has_mirrors:
         mirrors.compare(cache.tables, plans, cache.changes, spec.sink)
     failed = [line.table for line in lines if line.plan is None]
-    outcome: Outcome = "warn" if failed else "ok"
+    outcome: StepOutcome = "warn" if failed else "ok"
     return frame.note(draft, "Plan", outcome, f"{', '.join(failed[:3])} cannot be planned." if failed else sums)
 
 

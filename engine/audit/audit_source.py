@@ -22,7 +22,7 @@ from pymysqlreplication import BinLogStreamReader, event, row_event
 
 from engine.audit.audit_values import LABELS, UNSURE, Unsure
 from engine.base.errors import BinlogDamagedError, TidemarkError, TransientError
-from engine.decode.schema import Table
+from engine.decode.schema import Table, TableName
 from engine.destination.delta.read.change_log import pack
 from engine.source.connect import Connection, Endpoint, explain, open_connection
 from engine.source.positions import FIRST_OFFSET, Position, file_number
@@ -65,8 +65,6 @@ _INVALID = frozenset((1300, 3854))
 _XA = re.compile(r"(?i)XA\s+(COMMIT|ROLLBACK)\s+X'([0-9a-f]*)',X'([0-9a-f]*)',(-?\d+)")
 _SAVEPOINT = re.compile(r"(?i)SAVEPOINT\s+(.*?)\s*$", re.DOTALL)
 _ROLLBACK_TO = re.compile(r"(?i)ROLLBACK(?:\s+WORK)?\s+TO(?:\s+SAVEPOINT)?\s+(.*?)\s*$", re.DOTALL)
-TableName = tuple[str, str]
-"""Database and name of a table."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from engine.audit.audit_compare import AuditDifference, AuditImages, compared
 from engine.audit.audit_range import AuditedRange
 from engine.audit.audit_result import MOST_LISTED, ImageDifference, TableAudit
-from engine.audit.audit_source import EventRows, Frames, TableName
+from engine.audit.audit_source import EventRows, Frames
 from engine.audit.audit_values import UNSURE, Texts, ours, seconds, shown, theirs
-from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column
+from engine.decode.schema import TM_KIND, TM_POSITION, TM_REDUMP, TM_SEQ, TM_TS, TM_TX, Column, TableName
 from engine.destination.delta.layout import changes_folder
 from engine.destination.delta.read.change_log import PLACES, ChangeLog, orders_of, pack, unpack
 from engine.source.positions import file_of

@@ -283,7 +283,7 @@ class _Logs:
 
     def __init__(self, first_seq: int) -> None:
         self._first_seq = first_seq
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, _ChangeLogFile] = {}
         self._waiting_rows = 0
 
     @property
@@ -292,7 +292,7 @@ class _Logs:
         return list(self._logs)
 
     def write(self, captured: EmittedTable, changes: Any, kinds: Any, file: str) -> None:
-        log = self._logs.setdefault(captured.table.full_name, _Log(captured, self._first_seq))
+        log = self._logs.setdefault(captured.table.full_name, _ChangeLogFile(captured, self._first_seq))
         before = log.writer.pending_bytes
         log.write(changes, kinds, file)
         self._waiting_rows += log.writer.pending_bytes - before
@@ -316,7 +316,7 @@ class _Logs:
         return {name: log.close(nulled[name]) for name, log in self._logs.items()}
 
 
-class _Log:
+class _ChangeLogFile:
     """The change log file that a binlog range writes for one table."""
 
     def __init__(self, captured: EmittedTable, first_seq: int) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from engine.base.durable import write_atomically
 from engine.base.errors import DifferencesFoundError
-from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json, stored
+from engine.cli.command import JsonOption, SpecFile, app, guarded, opened, out, print_json, stored
 
 
 @app.command()
@@ -35,7 +35,7 @@ def audit(
         bool, typer.Option("--sample", help="Compare only a random part of the binlog, of about 64 MiB.")
     ] = False,
     report: Annotated[Path | None, typer.Option("--report", help="Also write the whole result to this file.")] = None,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare change logs with the source's binlog, row image by row image, with an independent decoder.
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from engine.base.wording import plural
-from engine.cli.command import Json, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import JsonOption, SpecFile, app, guarded, opened, out, print_json
 
 
 @app.command()
@@ -15,7 +15,7 @@ def backup(
     spec_file: SpecFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to write, a zip.", show_default=False)],
     *,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Back up the ledger and the version of every table in the destination. Works while the pipeline runs."""
     from engine.backup.backup import write_backup
@@ -36,7 +36,7 @@ def restore(
     spec_file: SpecFile,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The backup to restore.", show_default=False)],
     *,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Restore the ledger, and roll every table in the destination back to its version in the backup.
 

@@ -31,10 +31,10 @@ app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=N
 out, err = plain_console(), plain_console(stderr=True)
 
 SpecFile = Annotated[Path, typer.Argument(metavar="SPEC", help="The pipeline's spec, a TOML file.", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Reason = Annotated[str, typer.Option(help="The reason, for the journal.")]
 Chunks = Annotated[str, typer.Option("--chunk", help="Chunks of the table's last snapshot, by number: 3,7")]
-Limits = Annotated[
+LimitOption = Annotated[
     tuple[str, str] | None,
     typer.Option("--range", help='LOWER UPPER of the chunk key, as `plan --json` prints them; "" is an open end.'),
 ]

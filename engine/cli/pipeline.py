@@ -13,9 +13,9 @@ import typer
 from engine.base.errors import PreflightError, SpecError, TablesStoppedError
 from engine.cli.command import (
     Chunks,
-    Json,
+    JsonOption,
     Keys,
-    Limits,
+    LimitOption,
     Reason,
     SpecFile,
     app,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @app.command()
 @guarded
-def check(spec_file: SpecFile, *, as_json: Json = False) -> None:
+def check(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     """Verify everything a run needs from the spec, the source and the destination; print the SQL that fixes what is
     missing.
     """  # noqa: D205 - one sentence, as the reference has it
@@ -92,7 +92,7 @@ def plan(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Use the server's statistics only; read no table.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how tables will be split and why, how long the snapshot takes, and how mirrors are merged.
 
@@ -137,7 +137,7 @@ def run(
         bool,
         typer.Option("--service", help="For a service manager: exit with 0 after a stop, even if tables are stopped."),
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the pipeline: snapshot the tables that are not copied yet, then stream the binlog."""
     from engine.pipeline.directory import directory_of
@@ -175,7 +175,7 @@ def run(
 
 @app.command()
 @guarded
-def status(spec_file: SpecFile, *, as_json: Json = False) -> None:
+def status(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     """Show what the pipeline is doing. Works without a runner too."""
     spec, directory = opened(spec_file)
     from engine.status.status import status as status_of
@@ -212,7 +212,7 @@ def pause(
     snapshot: OnlySnapshot = False,
     table: SomeTables = None,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Pause the pipeline, or only its snapshot, until `resume`. A pause of the snapshot lasts across restarts."""
     _pausing(spec_file, "pause", reason, table, snapshot=snapshot, as_json=as_json)
@@ -226,7 +226,7 @@ def resume(
     snapshot: OnlySnapshot = False,
     table: SomeTables = None,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Lift a pause, with the same options as `pause`; or retry an unreachable source or a full disk at once.
 
@@ -248,7 +248,7 @@ def throttle(
         str, typer.Option("--for", help="Revert to the previous settings after this time, such as 2h.")
     ] = "",
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Change how fast and when readers read, until the next change.
 
@@ -264,7 +264,7 @@ def throttle(
 
 @app.command()
 @guarded
-def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: Json = False) -> None:
+def stop(spec_file: SpecFile, *, reason: Reason = "", as_json: JsonOption = False) -> None:
     """Stop the runner. It first finishes and publishes the work in progress.
 
     If the runner is lost or has failed, this cancels a restart by the watchdog.
@@ -295,7 +295,7 @@ def redump(
         bool, typer.Option("--all", help="All tables; also restarts a pipeline whose position the source has purged.")
     ] = False,
     chunk: Chunks = "",
-    limits: Limits = None,
+    limits: LimitOption = None,
     keys: Keys = "",
     request: Annotated[
         str,
@@ -307,7 +307,7 @@ def redump(
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read; send nothing.")] = False,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Read tables, or parts of one, again while the binlog keeps streaming, and correct the mirror.
 
@@ -347,7 +347,7 @@ def maintain(
         bool, typer.Option("--dry-run", help="Show sizes and the steps that are due; send nothing.")
     ] = False,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Maintain tables in the destination now: rewrite small or half-deleted files, and delete old ones.
 
@@ -380,7 +380,7 @@ def merge(
     *,
     table: Annotated[list[str] | None, typer.Option("--table", help="A table (database.table); repeatable.")] = None,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Merge pending changes into the mirrors now, however expensive the merges are. By default, for all tables.
 
@@ -404,7 +404,7 @@ def bundle(
     with_values: Annotated[
         bool, typer.Option("--with-values", help="Include chunk bounds and keys, which contain row values.")
     ] = False,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Collect diagnostics in a zip: spec, status, checks, journals and log, without secrets."""
     from engine.base import clock
@@ -433,7 +433,7 @@ NamedTables = Annotated[list[str], typer.Option("--table", help="A table (databa
 
 @app.command("add-table")
 @guarded
-def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: Json = False) -> None:
+def add_table(spec_file: SpecFile, *, table: NamedTables, reason: Reason = "", as_json: JsonOption = False) -> None:
     """Start capturing tables, whether or not the spec's globs match them. Others keep streaming meanwhile.
 
     Adds all the named tables, or none. Does not change the spec. Without a runner, the command waits for the next one.
@@ -449,7 +449,7 @@ def remove_table(
     table: NamedTables,
     drop: Annotated[bool, typer.Option("--drop", help="Also delete their mirrors and change logs.")] = False,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Stop capturing tables. Their mirrors and change logs stay as they are, unless --drop is given.
 

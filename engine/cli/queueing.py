@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 
 from engine.base.wording import utc_time
-from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import JsonOption, Reason, SpecFile, app, guarded, opened, out, print_json
 from engine.pipeline.command_queue import Waiting, waiting_commands, withdraw
 
 
 @app.command()
 @guarded
-def queue(spec_file: SpecFile, *, as_json: Json = False) -> None:
+def queue(spec_file: SpecFile, *, as_json: JsonOption = False) -> None:
     """List the commands that a run has not answered yet: who sent what, when and why. Works without a runner."""
     _, directory = opened(spec_file)
     found = waiting_commands(directory)
@@ -33,7 +33,7 @@ def withdraw_commands(
     ],
     *,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Withdraw commands that no run has accepted yet.
 

@@ -8,7 +8,7 @@ import typer
 from engine.alerting.silences import Silence, add_silence, end_silence, silences
 from engine.base.errors import SpecError
 from engine.base.wording import utc_time
-from engine.cli.command import Json, Reason, SpecFile, app, guarded, opened, out, print_json
+from engine.cli.command import JsonOption, Reason, SpecFile, app, guarded, opened, out, print_json
 
 
 @app.command()
@@ -23,7 +23,7 @@ def silence(
     ] = "",
     end: Annotated[str, typer.Option("--end", metavar="ID", help="End this silence now.")] = "",
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Send no alerts to any route for some time, with a reason. Without options, list the silences in force.
 

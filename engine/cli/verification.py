@@ -13,9 +13,9 @@ from engine.base.text_grid import text_grid
 from engine.base.wording import plural
 from engine.cli.command import (
     Chunks,
-    Json,
+    JsonOption,
     Keys,
-    Limits,
+    LimitOption,
     Reason,
     SpecFile,
     app,
@@ -43,7 +43,7 @@ def verify(
         list[str] | None, typer.Option("--table", help="A table (database.table); repeatable. By default, all.")
     ] = None,
     chunk: Chunks = "",
-    limits: Limits = None,
+    limits: LimitOption = None,
     keys: Keys = "",
     sample: Annotated[str, typer.Option("--sample", help="Only a random share of the chunks, such as 5%.")] = "",
     level: Annotated[
@@ -62,7 +62,7 @@ def verify(
         Path | None, typer.Option("--report", help="Write a report: HTML if the name ends with .html, else JSON.")
     ] = None,
     reason: Reason = "",
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare mirrors with the source, exactly, while both change.
 

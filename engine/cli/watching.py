@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from engine.base.errors import SpecError
-from engine.cli.command import Json, SpecFile, app, err, guarded, opened, out, print_json
+from engine.cli.command import JsonOption, SpecFile, app, err, guarded, opened, out, print_json
 
 
 @app.command()
@@ -22,7 +22,7 @@ def watch(
         ),
     ] = None,
     *,
-    as_json: Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Watch the runners of all pipelines in a folder.
 

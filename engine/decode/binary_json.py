@@ -262,7 +262,7 @@ class _Number(str):
     __slots__ = ()
 
 
-class _Index(NamedTuple):
+class _ArrayIndex(NamedTuple):
     """An array index, counted from the first element or back from the last."""
 
     number: int
@@ -283,12 +283,12 @@ _LEG = re.compile(
 )
 
 
-def _legs(path: str) -> list[str | _Index]:
+def _legs(path: str) -> list[str | _ArrayIndex]:
     """The keys and indexes of a path as the server writes it.
 
     That is `$`, then `.name`, `."quoted"`, `[n]`, `[last]` or `[last-n]`.
     """
-    legs: list[str | _Index] = []
+    legs: list[str | _ArrayIndex] = []
     at = 1
     while at < len(path):
         leg = _LEG.match(path, at)
@@ -300,13 +300,15 @@ def _legs(path: str) -> list[str | _Index]:
         elif leg["quoted"]:
             legs.append(json.loads(leg["quoted"]))
         else:
-            legs.append(_Index(int(leg["index"] or leg["back"] or 0), back=leg["index"] is None))
+            legs.append(_ArrayIndex(int(leg["index"] or leg["back"] or 0), back=leg["index"] is None))
     if path[:1] != "$" or at < len(path) or not legs:
         raise malformed(f"a diff has the path {path[:100]!r}")
     return legs
 
 
-def _apply(tree: Any, operation: int, legs: list[str | _Index], value: Any, changed: dict[int, dict[str, Any]]) -> None:
+def _apply(
+    tree: Any, operation: int, legs: list[str | _ArrayIndex], value: Any, changed: dict[int, dict[str, Any]]
+) -> None:
     """Apply one diff. An object that gets a new key is added to `changed`."""
     parent = tree
     for leg in legs[:-1]:
@@ -320,7 +322,7 @@ def _apply(tree: Any, operation: int, legs: list[str | _Index], value: Any, chan
         parent[place] = value
     elif operation == _REMOVE and place is not None:
         del parent[place]
-    elif operation == _INSERT and isinstance(parent, list) and isinstance(leg, _Index):
+    elif operation == _INSERT and isinstance(parent, list) and isinstance(leg, _ArrayIndex):
         parent.insert(leg.place(len(parent))[0], value)
     elif operation == _INSERT and isinstance(parent, dict) and isinstance(leg, str) and place is None:
         parent[leg] = value
@@ -329,17 +331,17 @@ def _apply(tree: Any, operation: int, legs: list[str | _Index], value: Any, chan
         raise _no_fit(legs)
 
 
-def _existing(parent: Any, leg: str | _Index) -> Any:
+def _existing(parent: Any, leg: str | _ArrayIndex) -> Any:
     """The key or index of a leg if the container has it, otherwise None."""
     if isinstance(parent, dict):
         return leg if isinstance(leg, str) and leg in parent else None
-    if isinstance(parent, list) and isinstance(leg, _Index):
+    if isinstance(parent, list) and isinstance(leg, _ArrayIndex):
         place, inside = leg.place(len(parent))
         return place if inside else None
     return None
 
 
-def _no_fit(legs: list[str | _Index]) -> DecodeError:
+def _no_fit(legs: list[str | _ArrayIndex]) -> DecodeError:
     return malformed(f"a diff does not fit its document, at {legs[:10]}")
 
 

@@ -46,7 +46,7 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class _Step:
+class _ColumnGroup:
     """Columns of fixed width, as (byte of the bitmap, bytes by its value), and the prefixed column after them."""
 
     fixed: tuple[tuple[int, npt.NDArray[np.int64]], ...]
@@ -76,7 +76,7 @@ def ends(records: RecordBuffer, start: Offsets, columns: Sequence[Column], mappe
 
 
 @lru_cache(maxsize=256)
-def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_Step, ...]:
+def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_ColumnGroup, ...]:
     steps, fixed = [], []
     for n, (code, metadata) in enumerate(announced):
         width = fixed_width(code, metadata)
@@ -84,9 +84,9 @@ def _steps(announced: tuple[tuple[int, bytes], ...]) -> tuple[_Step, ...]:
             fixed.append((n, width))
             continue
         counted = _Counted(n, n >> 3, np.uint8(1 << (n & 7)), length_bytes(Mapped(code, metadata)))
-        steps.append(_Step(_by_byte(fixed), max(n - 1, 0), counted))
+        steps.append(_ColumnGroup(_by_byte(fixed), max(n - 1, 0), counted))
         fixed = []
-    return (*steps, _Step(_by_byte(fixed), len(announced) - 1, None))
+    return (*steps, _ColumnGroup(_by_byte(fixed), len(announced) - 1, None))
 
 
 def _by_byte(fixed: Iterable[tuple[int, int]]) -> tuple[tuple[int, npt.NDArray[np.int64]], ...]:

@@ -24,6 +24,7 @@ from engine.base.errors import SourceLostError, TransientError
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 PADDING = 64
 """Bytes that must be readable after the filled part of a buffer, so that wide loads at its end stay inside."""

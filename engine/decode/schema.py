@@ -18,6 +18,8 @@ TM_TX = "_tm_tx"
 TM_REDUMP = "_tm_redump"
 """The command that redumped the row; NULL for changes."""
 _DATES = ("date", "datetime", "timestamp")
+TableName = tuple[str, str]
+"""Database and table."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ _EPOCH_BYTES = 4096
 """What an epoch without files counts: its file in the ledger."""
 _AGAIN_S = 60.0
 """How long tables that failed alone are left before the sink is opened again."""
-Report = Callable[[str, BaseException | None], None]
+SinkReport = Callable[[str, BaseException | None], None]
 """Called with the sink's name and its error, or None while it works."""
 
 
@@ -87,7 +87,7 @@ class FurtherSink:
         ledger: Ledger,
         journal: Journal,
         retention: EpochRetention,
-        report: Report,
+        report: SinkReport,
     ) -> None:
         assert ledger.state is not None
         self.name = sink.name

@@ -39,7 +39,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan, plan_from_dict
 
 _TRIES, _RETRY_S = 3, 0.5
-Action = Callable[[], None]
+TableAction = Callable[[], None]
 
 
 class PublishedTables:
@@ -54,7 +54,7 @@ class PublishedTables:
         ledger: Ledger,
         journal: Journal,
         on_commit: Callable[[SinkApplied | None], None],
-        through_full_disk: Callable[[Action], None],
+        through_full_disk: Callable[[TableAction], None],
         owner: Owner | None = None,
     ) -> None:
         """owner: how the destination identifies the ledger, if not by its state."""
@@ -113,7 +113,7 @@ class PublishedTables:
         table_error = error if isinstance(error, TableStoppedError) else _table_error(name, error)
         self.targets[name].fail(table_error, missing_parts)
 
-    def _retry(self, action: Action) -> None:
+    def _retry(self, action: TableAction) -> None:
         """Run a step. Wait while the disk is full; retry other possibly transient errors a few times."""
         for attempt in range(_TRIES):
             try:
@@ -265,7 +265,7 @@ class PublishedTables:
         self.run_step(name, target, lambda: self._inspect(name, target))
         self.run_step(name, target, target.merge)
 
-    def run_step(self, name: str, target: Target, step: Action, parts: Sequence[EpochPart] = ()) -> None:
+    def run_step(self, name: str, target: Target, step: TableAction, parts: Sequence[EpochPart] = ()) -> None:
         """Run a step unless the table has failed. If the step fails, the table has failed and lacks these parts."""
         if target.error is not None:
             return

@@ -18,7 +18,7 @@ from engine.destination.epoch_replay import EpochReplay
 from engine.destination.epoch_retention import EpochRetention
 from engine.destination.further_sink import FurtherSink
 from engine.destination.maintenance_schedule import Maintenance
-from engine.destination.published_tables import Action, PublishedTables
+from engine.destination.published_tables import PublishedTables, TableAction
 from engine.destination.table_progress import needed_epochs
 from engine.journal import Journal
 from engine.journal.destination_events import SinkApplied
@@ -51,7 +51,7 @@ class Publisher:
         destination: Destination,
         ledger: Ledger,
         journal: Journal,
-        through_full_disk: Callable[[Action], None] = lambda step: step(),
+        through_full_disk: Callable[[TableAction], None] = lambda step: step(),
         retention: EpochRetention | None = None,
         further: Sequence[FurtherSink] = (),
     ) -> None:

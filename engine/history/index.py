@@ -26,7 +26,7 @@ import pyarrow as pa
 from engine.base import clock
 from engine.base.errors import NewerFormatError
 from engine.history.index_schema import JOURNAL, TABLES, UNIQUE, VERSION, create_statements
-from engine.history.journal_rows import Row, rows_of
+from engine.history.journal_rows import TableRow, rows_of
 from engine.history.journal_slices import Slice, read_slice
 from engine.journal.parts import Part, parts_in
 from engine.pipeline import formats
@@ -34,7 +34,7 @@ from engine.pipeline.directory import Directory
 
 T = TypeVar("T")
 P = ParamSpec("P")
-Query = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
+HistoryQuery = Callable[Concatenate[duckdb.DuckDBPyConnection, P], T]
 _MAX_ANSWERS = 2000
 _WORD = re.compile(r"\w+")
 _MAX_SEQ = 2**62
@@ -61,11 +61,11 @@ class _ReadPart:
 
 
 @dataclass(frozen=True)
-class _Batch:
+class _RowBatch:
     """What was read and is not committed yet: rows by table, and the state of each part's journal."""
 
-    rows: defaultdict[str, list[Row]]
-    parts: dict[tuple[str, str, int], Row]
+    rows: defaultdict[str, list[TableRow]]
+    parts: dict[tuple[str, str, int], TableRow]
 
     def add(self, pipeline: str, part: Part, piece: Slice, read: _ReadPart) -> None:
         """Add a slice and the state after it."""
@@ -112,7 +112,7 @@ def _check(piece: Slice, part: Part) -> None:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _CachedAnswer:
     """The result of a query, and the numbers of what it has read."""
 
     content: Any
@@ -131,7 +131,7 @@ class _Reading:
         self._history = history
         self.read: set[Region] = set()
 
-    def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
+    def ask(self, query: HistoryQuery[P, T], *args: P.args, **options: P.kwargs) -> T:
         """The answer of a part of the query (`fetch.part`)."""
         answer = self._history.answer(query, *args, **options)
         self.read |= answer.read.keys()
@@ -179,7 +179,7 @@ class History:
         self._forgotten = 0
         """How often rows were deleted, or may have been read in part."""
         self._answers_lock = threading.RLock()  # a query may ask for parts of its answer
-        self._answers: dict[Any, _Answer] = {}
+        self._answers: dict[Any, _CachedAnswer] = {}
         self.memories: dict[Hashable, dict[Any, Any]] = {}
         """What queries keep (`fetch.memory`), until rows are deleted. One thread at a time uses it, as `_answers`."""
         self._connection = self._open(path)
@@ -213,7 +213,7 @@ class History:
         """A cursor for the queries of one thread."""
         return self._connection.cursor()
 
-    def ask(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> T:
+    def ask(self, query: HistoryQuery[P, T], *args: P.args, **options: P.kwargs) -> T:
         """The result of one of this package's queries, cached.
 
         It stays until a refresh adds rows of that pipeline to a table that the query reads.
@@ -224,7 +224,7 @@ class History:
         content: T = self.answer(query, *args, **options).content
         return content
 
-    def answer(self, query: Query[P, T], *args: P.args, **options: P.kwargs) -> _Answer:
+    def answer(self, query: HistoryQuery[P, T], *args: P.args, **options: P.kwargs) -> _CachedAnswer:
         """As `ask`, with what was read."""
         question = query, args, tuple(sorted(options.items()))
         with self._answers_lock:
@@ -234,13 +234,13 @@ class History:
                 forgotten, added = self._forgotten, self._added.copy()
                 cursor: Any = _Reading(self.cursor(), self)
                 content = query(cursor, *args, **options)
-                cached = _Answer(content, {part: added[part] for part in cursor.read}, forgotten)
+                cached = _CachedAnswer(content, {part: added[part] for part in cursor.read}, forgotten)
                 if len(self._answers) >= _MAX_ANSWERS:
                     self._answers.clear()
                 self._answers[question] = cached
         return cached
 
-    def _is_current(self, answer: _Answer) -> bool:
+    def _is_current(self, answer: _CachedAnswer) -> bool:
         read = answer.read.items()
         return answer.forgotten == self._forgotten and all(self._added[part] == number for part, number in read)
 
@@ -280,7 +280,7 @@ class History:
         read_parts: defaultdict[str, _Known] = defaultdict(dict)
         for pipeline, run, first, *read in self.cursor().execute(_READ_TO).fetchall():
             read_parts[pipeline][run, first] = _ReadPart(*read)
-        batch = _Batch(defaultdict(list), {})
+        batch = _RowBatch(defaultdict(list), {})
         for directory in directories:
             pipeline, found = directory.root.name, parts_in(directory.journals)
             self._forget_deleted(pipeline, read_parts[pipeline], found, directory.journals)
@@ -310,7 +310,7 @@ class History:
             self._forget(pipeline, run, first, [*read_parts, *listed])
             del read_parts[run, first]
 
-    def _read_part(self, pipeline: str, part: Part, read_parts: _Known, batch: _Batch) -> tuple[int, int]:
+    def _read_part(self, pipeline: str, part: Part, read_parts: _Known, batch: _RowBatch) -> tuple[int, int]:
         """Read a part's new lines. Returns the numbers of lines and of malformed lines."""
         read = read_parts.get((part.run, part.first), _ReadPart())
         if read.complete:
@@ -340,7 +340,7 @@ class History:
                     break
         return lines, malformed
 
-    def _commit(self, batch: _Batch) -> None:
+    def _commit(self, batch: _RowBatch) -> None:
         """Commit a batch, and empty it."""
         if not batch.parts:
             return

@@ -12,8 +12,8 @@ from typing import Any
 from engine.history.index_schema import CHANGE_KINDS
 from engine.history.journal_slices import SliceLine, naive_utc
 
-Row = dict[str, Any]
-Placed = tuple[str, Row]
+TableRow = dict[str, Any]
+Placed = tuple[str, TableRow]
 """A table's name and a row of it."""
 _OFFSETS = 1 << 42
 """More bytes than a binlog file can have."""
@@ -21,7 +21,7 @@ _OFFSETS = 1 << 42
 
 def rows_of(pipeline: str, line: SliceLine) -> Iterator[Placed]:
     """All rows of one line."""
-    key: Row = {"pipeline": pipeline, "run": line.run, "seq": line.seq, "ts": line.ts}
+    key: TableRow = {"pipeline": pipeline, "run": line.run, "seq": line.seq, "ts": line.ts}
     if line.event != "source.lag":
         table = _text(line.body.get("table"))
         yield "event", {**key, "event": line.event, "tbl": table, "body": line.text}
@@ -31,22 +31,22 @@ def rows_of(pipeline: str, line: SliceLine) -> Iterator[Placed]:
             yield name, {**key, **row}
 
 
-def _begun(_: Row) -> Iterator[Placed]:
+def _begun(_: TableRow) -> Iterator[Placed]:
     yield "begun", {}
 
 
-def _stated(body: Row) -> Iterator[Placed]:
+def _stated(body: TableRow) -> Iterator[Placed]:
     yield (
         "stated",
         {"tbl": _text(body.get("table")), **{name: _text(body.get(name)) for name in ("state", "reason", "hint")}},
     )
 
 
-def _parked(body: Row) -> Iterator[Placed]:
+def _parked(body: TableRow) -> Iterator[Placed]:
     yield "parked", {"tbl": _text(body.get("table")), "chunk": _int(body.get("chunk"))}
 
 
-def _planned(body: Row) -> Iterator[Placed]:
+def _planned(body: TableRow) -> Iterator[Placed]:
     table, chunks = _text(body.get("table")), _list(body.get("chunks"))
     yield (
         "planned",
@@ -70,7 +70,7 @@ def _planned(body: Row) -> Iterator[Placed]:
         yield "planned_chunk", row
 
 
-def _split(body: Row) -> Iterator[Placed]:
+def _split(body: TableRow) -> Iterator[Placed]:
     table, parent = _text(body.get("table")), _int(body.get("parent"))
     items = ([*_list(item), None, None, None][:3] for item in _list(body.get("chunks")))
     bounds = {_int(number): (lower, upper) for number, lower, upper in items}
@@ -81,18 +81,18 @@ def _split(body: Row) -> Iterator[Placed]:
     yield "split", {"tbl": table, "complete": int(body.get("complete") is True)}
 
 
-def _resumed(body: Row) -> Iterator[Placed]:
+def _resumed(body: TableRow) -> Iterator[Placed]:
     for ends in _list(body.get("chunks")):
         first, last = [*_list(ends), None, None][:2]
         yield "resumed", {"tbl": _text(body.get("table")), "first": _int(first), "last": _int(last)}
 
 
-def _assigned(body: Row) -> Iterator[Placed]:
+def _assigned(body: TableRow) -> Iterator[Placed]:
     for chunk in _list(body.get("chunks")):
         yield "assigned", {"tbl": _text(body.get("table")), "chunk": _int(chunk), "grp": _text(body.get("group"))}
 
 
-def _failed(body: Row) -> Iterator[Placed]:
+def _failed(body: TableRow) -> Iterator[Placed]:
     for chunk in _list(body.get("chunks")):
         yield (
             "failed",
@@ -108,8 +108,10 @@ def _failed(body: Row) -> Iterator[Placed]:
         )
 
 
-def _finished(body: Row) -> Iterator[Placed]:
-    row: Row = {name: _text(body.get(name)) for name in ("lower", "upper", "low", "high", "file", "reader", "host")}
+def _finished(body: TableRow) -> Iterator[Placed]:
+    row: TableRow = {
+        name: _text(body.get(name)) for name in ("lower", "upper", "low", "high", "file", "reader", "host")
+    }
     row |= {name: _int(body.get(name)) for name in ("chunk", "gap_bytes", "rows", "bytes", "pid", "attempt")}
     row |= {name: _time(body.get(name)) for name in ("started", "ended")}
     backfill, timings = _dict(body.get("backfill")), _dict(body.get("timings"))
@@ -119,7 +121,7 @@ def _finished(body: Row) -> Iterator[Placed]:
     yield "finished", {**row, "tbl": _text(body.get("table")), "grp": _text(body.get("group"))}
 
 
-def _epoch(body: Row) -> Iterator[Placed]:
+def _epoch(body: TableRow) -> Iterator[Placed]:
     timings, again = _dict(body.get("timings")), _dict(body.get("redumped"))
     redumped = {table: [_int(n) or 0 for n in _list(kinds)] for table, kinds in again.items()}
     every = _int(body.get("changes"))
@@ -144,7 +146,7 @@ def _epoch(body: Row) -> Iterator[Placed]:
         yield "changed", row | dict(zip(CHANGE_KINDS, counts, strict=True))
 
 
-def _applied(body: Row) -> Iterator[Placed]:
+def _applied(body: TableRow) -> Iterator[Placed]:
     row = {"tbl": _text(body.get("table")), "kind": _text(body.get("kind"))}
     yield "applied", row | {"through_epoch": _int(body.get("through_epoch"))}
 
@@ -160,7 +162,7 @@ def place_of(position: object) -> int | None:
     return _int(int(number) * _OFFSETS + int(offset))
 
 
-def _lag(body: Row) -> Iterator[Placed]:
+def _lag(body: TableRow) -> Iterator[Placed]:
     yield (
         "lag",
         {
@@ -174,7 +176,7 @@ def _lag(body: Row) -> Iterator[Placed]:
     )
 
 
-_MAPPERS: dict[str, Callable[[Row], Iterator[Placed]]] = {
+_MAPPERS: dict[str, Callable[[TableRow], Iterator[Placed]]] = {
     "run.started": _begun,
     "table.state": _stated,
     "chunk.parked": _parked,

@@ -37,7 +37,7 @@ _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 """Errors of file systems without hard links. Nothing can be withdrawn there, so nothing need be claimed."""
 _KEPT = 1000
 """The newest commands that are kept, per answer, and of those that were withdrawn."""
-Answer = Literal["done", "refused"]
+CommandOutcome = Literal["done", "refused"]
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def release(path: Path) -> None:
         _claim(path).unlink(missing_ok=True)
 
 
-def keep_answered(path: Path, answer: Answer, identity: str) -> None:
+def keep_answered(path: Path, answer: CommandOutcome, identity: str) -> None:
     """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
     kept = path.parent / answer
     make_folder(kept)
@@ -167,7 +167,7 @@ def keep_answered(path: Path, answer: Answer, identity: str) -> None:
         old.unlink(missing_ok=True)
 
 
-def answered_file(inbox: Path, answer: Answer, identity: str) -> Path:
+def answered_file(inbox: Path, answer: CommandOutcome, identity: str) -> Path:
     """Where the file of an answered command is kept."""
     return inbox / answer / f"{folder_name(identity)}.json"  # an id may contain any character
 

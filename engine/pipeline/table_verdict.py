@@ -11,7 +11,7 @@ from engine.base.wording import rows_differ
 from engine.pipeline.verification_records import ForeignChanges, Summary, Unreadable
 from engine.pipeline.verifications import RESNAPSHOTTED, has_proved, stale_at_s, unreadable
 
-State = Literal["verified", "stale", "diverged", "unverifiable"]
+VerificationState = Literal["verified", "stale", "diverged", "unverifiable"]
 NO_KEY = "it has no key, so it has no mirror"
 NO_MIRRORS = "its destination keeps no mirrors"
 CHANGES_ONLY = "the pipeline copies no tables, so its mirror has only the rows that changed"
@@ -23,7 +23,7 @@ STOPPED = "it is stopped"
 """Why a stopped table is stale: its mirror stays as it was, whatever was verified before."""
 LACKS = "its mirror lacks changes"
 """Why a table is stale whose mirror does not get the changes that were committed after its verification."""
-LABELS: dict[State, str] = {
+LABELS: dict[VerificationState, str] = {
     "verified": "Verified",
     "stale": "Not verified",
     "diverged": "Rows differ",
@@ -55,7 +55,7 @@ class TableFacts:
 class Verdict:
     """Whether a mirror equals its source."""
 
-    state: State
+    state: VerificationState
     why: str = ""
     """The reason as a clause; empty if none is needed."""
     since: str | None = None
@@ -76,7 +76,7 @@ class Verdict:
         return self.why not in NEVER_COMPARED
 
 
-def label_of(state: State, differences: int, *, readable: bool) -> str:
+def label_of(state: VerificationState, differences: int, *, readable: bool) -> str:
     """A verdict in words. differences: rows that differ. readable: whether the mirror can be read, as far as known."""
     if differences:
         return rows_differ(differences)

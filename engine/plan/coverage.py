@@ -11,8 +11,8 @@ from typing import Any, Literal
 from engine.plan.chunks import WHOLE, Plan, Range, range_from
 from engine.plan.keys import Bound
 
-Way = Literal["even", "walk", "whole"]
-Numbers = tuple[tuple[int, int], ...]
+SplitWay = Literal["even", "walk", "whole"]
+NumberRanges = tuple[tuple[int, int], ...]
 """Closed ranges of numbers, ascending."""
 
 
@@ -33,7 +33,7 @@ class Unsplit:
 
     number: int
     limits: Range
-    way: Way
+    way: SplitWay
     parent: int | None = None
     """The chunk whose rest this is; None if it is no rest of a chunk."""
 
@@ -62,7 +62,7 @@ class Coverage:
 
     runs: tuple[Range, ...] = ()
     """Finished ranges, with neighbours joined."""
-    finished: Numbers = ()
+    finished: NumberRanges = ()
     """The numbers of finished chunks."""
     pending: Mapping[int, Range] = field(default_factory=dict)
     """Chunks that are split off but not finished; a bounded number."""
@@ -190,7 +190,7 @@ def coverage_from_dict(record: Mapping[str, Any]) -> Coverage:
 
 def unsplit_table(plan: Plan) -> Coverage:
     """The coverage of a table before the first split."""
-    way: Way = "even" if plan.strategy == "even" else "walk" if plan.strategy == "uneven" else "whole"
+    way: SplitWay = "even" if plan.strategy == "even" else "walk" if plan.strategy == "uneven" else "whole"
     return Coverage(unsplit=(Unsplit(0, WHOLE, way),), next_number=plan.estimated_chunks if way == "even" else 1)
 
 
@@ -212,7 +212,7 @@ def _joined(runs: Iterable[Range]) -> tuple[Range, ...]:
     return tuple(by_lower.values())
 
 
-def _numbers(numbers: Numbers, more: Iterable[int]) -> Numbers:
+def _numbers(numbers: NumberRanges, more: Iterable[int]) -> NumberRanges:
     out: list[tuple[int, int]] = []
     for first, last in sorted([*numbers, *((number, number) for number in more)]):
         if out and first == out[-1][1] + 1:

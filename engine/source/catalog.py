@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.base.errors import PreflightError, PrivilegesMissingError, SchemaChangedError, SpecError
-from engine.decode.schema import Column, Index, Table
+from engine.decode.schema import Column, Index, Table, TableName
 from engine.source.column_grants import grant_of, missing_columns
 from engine.source.connect import Connection, query, quote
 from engine.source.engines import merge_parts, unfit_engine
@@ -48,8 +48,6 @@ _USABLE = {"IS_VISIBLE": "IS_VISIBLE = 'YES'", "IGNORED": "IGNORED = 'NO'"}
 _ONE_BY_ONE = 8
 """Up to this many tables are looked up one at a time; more are looked up per database."""
 _BASE_TABLE = "BASE TABLE"
-TableName = tuple[str, str]
-"""Database and table."""
 _LABEL = re.compile(r"'((?:[^'\\]|''|\\.)*)'", re.DOTALL)
 _LONG_UNIQUE = "a unique index on long values, for which MariaDB logs hidden columns"
 _HIDDEN = "columns that the user may not SELECT"

@@ -78,7 +78,7 @@ class ChangeRates:
 
 
 @dataclass
-class _Count:
+class _ChangeCount:
     """The row images of one table."""
 
     inserts: int = 0
@@ -107,7 +107,7 @@ def _measure(endpoint: Endpoint, first_server_id: int, tables: Sequence[Table]) 
         end = current(connection, server)
         start = first_position(binlog_files(connection), end)
         now_s = float(query(connection, _NOW)[0]["s"])
-    reader = _Reader(endpoint, first_server_id, deadline_s)
+    reader = _RateReader(endpoint, first_server_id, deadline_s)
     counter = ChangeCounter(tables, now_s - WINDOW_S, mariadb=server.flavor == "mariadb")
     reader.read(start, counter)
     began_s = max(now_s - WINDOW_S, counter.born_s if start.offset == FIRST_OFFSET else now_s)
@@ -140,7 +140,7 @@ def first_position(files: Mapping[str, int], end: Position) -> Position:
 
 
 @dataclass
-class _Reader:
+class _RateReader:
     """Reads the binlog to its current end, within the limits of bytes and time."""
 
     endpoint: Endpoint
@@ -176,7 +176,7 @@ class ChangeCounter:
     """Counts the row images of some tables, in events from `since_s` (seconds since 1970) on."""
 
     def __init__(self, tables: Sequence[Table], since_s: float, *, mariadb: bool) -> None:
-        self.counts = {table.full_name: _Count() for table in tables}
+        self.counts = {table.full_name: _ChangeCount() for table in tables}
         self.faults: dict[str, str] = {}
         """Why a table's images could not be counted, by full name."""
         self.born_s = 0

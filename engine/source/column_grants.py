@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from engine.decode.schema import TableName
 from engine.source.connect import Connection, explain, query, quote
 
 _DENIED = (1142, 1143)
@@ -20,7 +21,6 @@ CONCAT("'", SUBSTRING_INDEX(CURRENT_USER(), '@', 1), "'@'", SUBSTRING_INDEX(CURR
 _IN_DATABASES = _EVERYWHERE.replace("PRIVILEGE_TYPE AS p", "PRIVILEGE_TYPE AS p, TABLE_SCHEMA AS d").replace(
     "USER_PRIVILEGES", "SCHEMA_PRIVILEGES"
 )
-TableName = tuple[str, str]
 
 
 def missing_columns(

@@ -7,17 +7,15 @@ see whether the server answers, and for looks at the catalog and the load. Measu
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
 from engine.base.wording import plural
 from engine.source.connect import Connection, query
+from engine.source.named_tables import Finding
 
 SHARED = 4
 """Connections besides those of the readers."""
 LEAST = 3
 """With fewer connections, no task can be done."""
-Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
-"""Name, outcome, what was expected, what was found, why it matters, and the fix."""
 _LIMITS = "SELECT @@session.max_user_connections AS own, @@global.max_connections AS total, CURRENT_USER() AS account"
 _CONNECTED = "SHOW GLOBAL STATUS LIKE 'Threads_connected'"
 _WHY = "With fewer, readers wait for each other: connections are opened for each task and closed after it."

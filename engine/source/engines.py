@@ -17,6 +17,7 @@ listed (`catalog.list_tables`).
 from collections.abc import Iterable
 from typing import Any
 
+from engine.decode.schema import TableName
 from engine.source.connect import Connection, query, quote
 
 OWN = frozenset(("innodb", "myisam", "aria", "memory", "archive", "rocksdb", "tokudb"))
@@ -37,7 +38,6 @@ _WHY = {
 _UNKNOWN = "nothing ensures that it stores its own rows and that the binlog has every change of them"
 _MERGES = """
 SELECT TABLE_SCHEMA AS d, TABLE_NAME AS t FROM information_schema.TABLES WHERE ENGINE IN ('MRG_MYISAM', 'MERGE')"""
-TableName = tuple[str, str]
 
 
 def unfit_engine(engine: str | None) -> str:

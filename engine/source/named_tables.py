@@ -8,9 +8,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from engine.decode.schema import TableName
 from engine.spec.globs import matches
 
-TableName = tuple[str, str]
 Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
 

@@ -33,7 +33,7 @@ from engine.source.watermarks import replica_wait_s, watermark_class
 from engine.spec.folder_names import folder_fault
 from engine.spec.settings import Source
 
-Outcome = Literal["ok", "warn", "fail"]
+CheckOutcome = Literal["ok", "warn", "fail"]
 LOG_BIN = "log_bin"
 _OLDEST = {"mysql": (8, 0, 14), "mariadb": (10, 5, 2)}
 _AGED_FIX = (
@@ -47,7 +47,7 @@ class Check:
     """One check's result."""
 
     name: str
-    outcome: Outcome
+    outcome: CheckOutcome
     expected: str
     actual: str
     why: str
@@ -266,7 +266,7 @@ def _metadata(context: Context) -> Check:
     why = "With FULL, the binlog contains column names and labels, so Tidemark always recognises a changed table."
     # Events older than the catalog must describe their columns themselves.
     past = not context.source.copies and context.source.startup != "latest"
-    bad: Outcome = "fail" if past else "warn"
+    bad: CheckOutcome = "fail" if past else "warn"
     fix = "" if good else durable_remedy(context.server, "binlog_row_metadata", "FULL")
     return Check("binlog_row_metadata", "ok" if good else bad, "FULL", actual, why, fix)
 
@@ -441,7 +441,7 @@ def _images(table: Table) -> Check:
     )
     exclude = f'Exclude the table: tables = […, "!{table.full_name}"]'
     fix = (table.remedy or exclude) if table.unfit else ""
-    outcome: Outcome = "fail" if table.unfit else "ok"
+    outcome: CheckOutcome = "fail" if table.unfit else "ok"
     expected = "its own rows, with all columns and no others"
     return Check(f"{table.full_name}: images", outcome, expected, table.unfit or "its own rows", why, fix)
 
@@ -449,7 +449,7 @@ def _images(table: Table) -> Check:
 def _folder(table: Table) -> Check:
     fault = folder_fault(table.database, table.name)
     fix = f'Exclude the table: tables = […, "!{table.full_name}"]' if fault else ""
-    outcome: Outcome = "fail" if fault else "ok"
+    outcome: CheckOutcome = "fail" if fault else "ok"
     why = "The names become folders in the destination."
     return Check(f"{table.full_name}: name", outcome, "valid folder names", fault or table.full_name, why, fix)
 

@@ -17,8 +17,8 @@ from cryptography import x509
 
 from engine.source.connect import Connection, query
 
-Kind = Literal["version", "setting", "grant", "certificate"]
-Fact = tuple[Kind, str]
+FactKind = Literal["version", "setting", "grant", "certificate"]
+Fact = tuple[FactKind, str]
 """What it is, and its name: a variable, or the object that privileges are on."""
 Facts = Mapping[Fact, str]
 NONE = "none"
@@ -106,7 +106,7 @@ _ROLE = re.compile(r"GRANT (.+?) TO ")
 class Change:
     """A fact that is another one now."""
 
-    what: Kind
+    what: FactKind
     name: str
     before: str
     after: str

@@ -74,7 +74,7 @@ from engine.source.positions import Position, current
 from engine.source.xa_places import XaPlaces, Xid
 
 WatermarkClass = Literal["snapshot", "gtid", "log_status", "aged"]
-Step = Callable[[str], None]
+StepHook = Callable[[str], None]
 """A hook, called with before_low, after_low, before_high and after_high. Tests write to the source in it."""
 
 _SNAPSHOT_STATUS = "SHOW STATUS LIKE 'binlog_snapshot_%'"
@@ -211,7 +211,7 @@ class Watermarks:
         """Add a candidate. Only the 64 latest are kept."""
         self._candidates = sorted([*self._candidates, candidate], key=lambda c: c.position.order)[-64:]
 
-    def low(self, step: Step = no_step) -> Position:
+    def low(self, step: StepHook = no_step) -> Position:
         """A low watermark; a SELECT on this connection may start now.
 
         Raises TransientError if none settles within a minute.
@@ -234,7 +234,7 @@ class Watermarks:
         """
         return self._exact and table.transactional and not self._released
 
-    def high(self, low: Position, table: Table, step: Step = no_step) -> Position:
+    def high(self, low: Position, table: Table, step: StepHook = no_step) -> Position:
         """The high watermark of a read of `table` that has just ended."""
         step("before_high")
         of_snapshot = self._at if table.transactional and not self._released else None

@@ -24,12 +24,12 @@ PACKAGES = ("numpy", "pyarrow", "pandas", "pymysql", "cryptography", "pydantic",
 _LONG_ENOUGH_S = 0.1
 """Long enough that each slot gets a task."""
 
-Versions = dict[str, str | None]
+PackageVersions = dict[str, str | None]
 
 
-def versions() -> Versions:
+def versions() -> PackageVersions:
     """The packages and their versions in this process. None: cannot be imported; empty: unknown version."""
-    found: Versions = {}
+    found: PackageVersions = {}
     for package in PACKAGES:
         try:
             importlib.import_module(package)
@@ -71,7 +71,7 @@ def hosts(spark: Any, tasks: int) -> list[str]:
     return sorted({row.host.split("/")[0] for row in frame.collect()})
 
 
-def require(answers: Iterable[dict[str, Any]], own_versions: Versions, folder: Path | None, remedy: str) -> None:
+def require(answers: Iterable[dict[str, Any]], own_versions: PackageVersions, folder: Path | None, remedy: str) -> None:
     """Raises PreflightError with each package that a host lacks, and each host without the folder. Pure.
 
     own_versions: this process's versions; the workers' must have the same major version. remedy: how to set another
@@ -105,7 +105,7 @@ def require(answers: Iterable[dict[str, Any]], own_versions: Versions, folder: P
         )
 
 
-def missing(worker_versions: Versions, own_versions: Versions) -> list[str]:
+def missing(worker_versions: PackageVersions, own_versions: PackageVersions) -> list[str]:
     """The wanted packages that are missing, or have another major version. Pure."""
     faults = []
     for package, version in own_versions.items():
@@ -117,7 +117,7 @@ def missing(worker_versions: Versions, own_versions: Versions) -> list[str]:
     return faults
 
 
-def pins(own_versions: Versions, faults: Iterable[str]) -> str:
+def pins(own_versions: PackageVersions, faults: Iterable[str]) -> str:
     """The faults as requirements for pip. Pure."""
     names: Sequence[str] = sorted({fault.split()[0] for fault in faults})
     return " ".join(f"{name}=={own_versions[name]}" if own_versions[name] else name for name in names)

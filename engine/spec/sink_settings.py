@@ -16,7 +16,7 @@ from engine.store.bucket_url import parts_of
 if TYPE_CHECKING:  # Arrow and the client of buckets would be imported with every spec
     from engine.store.folder import Folder
 
-Mirror = Literal["auto", "copy_on_write", "merge_on_read"]
+MirrorMode = Literal["auto", "copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror, as set."""
 Merging = Literal["copy_on_write", "merge_on_read"]
 """How changes are merged into a mirror."""
@@ -38,7 +38,7 @@ vectors."""
 class SinkRules(Section):
     """Settings for the destination of some tables. Keys that are not set are inherited from `[sink]`."""
 
-    mirror: Mirror | None = None
+    mirror: MirrorMode | None = None
     """How changes are merged into the mirror."""
 
 
@@ -62,7 +62,7 @@ class Sink(Section):
     """The bucket's region. By default `AWS_REGION` of the environment."""
     path_style: bool | None = None
     """Whether the bucket is part of a request's path instead of the host name. By default it is with an endpoint."""
-    mirror: Mirror = "auto"
+    mirror: MirrorMode = "auto"
     """How changes are merged into a mirror ([Merging](destinations.md#merging)). `copy_on_write`: rewrite each file
     that has a changed row. `merge_on_read`: write changed rows to new files and delete the old ones with deletion
     vectors. `auto`: choose by the table's size. Fixed when a mirror is created; a resnapshot applies a change."""

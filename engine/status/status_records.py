@@ -14,7 +14,7 @@ from engine.pipeline.command_queue import Waiting
 from engine.pipeline.controls import Controls
 from engine.pipeline.runner_record import FailingHelper, OpenCommand, SinkProgress, SourceComparison, SourceOutage
 from engine.pipeline.saved_lists import Standby
-from engine.pipeline.table_verdict import State as VerdictState
+from engine.pipeline.table_verdict import VerificationState as VerdictState
 from engine.pipeline.verification_records import LastAudit
 from engine.spec.sink_settings import Merging
 from engine.watch.watch_status import WatchStatus

@@ -34,12 +34,12 @@ _UNLOGGED = (
     "sql_log_bin=0, a cascade that the server does not log, or a filter"
 )
 Key = tuple[str, ...]
-Row = Mapping[str, Any] | None
+MirrorRow = Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
 class _Image:
-    row: Row
+    row: MirrorRow
     """None for a deletion."""
     position: str
 

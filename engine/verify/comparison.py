@@ -8,17 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.capture.chunk.backfill import among
+from engine.decode.framing import Mask
 from engine.pipeline.verification_records import DifferenceKind
 
 KINDS: tuple[DifferenceKind, ...] = ("missing", "extra", "different", "duplicate")
 """A row that only the source has, that only the mirror has, with other values in the mirror, or more than once in the
 mirror."""
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from engine.watch.record import Unposted, WatchRecords, alone
 
 _PATIENCE_S, _FIRST_RETRY_S, _RETRY_S = 5.0, 1.0, 30.0
 _MOST = 100
-_Place = tuple[Path, str]
+_RoutePlace = tuple[Path, str]
 """A pipeline's folder and the name of one of its routes."""
 
 
@@ -32,8 +32,8 @@ class Announcer:
         self._records = records
         self._pool = ThreadPoolExecutor(4, thread_name_prefix="watchdog-post")
         self._posting: dict[Path, Future[None]] = {}
-        self._pause_s: dict[_Place, float] = {}  # of routes that fail: how long the pause is, and when it is over
-        self._next_s: dict[_Place, float] = {}
+        self._pause_s: dict[_RoutePlace, float] = {}  # of routes that fail: how long the pause is, and when it is over
+        self._next_s: dict[_RoutePlace, float] = {}
         self._lock = threading.Lock()
 
     def queued(
@@ -87,7 +87,7 @@ class Announcer:
     def _due(self, where: Directory, route: str) -> bool:
         return clock.monotonic_s() >= self._next_s.get((where.root, route), 0.0)
 
-    def _answered(self, place: _Place, *, failed: bool) -> None:
+    def _answered(self, place: _RoutePlace, *, failed: bool) -> None:
         """Let a route that failed wait, longer each time."""
         if not failed:
             self._pause_s.pop(place, None)

@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from engine.pipeline.directory import Directory
-from engine.watch.own_alerts import Report
+from engine.watch.own_alerts import WatchReport
 from engine.watch.watchdog import Watchdog
 
 _EVERY_S = 1.0
@@ -19,7 +19,7 @@ def pipelines_in(home: Path) -> list[Directory]:
     return [Directory(spec.parent) for spec in sorted(home.glob("*/pipeline.toml"))]
 
 
-def watch(pipelines: Callable[[], Iterable[Directory]], report: Report, ended: threading.Event) -> None:
+def watch(pipelines: Callable[[], Iterable[Directory]], report: WatchReport, ended: threading.Event) -> None:
     """Look at the pipelines every second, until `ended` is set."""
     watchdog = Watchdog(pipelines, report)
     while not ended.wait(_EVERY_S):
@@ -28,7 +28,7 @@ def watch(pipelines: Callable[[], Iterable[Directory]], report: Report, ended: t
     watchdog.close()
 
 
-def begin(pipelines: Callable[[], Iterable[Directory]], report: Report) -> None:
+def begin(pipelines: Callable[[], Iterable[Directory]], report: WatchReport) -> None:
     """Watch from a thread until this process ends; does nothing if the process has such a thread."""
     with _lock:
         if not _begun.is_set():

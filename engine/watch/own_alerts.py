@@ -26,7 +26,7 @@ from engine.spec.settings import Spec
 from engine.watch.announcing import Announcer
 from engine.watch.record import WatchRecord
 
-Report = Callable[[str, str], None]
+WatchReport = Callable[[str, str], None]
 """Called with a pipeline's name and what the watchdog did about it."""
 
 
@@ -51,7 +51,7 @@ class Subject:
 class OwnAlerts:
     """Changes the alerts of a record; the caller saves it."""
 
-    def __init__(self, announcer: Announcer, report: Report) -> None:
+    def __init__(self, announcer: Announcer, report: WatchReport) -> None:
         self._announcer = announcer
         self._report = report
 

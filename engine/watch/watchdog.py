@@ -28,7 +28,7 @@ from engine.pipeline.runner_record import RunnerRecord
 from engine.pipeline.saved_lists import read_standbys
 from engine.spec.settings import Spec, load
 from engine.watch.announcing import Announcer
-from engine.watch.own_alerts import OwnAlerts, Report, Subject, journalled, unsent
+from engine.watch.own_alerts import OwnAlerts, Subject, WatchReport, journalled, unsent
 from engine.watch.record import Restart, WatchRecord, WatchRecords, alone
 from engine.watch.restarts import (
     HOUR_S,
@@ -79,7 +79,7 @@ class _Case:
 class Watchdog:
     """Looks at pipelines. Not thread-safe."""
 
-    def __init__(self, pipelines: Callable[[], Iterable[Directory]], report: Report) -> None:
+    def __init__(self, pipelines: Callable[[], Iterable[Directory]], report: WatchReport) -> None:
         self._pipelines = pipelines
         self._report = report
         self._seen: dict[tuple[Path, str], float] = {}

@@ -24,7 +24,7 @@ from engine.destination.delta.read.differences import append_differences
 from engine.destination.destination_protocol import DifferenceRow
 from engine.explore.queries import answer
 from engine.explore.reading import reading_of
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.bucket_folder import BucketFolder
 from tests.servers.bucket import BucketServer
 from tests.support.delta import rows_at
@@ -40,7 +40,7 @@ def root(bucket: BucketServer) -> BucketFolder:
     return bucket.root / uuid.uuid4().hex
 
 
-def lived(tmp_path: Path, root: BucketFolder, mode: Mirror, rounds: int = 12) -> Lake:
+def lived(tmp_path: Path, root: BucketFolder, mode: MirrorMode, rounds: int = 12) -> Lake:
     """A table that was copied and changed."""
     lake, chance = Lake(tmp_path, mode, root=root), random.Random(7)
     lake.copy(dict.fromkeys(KEYS[:200], 1))
@@ -50,7 +50,7 @@ def lived(tmp_path: Path, root: BucketFolder, mode: Mirror, rounds: int = 12) ->
 
 
 @pytest.mark.parametrize("mode", ["copy_on_write", "merge_on_read"])
-def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: Mirror) -> None:
+def test_a_table_lives_in_a_bucket(tmp_path: Path, root: BucketFolder, mode: MirrorMode) -> None:
     """It is copied, merged, maintained, read in every way, forgotten by a process and remembered, and dropped."""
     lake = lived(tmp_path, root, mode)
     lake.check()

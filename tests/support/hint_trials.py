@@ -146,7 +146,7 @@ REGISTER: dict[str, tuple[int, Trials]] = {
     "capture/redump_requests.py::redump_from": (1, INPUT),
     "capture/redump_requests.py::chunk_ranges": (1, INPUT),
     "run/lifecycle/runner.py::_link_spec": (1, INPUT),
-    "run/lifecycle/runner.py::_Run._require_success": (
+    "run/lifecycle/runner.py::_LockedRun._require_success": (
         1,
         ("test_start_hints.py::test_what_is_refused_continues_as_the_hint_says",),
     ),

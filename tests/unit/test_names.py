@@ -2,6 +2,7 @@
 
 import ast
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.decode import schema
@@ -9,13 +10,23 @@ from engine.decode import schema
 ROOT = Path(__file__).parents[2]
 
 
+def defined(path: Path) -> Iterator[str]:
+    """The names of the classes and type aliases of a file, without the underscore of private ones."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef):
+            yield node.name.lstrip("_")
+        elif isinstance(node, ast.Assign) and not node.col_offset and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id.lstrip("_")
+            if len(name) > 2 and name[0].isupper() and not name.isupper():
+                yield name
+
+
 def test_a_class_has_a_name_of_its_own() -> None:
-    """Within the engine and the console, the name of a class has one meaning."""
+    """Within the engine and the console, the name of a class or a type has one meaning, private ones included."""
     places = defaultdict[str, list[str]](list)
     for path in sorted([*(ROOT / "engine").rglob("*.py"), *(ROOT / "app").rglob("*.py")]):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(path.relative_to(ROOT).as_posix())
+        for name in defined(path):
+            places[name].append(path.relative_to(ROOT).as_posix())
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from engine.pipeline import formats
 from engine.spec.spec_name import NAME, NAME_RULE
 
-Outcome = Literal["ok", "warn", "fail"]
+StepOutcome = Literal["ok", "warn", "fail"]
 
 STEPS = ("Connect", "Preflight", "Tables", "Plan", "Destination", "Spark", "Launch")
 _DEPENDS: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -33,7 +33,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class StepFinding:
     """The finding of a step."""
 
-    outcome: Outcome
+    outcome: StepOutcome
     text: str
     """One line, which the launch step shows."""
     of: str
@@ -88,7 +88,7 @@ class Draft:
         settings = [self.get(*path) for path in _DEPENDS.get(step, ())]
         return hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
-    def note(self, step: str, outcome: Outcome, text: str, at: str) -> "Draft":
+    def note(self, step: str, outcome: StepOutcome, text: str, at: str) -> "Draft":
         """The draft with the finding of a step."""
         return replace(self, found={**self.found, step: StepFinding(outcome, text, self.fingerprint(step), at)})
 

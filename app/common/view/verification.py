@@ -20,9 +20,9 @@ from engine.pipeline.table_verdict import (
     LACKS,
     STOPPED,
     WRITTEN,
-    State,
     TableFacts,
     Verdict,
+    VerificationState,
     verdict_of,
 )
 from engine.pipeline.verification_records import Details, Difference, LastAudit, PartState, Summary, Unreadable
@@ -48,7 +48,7 @@ class VerifiedTable:
     summary: Summary | None
 
     @property
-    def state(self) -> State:
+    def state(self) -> VerificationState:
         """The state of its verdict."""
         return self.verdict.state
 

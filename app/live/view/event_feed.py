@@ -80,9 +80,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     ),
 }
 USUAL = ("Run", "Alerts", "Errors", "Commands", "Tables", "Source")
-_Command = CommandAccepted | CommandRefused | CommandDone
+_CommandEvent = CommandAccepted | CommandRefused | CommandDone
 _Failure = ErrorReported | ChunkFailed | ChunkParked
-_Timed = ChangeLogsAudited | DiskFreed | HelperRecovered | SinkApplied | TableMaintained
+_TimedEvent = ChangeLogsAudited | DiskFreed | HelperRecovered | SinkApplied | TableMaintained
 E = TypeVar("E", bound=Event)
 _KIND_OF = {event: kind for kind, events in KINDS.items() for event in events}
 
@@ -146,7 +146,7 @@ def enders(line: JournalLine) -> list[str]:
 
 def command_of(line: JournalLine) -> str | None:
     """The id of the command that an event is about."""
-    return (line.content.id or None) if isinstance(line.content, _Command) else None
+    return (line.content.id or None) if isinstance(line.content, _CommandEvent) else None
 
 
 def line_of(one: JournalLine, others: Sequence[JournalLine]) -> FeedLine:
@@ -270,7 +270,7 @@ def _command(group: Sequence[JournalLine]) -> FeedLine:
         what = f" {command.what}" if command.what else ""
     outcome = "refused" if refused else "done" if done else "accepted"
     message = f" ({refused.message})" if refused else ""
-    verb = ((command.verb if isinstance(command, _Command) else None) or "command").replace("-", " ").capitalize()
+    verb = ((command.verb if isinstance(command, _CommandEvent) else None) or "command").replace("-", " ").capitalize()
     text = f"{verb}{what}{who}{why} – {outcome}{message}"
     seconds = done.duration_s if done else None
     return FeedLine(first.ts, "Commands", "", text, seconds, "gray", first.run, first.seq)
@@ -323,7 +323,7 @@ def _single(line: JournalLine) -> FeedLine:
     if line.resolved and isinstance(event, _Failure):
         since = "retried since" if isinstance(event, ErrorReported) else "read since, or planned again"
         text, tone = f"{failure(event)} – {since}", "gray"
-    seconds = event.duration_s if isinstance(event, _Timed) else None
+    seconds = event.duration_s if isinstance(event, _TimedEvent) else None
     advice = for_console(_hint(line)) if tone == "red" else ""
     about = "" if event is None else _about(event)
     return FeedLine(line.ts, kind, line.table or "", text, seconds, tone, line.run, line.seq, advice, about)

@@ -9,11 +9,11 @@ from app.common.view.health import LAG_FINE_S
 from app.common.view.status_style import HEX
 
 _WIDTH, _HEIGHT = 120, 24
-Curve = Sequence[tuple[datetime, float | None]]
+LagCurve = Sequence[tuple[datetime, float | None]]
 """The largest lag in each interval, in seconds; None if it was not known."""
 
 
-def picture(points: Curve, since: datetime, until: datetime, width_ms: int) -> str:
+def picture(points: LagCurve, since: datetime, until: datetime, width_ms: int) -> str:
     """The address of an SVG of the lag.
 
     Its scale ends at the largest lag, but not below that of keeping up, which is dashed.
@@ -43,7 +43,7 @@ def _y(value: float, top: float) -> float:
     return 1.0 + (_HEIGHT - 2.0) * (1.0 - value / top)
 
 
-def sentence(points: Curve, span: str) -> str:
+def sentence(points: LagCurve, span: str) -> str:
     """The picture in words: `Lag of the last 30 min: at most 40 s`."""
     known = [value for _, value in points if value is not None]
     return f"Lag of the last {span}: " + (f"at most {words.duration(max(known))}" if known else "not measured")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from app.common.view import words
-from app.common.view.draft import Outcome
+from app.common.view.draft import StepOutcome
 from engine.source.preflight import Check, Preflight
 
 _NAMED = 12
@@ -41,7 +41,7 @@ def _one(kind: str, some: Sequence[Check]) -> Check:
     return Check(name, first.outcome, first.expected, actual, first.why, "\n".join(fixes), first.table)
 
 
-def outcome(preflight: Preflight) -> Outcome:
+def outcome(preflight: Preflight) -> StepOutcome:
     """A failure if nothing can be captured. If only some tables cannot, only they stop, which is a warning."""
     failed = [check for check in preflight.checks if check.outcome == "fail"]
     everywhere = preflight.tables and len({check.table for check in failed}) == len(preflight.tables)

@@ -30,7 +30,7 @@ from engine.plan.coverage import Piece
 from engine.plan.keys import Bound, ChunkKey
 from engine.plan.places import Ask, place
 
-Order = tuple[int, int]
+PositionOrder = tuple[int, int]
 """(file number, offset), as `Position.order`."""
 _NEVER = np.iinfo(np.int64).max
 
@@ -41,7 +41,7 @@ class EmissionProgress:
 
     bounds: tuple[Bound, ...]
     """The keys between the runs; one fewer than runs."""
-    exact_positions: tuple[Order | None, ...]
+    exact_positions: tuple[PositionOrder | None, ...]
     """A(c) of each run, the position at which its rows are exact; None if it is not finished."""
 
     @property
@@ -50,13 +50,15 @@ class EmissionProgress:
         return min((order for order in self.exact_positions if order is not None), default=(math.inf, math.inf))
 
 
-def progress_of(pieces: Iterable[Piece], through: Order, exact: Callable[[int], Order | None]) -> EmissionProgress:
+def progress_of(
+    pieces: Iterable[Piece], through: PositionOrder, exact: Callable[[int], PositionOrder | None]
+) -> EmissionProgress:
     """The runs of a table's ranges, which are given in key order.
 
     through: A of chunks finished earlier. exact: A of a newly finished chunk, by number; None for others.
     """
     bounds: list[Bound] = []
-    orders: list[Order | None] = []
+    orders: list[PositionOrder | None] = []
     for piece in pieces:
         order = through if piece.finished else exact(piece.number) if piece.number is not None else None
         if orders and orders[-1] == order:

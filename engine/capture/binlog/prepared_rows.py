@@ -30,7 +30,7 @@ _OVERHEAD = 4096
 _TAIL = 4
 
 
-class _Block:
+class _RowBlock:
     """Events of one run, in memory or in the file."""
 
     def __init__(self, run: EventBatch) -> None:
@@ -63,18 +63,18 @@ class PreparedRows:
     """The kept events, by a number for each transaction."""
 
     def __init__(self) -> None:
-        self._kept_transactions: dict[int, tuple[_Block, int, int] | None] = {}
-        self._in_memory: dict[int, _Block] = {}
+        self._kept_transactions: dict[int, tuple[_RowBlock, int, int] | None] = {}
+        self._in_memory: dict[int, _RowBlock] = {}
         self._bytes = self._spilled_bytes = 0
         self._file: IO[bytes] | None = None
-        self._loaded_block: tuple[_Block, EventBatch] | None = None
+        self._loaded_block: tuple[_RowBlock, EventBatch] | None = None
 
     def keep(self, run: EventBatch | None, parts: Sequence[tuple[int, int, int]]) -> None:
         """Keep transactions of one run: number, first event and end of each.
 
         run: valid until dropped; None if it has no events.
         """
-        block = None if run is None else _Block(run)
+        block = None if run is None else _RowBlock(run)
         if block is not None and not self._has_room(block.bytes):
             parts = [part for part in parts if part[1] == part[2]]
             block = None
@@ -96,7 +96,7 @@ class PreparedRows:
             self._bytes -= block.bytes
         return self._bytes + size <= MOST_MEMORY
 
-    def _spill(self, block: _Block) -> None:
+    def _spill(self, block: _RowBlock) -> None:
         if self._file is None:
             # It lives as long as this object.
             self._file = tempfile.TemporaryFile(prefix="tidemark-prepared-")  # noqa: SIM115
@@ -124,7 +124,7 @@ class PreparedRows:
         if entry is not None:
             self._release(entry[0])
 
-    def _run(self, block: _Block) -> EventBatch:
+    def _run(self, block: _RowBlock) -> EventBatch:
         if block.run is not None:
             return block.run
         if self._loaded_block is None or self._loaded_block[0] is not block:
@@ -133,7 +133,7 @@ class PreparedRows:
             self._loaded_block = block, pickle.load(self._file)  # noqa: S301 - written by `_spill`
         return self._loaded_block[1]
 
-    def _release(self, block: _Block) -> None:
+    def _release(self, block: _RowBlock) -> None:
         block.users -= 1
         if not block.users and self._in_memory.pop(id(block), None) is not None:
             self._bytes -= block.bytes

@@ -8,11 +8,10 @@ import numpy.typing as npt
 
 from engine.capture.binlog.prepared_rows import KeptTransaction, rearrange
 from engine.decode.binlog_events import ROWS, among
-from engine.decode.framing import Offsets, words
+from engine.decode.framing import Mask, Offsets, words
 from engine.decode.stream import EventBatch
 from engine.source.xa_places import Prepared
 
-Mask = npt.NDArray[np.bool_]
 _TABLE_ID = np.uint64((1 << 48) - 1)
 
 

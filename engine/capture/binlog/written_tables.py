@@ -22,9 +22,8 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from engine.decode.query_event import REPLACED
+from engine.source.programs import FoldedName
 
-FoldedName = tuple[str, str]
-"""Database and name, casefolded."""
 _VERB = re.compile(
     r"(?i)^(INSERT|REPLACE|UPDATE|DELETE)\s+((?:LOW_PRIORITY|HIGH_PRIORITY|DELAYED|QUICK|IGNORE)\s+)*", re.DOTALL
 )

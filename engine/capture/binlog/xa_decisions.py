@@ -21,7 +21,7 @@ EARLIER = -2
 UNDECIDED = int(np.iinfo(np.int64).max)
 _ROLLED_BACK = -1
 _FACTOR, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
-_Place = tuple[str, int, int]
+_PreparePlace = tuple[str, int, int]
 """The file of a PREPARE, and the offsets before its transaction and after it."""
 
 
@@ -56,7 +56,7 @@ class DecidedTransactions:
     """For each COMMIT of a transaction that was prepared before the range, the transaction."""
     rolled_back: tuple[int, ...]
     """The first events of transactions from earlier runs that this one rolls back."""
-    places: Mapping[int, _Place]
+    places: Mapping[int, _PreparePlace]
     """The places of the transactions from earlier runs that this one decides, by their first event."""
 
     def place(self, begin: int) -> Prepared:
@@ -84,9 +84,9 @@ class _Recent:
     file: str
     start: Offsets
     end: Offsets
-    other_places: Mapping[int, _Place]
+    other_places: Mapping[int, _PreparePlace]
 
-    def places(self) -> Iterator[tuple[Xid, _Place]]:
+    def places(self) -> Iterator[tuple[Xid, _PreparePlace]]:
         """Yield each transaction and its place."""
         for n, (row, start, end) in enumerate(zip(self.keys, self.start.tolist(), self.end.tolist(), strict=True)):
             yield _xid(row), self.other_places.get(n, (self.file, start, end))
@@ -97,7 +97,7 @@ class XaDecisions:
 
     def __init__(self) -> None:
         self._undecided_transactions: dict[
-            bytes, tuple[int, _Place, int]
+            bytes, tuple[int, _PreparePlace, int]
         ] = {}  # the first event, the place, the hash of the key
         self._recent: list[_Recent] = []
         self._earlier: set[Xid] = set()
@@ -128,12 +128,12 @@ class XaDecisions:
 
     def _one_by_one(
         self, file: str, xa: XaEvents, spans: Spans, events: Offsets, span: Offsets, hashes: U64, of: Offsets
-    ) -> dict[int, _Place]:
+    ) -> dict[int, _PreparePlace]:
         """Pass events through the dictionary.
 
         Fills `of`, and returns the places of earlier runs' transactions decided by them.
         """
-        places = dict[int, _Place]()
+        places = dict[int, _PreparePlace]()
         for n in events.tolist():
             key = _key(xa.keys[n])
             if xa.verb[n] == PREPARE:
@@ -159,7 +159,13 @@ class XaDecisions:
                 del self._undecided_transactions[key]
 
     def _remember(
-        self, file: str, keys: U64, spans: Spans, places: Mapping[int, _Place], decided_events: Offsets, of: Offsets
+        self,
+        file: str,
+        keys: U64,
+        spans: Spans,
+        places: Mapping[int, _PreparePlace],
+        decided_events: Offsets,
+        of: Offsets,
     ) -> None:
         """Remember where the last ones that were decided had been prepared."""
         decided_events = decided_events[-MOST_RECENT:]
@@ -223,6 +229,6 @@ def _xid(row: U64) -> Xid:
     return xid_of(row.tobytes())
 
 
-def _prepared_place(place: _Place) -> Prepared:
+def _prepared_place(place: _PreparePlace) -> Prepared:
     file, start, end = place
     return Prepared(Position(file, start), Position(file, end))

@@ -92,7 +92,7 @@ class XaEvents:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _XaPart:
     """Some XA events: a verb and a key for each."""
 
     event: Offsets
@@ -115,7 +115,7 @@ def xa_events(run: EventBatch, queries: Offsets) -> XaEvents:
     return XaEvents(*_merge(parts), queries[idle], rest[other[rest]])
 
 
-def _merge(parts: Sequence[_Part]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
+def _merge(parts: Sequence[_XaPart]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
     count = sum(len(part.event) for part in parts)
     keys = np.zeros((count, max((part.keys.shape[1] for part in parts), default=1)), np.uint64)
     event, verb, done = np.zeros(count, np.int64), np.zeros(count, np.int8), 0
@@ -127,7 +127,7 @@ def _merge(parts: Sequence[_Part]) -> tuple[Offsets, npt.NDArray[np.int8], U64]:
     return event[order], verb[order], keys[order]
 
 
-def _prepares(run: EventBatch) -> list[_Part]:
+def _prepares(run: EventBatch) -> list[_XaPart]:
     """The PREPAREs of two-phase commits, one part for each length of their keys."""
     events = np.flatnonzero(run.headers.kind == Kind.XA_PREPARE)
     if not len(events):
@@ -139,10 +139,10 @@ def _prepares(run: EventBatch) -> list[_Part]:
     size = _HEAD + ((lengths & _LOW_HALF) + (lengths >> np.uint64(32))).astype(np.int64)
     if (body + 1 + size > end).any():
         raise broken("XA_PREPARE")
-    two_phase, parts = run.buffer[body] == 0, list[_Part]()
+    two_phase, parts = run.buffer[body] == 0, list[_XaPart]()
     for width in np.unique(size).tolist():
         chosen = two_phase & (size == width)
-        parts.append(_Part(events[chosen], PREPARE, _texts(run, body[chosen] + 1, width)))
+        parts.append(_XaPart(events[chosen], PREPARE, _texts(run, body[chosen] + 1, width)))
     return parts
 
 
@@ -159,15 +159,15 @@ def _pack(key: bytes) -> U64:
     return np.frombuffer(key.ljust(-(-len(key) // 8) * 8, b"\0"), np.uint64)[None]
 
 
-def _alone(run: EventBatch, n: int) -> list[_Part]:
+def _alone(run: EventBatch, n: int) -> list[_XaPart]:
     """The decision that a QUERY event contains, if any."""
     found = decision(run.body(n))
-    return [] if found is None else [_Part(np.array([n]), COMMIT if found[0] else ROLLBACK, _pack(found[1]))]
+    return [] if found is None else [_XaPart(np.array([n]), COMMIT if found[0] else ROLLBACK, _pack(found[1]))]
 
 
-def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_Part]:
+def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_XaPart]:
     """The COMMITs and ROLLBACKs among XA statements, which begin at these offsets."""
-    size, parts = run.headers.end[left] - at, list[_Part]()
+    size, parts = run.headers.end[left] - at, list[_XaPart]()
     for _ in range(_MOST_TEMPLATES):
         if len(left) < _FEWEST_ALIKE:
             break
@@ -180,7 +180,7 @@ def _decisions(run: EventBatch, left: Offsets, at: Offsets) -> list[_Part]:
             alike = np.flatnonzero(size == len(template.text))
             equal, keys = template.keys(_texts(run, at[alike], len(template.text)))
             taken[alike[equal]] = True
-            parts.append(_Part(left[taken], template.verb, keys))
+            parts.append(_XaPart(left[taken], template.verb, keys))
         left, at, size = left[~taken], at[~taken], size[~taken]
     for n in left.tolist():
         parts += _alone(run, n)

@@ -43,7 +43,7 @@ from engine.plan.places import Ask, inside
 from engine.source.connect import Endpoint, query, quote
 from engine.source.packets import BUFFER, prepare
 from engine.source.positions import Position
-from engine.source.watermarks import Candidate, Step, no_step, server_time_s
+from engine.source.watermarks import Candidate, StepHook, no_step, server_time_s
 from engine.source.xa_places import XaPlaces
 from engine.store.folder import Folder
 
@@ -138,7 +138,7 @@ class Timings(dict[str, float]):
 
 
 def read_chunk(
-    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: StepHook = no_step
 ) -> ChunkResult:
     """Read one chunk. Raises TableStoppedError if it cannot be copied, TransientError if a retry may help."""
     timings, watermarks = Timings(), session.watermarks
@@ -182,7 +182,7 @@ def read_chunk(
     return ChunkResult(request.limits, low, high, files, sum(f.rows for f in files), counts, nulled, dict(timings))
 
 
-def low_watermark(session: ReaderSession, request: ChunkRequest, step: Step = no_step) -> Position:
+def low_watermark(session: ReaderSession, request: ChunkRequest, step: StepHook = no_step) -> Position:
     """The chunk's low watermark. A slow read does not keep the transaction of class snapshot open."""
     low = session.watermarks.low(step)
     if request.rows_per_s:

@@ -24,14 +24,14 @@ from engine.decode.schema import TM_SEQ
 from engine.journal.event_fields import Backfill
 from engine.source.connect import Endpoint, query
 from engine.source.positions import Position, current
-from engine.source.watermarks import Step, no_step
+from engine.source.watermarks import StepHook, no_step
 
 _PATIENCE_S = 120.0
 _PAUSE_S = 0.01
 
 
 def read_keyless(
-    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: Step = no_step
+    session: ReaderSession, endpoint: Endpoint, first_server_id: int, request: ChunkRequest, step: StepHook = no_step
 ) -> ChunkResult:
     """Read the table. Raises TableStoppedError if constant writes leave no window without a change."""
     timings, nulled = Timings(), Counter[str]()
@@ -49,7 +49,7 @@ def read_keyless(
                 timings.lap("read")
             if not request.table.transactional and not session.watermarks.exact(request.table):
                 high = current(session.connection, session.server)
-                unchanged = _is_unchanged(session, endpoint, first_server_id, request, low, _Snapshot(high, ""))
+                unchanged = _is_unchanged(session, endpoint, first_server_id, request, low, _VisibleSnapshot(high, ""))
             query(session.connection, "COMMIT")
             if unchanged:
                 files = writer.close()
@@ -69,16 +69,16 @@ def read_keyless(
 
 
 @dataclass(frozen=True)
-class _Snapshot:
+class _VisibleSnapshot:
     """A snapshot taken at or before `high`. It shows all transactions of `visible` (a GTID set; empty: unknown)."""
 
     high: Position
     visible: str
 
 
-def _open_snapshot(session: ReaderSession, request: ChunkRequest, low: Position, step: Step) -> _Snapshot:
+def _open_snapshot(session: ReaderSession, request: ChunkRequest, low: Position, step: StepHook) -> _VisibleSnapshot:
     if session.watermarks.exact(request.table):
-        return _Snapshot(low, "")
+        return _VisibleSnapshot(low, "")
     executed = ""
     if session.watermarks.kind == "gtid":
         executed = query(session.connection, "SELECT @@global.gtid_executed AS executed")[0]["executed"]
@@ -86,7 +86,7 @@ def _open_snapshot(session: ReaderSession, request: ChunkRequest, low: Position,
     step("before_high")
     high = current(session.connection, session.server)
     step("after_high")
-    return _Snapshot(high, executed)
+    return _VisibleSnapshot(high, executed)
 
 
 def _is_unchanged(
@@ -95,7 +95,7 @@ def _is_unchanged(
     first_server_id: int,
     request: ChunkRequest,
     low: Position,
-    snapshot: _Snapshot,
+    snapshot: _VisibleSnapshot,
 ) -> bool:
     """Whether every change of the table in (low, high] is known to be visible in the snapshot."""
     if snapshot.high == low:

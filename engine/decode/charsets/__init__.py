@@ -31,10 +31,10 @@ from functools import partial
 import pyarrow as pa
 
 from engine.decode.charsets import east_asian, single, unicode
-from engine.decode.charsets.columns import Split, decode, is_ascii
+from engine.decode.charsets.columns import CharacterSplit, decode, is_ascii
 
 _UTF8 = frozenset({"utf8mb4", "utf8mb3", "utf8"})
-_SPLITS: dict[str, Split] = {
+_SPLITS: dict[str, CharacterSplit] = {
     **{charset: partial(single.split, charset) for charset in single.CHARSETS},
     **{charset: partial(east_asian.split, charset) for charset in east_asian.CHARSETS},
     **unicode.SPLITS,

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Bytes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int64]
+from engine.decode.framing import Bytes, Offsets
+
 Points = npt.NDArray[np.uint32]
 
 NOT_TEXT = 0xFFFFFFFF
@@ -35,10 +35,10 @@ class Characters(NamedTuple):
     starts: Offsets
 
 
-Split = Callable[[Bytes], Characters]
+CharacterSplit = Callable[[Bytes], Characters]
 
 
-class _Window(NamedTuple):
+class _CharacterWindow(NamedTuple):
     """Whole characters of a column.
 
     Their offset in its data, their bytes, their points, and their starts plus the final end.
@@ -62,7 +62,7 @@ def is_ascii(values: pa.Array) -> bool:
     return not len(data) or int(data.max()) < 0x80
 
 
-def decode(values: pa.Array, charset: str, split: Split) -> pa.Array:
+def decode(values: pa.Array, charset: str, split: CharacterSplit) -> pa.Array:
     """The values as strings. Raises UnicodeDecodeError and pyarrow.ArrowCapacityError."""
     data, bounds = _region(values)
     valid = None
@@ -96,7 +96,7 @@ def _region(values: pa.Array) -> tuple[Bytes, Offsets]:
     return data, bounds - bounds[0]
 
 
-def _windows(data: Bytes, split: Split) -> Iterator[_Window]:
+def _windows(data: Bytes, split: CharacterSplit) -> Iterator[_CharacterWindow]:
     """Split all the data into windows of whole characters."""
     at = 0
     while at < len(data):
@@ -105,11 +105,11 @@ def _windows(data: Bytes, split: Split) -> Iterator[_Window]:
         if at + len(window) < len(data):
             window = window[: starts[-2]]
             points = points[: np.searchsorted(starts, len(window))]
-        yield _Window(at, window, points, np.append(starts[: len(points)], len(window)))
+        yield _CharacterWindow(at, window, points, np.append(starts[: len(points)], len(window)))
         at += len(window)
 
 
-def _encode(window: _Window, bounds: Offsets, charset: str) -> tuple[bytes, Offsets]:
+def _encode(window: _CharacterWindow, bounds: Offsets, charset: str) -> tuple[bytes, Offsets]:
     """The characters as UTF-8, and the offsets in it of the values that start at `bounds`.
 
     Raises UnicodeDecodeError for an invalid character, and if a value starts inside a character.

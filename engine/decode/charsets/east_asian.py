@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.decode.charsets.code_tables import HALF, HALVES, PREFIX, SETS, TWICE, leads, numbered, pairs, prefixed
-from engine.decode.charsets.columns import Bytes, Characters, Offsets, Points
+from engine.decode.charsets.columns import Characters, Points
+from engine.decode.framing import Bytes, Offsets
 
-Codes = npt.NDArray[np.uint16]
+CodeTable = npt.NDArray[np.uint16]
 Flags = npt.NDArray[np.bool_]
 CHARSETS = frozenset(SETS)
 
@@ -24,7 +25,7 @@ CHARSETS = frozenset(SETS)
 def split(charset: str, data: Bytes) -> Characters:
     """Split the bytes into characters. Invalid ones have points over U+10FFFF."""
     padded = np.append(data, np.zeros(2, np.uint8))
-    codes: Codes = padded[:-1].astype(np.uint16) << np.uint16(8) | padded[1:]
+    codes: CodeTable = padded[:-1].astype(np.uint16) << np.uint16(8) | padded[1:]
     starts = np.flatnonzero(~_seconds(leads(charset).take(data)))
     points = pairs(charset).take(codes.take(starts))
     if SETS[charset].prefixed:
@@ -48,7 +49,7 @@ def _seconds(firsts: Flags) -> Flags:
     return np.unpackbits(seconds, count=len(firsts), bitorder="little").view(np.bool_)
 
 
-def _prefixed(charset: str, codes: Codes, points: Points, starts: Offsets) -> Characters:
+def _prefixed(charset: str, codes: CodeTable, points: Points, starts: Offsets) -> Characters:
     """Merge 8F and the pair after it into one character, and split codes that become two."""
     prefix = points == PREFIX
     seconds = np.flatnonzero(prefix[:-1] & ~prefix[1:]) + 1

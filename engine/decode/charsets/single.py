@@ -4,7 +4,8 @@ from functools import cache
 
 import numpy as np
 
-from engine.decode.charsets.columns import Bytes, Characters, Points
+from engine.decode.charsets.columns import Characters, Points
+from engine.decode.framing import Bytes
 
 # Python's name of the set, or of the nearest one; then, by first byte, the characters that the servers return instead.
 # Bytes that Python leaves undefined, and that are not corrected, become "?".

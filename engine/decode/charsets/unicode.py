@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from engine.decode.charsets.columns import NOT_TEXT, Bytes, Characters, Split
+from engine.decode.charsets.columns import NOT_TEXT, Characters, CharacterSplit
+from engine.decode.framing import Bytes
 
 
 def _units(dtype: str, data: Bytes) -> Characters:
@@ -32,7 +33,7 @@ def _utf16(dtype: str, data: Bytes) -> Characters:
     return Characters(np.delete(points, first + 1), np.delete(starts, first + 1))
 
 
-SPLITS: dict[str, Split] = {
+SPLITS: dict[str, CharacterSplit] = {
     "ucs2": partial(_units, ">u2"),
     "utf16": partial(_utf16, ">u2"),
     "utf16le": partial(_utf16, "<u2"),

@@ -19,10 +19,10 @@ from engine.decode.types.temporal import fraction_fits
 
 _SECOND_US, _LONGEST_HOURS = 1_000_000, 838
 _SHORT_HOURS = 99
-Numbers = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
 
 
-def _texts(minus: npt.NDArray[np.bool_], seconds: Numbers, us: Numbers, null: Nulls, column: Column) -> pa.Array:
+def _texts(minus: npt.NDArray[np.bool_], seconds: Integers, us: Integers, null: Nulls, column: Column) -> pa.Array:
     """Magnitudes as the server prints them: at least two digits of hours, and `column.fraction` fractional digits."""
     hours = seconds // 3600
     wrong = (hours > _LONGEST_HOURS) | (us >= _SECOND_US)

@@ -18,7 +18,7 @@ from engine.base.wording import sentences
 from engine.journal.events import CommandAccepted, CommandRefused
 from engine.pipeline import formats
 from engine.pipeline.command_file import VERBS
-from engine.pipeline.command_queue import Answer, answered_file, keep_answered
+from engine.pipeline.command_queue import CommandOutcome, answered_file, keep_answered
 
 File = tuple[str, int]
 """A file by name and inode: a new file under an old name is a different one."""
@@ -97,7 +97,7 @@ class Inbox:
     _arrived: dict[File, int] = field(default_factory=dict)
     _older: set[File] = field(default_factory=set)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
-    _stuck: dict[str, Answer] = field(default_factory=dict)
+    _stuck: dict[str, CommandOutcome] = field(default_factory=dict)
 
     def begin(self) -> None:
         """Mark the current files as sent before this run was visible."""
@@ -128,11 +128,11 @@ class Inbox:
         """Whether a command was executed."""
         return answered_file(self.folder, "done", identity).exists()
 
-    def keep(self, path: Path, answer: Answer, identity: str) -> None:
+    def keep(self, path: Path, answer: CommandOutcome, identity: str) -> None:
         """Move the file of an answered command out of the inbox, and prune old ones. Raises OSError."""
         keep_answered(path, answer, identity)
 
-    def put_away(self, path: Path, answer: Answer, identity: str) -> None:
+    def put_away(self, path: Path, answer: CommandOutcome, identity: str) -> None:
         """Like `keep`. A file that cannot be moved now is not taken again; `retry` moves it later."""
         try:
             self.keep(path, answer, identity)

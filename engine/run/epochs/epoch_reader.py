@@ -28,7 +28,7 @@ from engine.spark.session import Session
 
 _PART_SEQ = 1 << 33
 """Sequence numbers reserved for each part of an epoch: more than the row images of any binlog file."""
-Part = tuple[Position, Position]
+RangeEnds = tuple[Position, Position]
 """The start and end of a part of a binlog range."""
 
 
@@ -75,7 +75,7 @@ class EpochReader:
 
     def read(
         self,
-        parts: Sequence[Part],
+        parts: Sequence[RangeEnds],
         frozen: Sequence[Finished],
         redumped: Sequence[Finished],
         state: State,

@@ -46,7 +46,7 @@ from engine.spark.session import Session
 
 
 @dataclass(frozen=True)
-class _Content:
+class _EpochContent:
     """What an epoch commits."""
 
     committed_position: Position
@@ -131,7 +131,7 @@ class EpochCommit:
         self.progress.show(self.state())
         require_gtids(self.connection.now, self.source.watermarks, content.reports)
 
-    def _read(self, position: Position) -> _Content:
+    def _read(self, position: Position) -> _EpochContent:
         """Read the frozen chunks' part and the binlog to `position`, or as far as one epoch goes."""
         committed_position = self.position
         due, again = self.chunks.due(committed_position), self.redumps.due(committed_position)
@@ -147,10 +147,10 @@ class EpochCommit:
         # No change after its high watermark was emitted for a chunk that is exact after the schema change: it waits.
         frozen = [f for f in frozen if f.high.order <= max(end.order, committed_position.order)]
         self.delivery.require_files(self.captured.changes, reports, redumped)
-        return _Content(committed_position, end, frozen, reports, again, redumped, alteration)
+        return _EpochContent(committed_position, end, frozen, reports, again, redumped, alteration)
 
     def _record(
-        self, content: _Content, verdicts: Mapping[str, SchemaVerdict]
+        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict]
     ) -> tuple[EpochRecord, Mapping[str, SchemaVerdict]]:
         """The epoch's record, and the verdicts on tables that do not stop in it."""
         new_chunks = {}
@@ -175,7 +175,7 @@ class EpochCommit:
         record = replace(following(self.state(), self.journal.run, tables), to_position=to, next_seq=next_seq)
         return completed(self.state(), with_facts(record, reports, self.state().largest)), verdicts
 
-    def _note_commit(self, record: EpochRecord, content: _Content, verdicts: Mapping[str, SchemaVerdict]) -> None:
+    def _note_commit(self, record: EpochRecord, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict]) -> None:
         """Let those who hold its chunks know that the ledger has the epoch."""
         self.redumps.note_changes(record)
         self.chunks.published(content.frozen)
@@ -184,7 +184,9 @@ class EpochCommit:
         self.chunks.stops_committed()
         self.redumps.committed(content.redumped_chunks, content.redumped)
 
-    def _change_tables(self, content: _Content, verdicts: Mapping[str, SchemaVerdict], asked: Collection[str]) -> None:
+    def _change_tables(
+        self, content: _EpochContent, verdicts: Mapping[str, SchemaVerdict], asked: Collection[str]
+    ) -> None:
         if any(report.may_define_tables for report in content.reports):
             self.membership.note_definition()
         if content.alteration is not None:

@@ -77,7 +77,7 @@ def run_pipeline(
             journal.listeners.append(listener)
         return_freed_memory()
         parts = run_parts(spec, rule, directory, journal, starting, as_json=as_json)
-        _Run(parts, until).execute()
+        _LockedRun(parts, until).execute()
 
 
 def _name_rule(spec: Spec) -> NameRule | None:
@@ -102,7 +102,7 @@ def _link_spec(spec_file: Path, directory: Directory) -> None:
     directory.spec.symlink_to(os.path.relpath(spec_file.resolve(), directory.root.resolve()))
 
 
-class _Run:
+class _LockedRun:
     """One run; the caller holds the lock."""
 
     def __init__(self, parts: RunParts, until: str | None) -> None:

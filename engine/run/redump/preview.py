@@ -24,7 +24,7 @@ from engine.pipeline.directory import Directory
 from engine.plan.chunks import Plan, plan_from_dict, text
 from engine.plan.conditions import condition_of
 from engine.plan.named import identities
-from engine.run.redump.rules import Way, decide
+from engine.run.redump.rules import RedumpWay, decide
 from engine.spec.sink_settings import Sink
 
 
@@ -33,7 +33,7 @@ class AffectedTable:
     """How a redump affects one table."""
 
     table: str
-    way: Way
+    way: RedumpWay
     why: str
     of_rows: int
     """Rows in the table's mirror now."""

@@ -9,13 +9,13 @@ from engine.decode.schema import Table
 from engine.ledger.state import TableState
 from engine.plan.chunks import Plan
 
-Way = Literal["redumped", "resnapshotted", "refused", "left alone"]
-REDUMPED: Way = "redumped"
+RedumpWay = Literal["redumped", "resnapshotted", "refused", "left alone"]
+REDUMPED: RedumpWay = "redumped"
 """Its parts are read while its binlog keeps streaming, and become changes of the table."""
-RESNAPSHOTTED: Way = "resnapshotted"
+RESNAPSHOTTED: RedumpWay = "resnapshotted"
 """A complete new snapshot replaces the mirror."""
-REFUSED: Way = "refused"
-LEFT_ALONE: Way = "left alone"
+REFUSED: RedumpWay = "refused"
+LEFT_ALONE: RedumpWay = "left alone"
 _MIRROR_STAYS = "its mirror stays as it is until the new copy is complete"
 _NO_KEY = "it has no key, so nothing identifies its rows"
 
@@ -24,7 +24,7 @@ _NO_KEY = "it has no key, so nothing identifies its rows"
 class Decision:
     """How one table is redumped."""
 
-    way: Way
+    way: RedumpWay
     why: str = ""
     """The reason as a clause; "" if none is needed."""
     hint: str = ""

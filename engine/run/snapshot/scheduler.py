@@ -51,7 +51,7 @@ _MOST_READERS = 1024
 
 
 @dataclass(frozen=True)
-class _Group:
+class _SubmittedGroup:
     """The chunks of one job: numbers by table, and their table copies."""
 
     number: int
@@ -102,7 +102,7 @@ class SnapshotScheduler:
         self._run = run
         self._pool = ThreadPoolExecutor(_MOST_READERS, thread_name_prefix="chunks")
         self._tables: dict[str, TableCopy] = {}
-        self._jobs: dict[Future[list[ReaderReport]], _Group] = {}
+        self._jobs: dict[Future[list[ReaderReport]], _SubmittedGroup] = {}
         self._groups = 0
         self._shown_s = -math.inf
         self._retries = ChunkRetries(journal, gate.parking, attempts, gate.disk)
@@ -239,7 +239,7 @@ class SnapshotScheduler:
         about = f"{first} and {len(others)} tables more" if others else first
         counts = prototype.counts and prototype.counts / f"{uuid.uuid4().hex}.json"
         group = ChunkGroup(**{**vars(prototype), "requests": tuple(requests), "counts": counts})
-        self._jobs[self._pool.submit(self._run, group, about)] = _Group(
+        self._jobs[self._pool.submit(self._run, group, about)] = _SubmittedGroup(
             self._groups, chosen, {copy.table.full_name: copy for copy in tables}, clock.utc_text(), lease, counts
         )
         self._show_reading()
@@ -305,7 +305,7 @@ class SnapshotScheduler:
         return batch
 
     def _reports(
-        self, job: Future[list[ReaderReport]], group: _Group, batch: Batch, left: dict[str, set[int]]
+        self, job: Future[list[ReaderReport]], group: _SubmittedGroup, batch: Batch, left: dict[str, set[int]]
     ) -> list[ReaderReport]:
         """The job's reports; none if its worker was lost."""
         try:
@@ -349,7 +349,7 @@ class SnapshotScheduler:
         self,
         copy: TableCopy,
         report: ChunkReport | FailureReport,
-        group: _Group,
+        group: _SubmittedGroup,
         batch: Batch,
         left: dict[str, set[int]],
     ) -> None:

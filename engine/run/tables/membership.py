@@ -25,7 +25,7 @@ from engine.base import clock
 from engine.base.errors import IncompatibleColumnsError, PreflightError, SpecError, TableStoppedError, TidemarkError
 from engine.capture.projection.projection_rules import as_read, projection_of, projection_record
 from engine.capture.projection.table_projection import published_as
-from engine.decode.schema import Table, table_from_dict
+from engine.decode.schema import Table, TableName, table_from_dict
 from engine.destination.destination_protocol import Destination, DestinationTable
 from engine.destination.publisher import Publisher
 from engine.ledger.records import Planned, Removal, Switch, TableChange
@@ -47,7 +47,6 @@ from engine.spec.settings import Spec
 
 _CATALOGUE_LAG_S = 2.0
 """The binlog has a statement a moment before the catalogue has its table."""
-TableName = tuple[str, str]
 
 
 class MembershipChanges:

@@ -47,14 +47,14 @@ from engine.sql.alter import Alter
 _DROPS = re.compile(r"(?i)\s*DROP\s+(TABLE|DATABASE|SCHEMA)\b")
 REQUESTED = "requested"
 """The reason of a resnapshot whatever happened."""
-Outcome = Literal["evolved", "resnapshotted", "stopped"]
+SchemaOutcome = Literal["evolved", "resnapshotted", "stopped"]
 
 
 @dataclass(frozen=True)
 class SchemaVerdict:
     """What happens to a table."""
 
-    outcome: Outcome
+    outcome: SchemaOutcome
     reason: str
     table: Table
     plan: Plan

@@ -4,14 +4,14 @@ import pytest
 
 from engine.destination import sink_opening
 from engine.destination.read_back import read_back
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.unit.destination.sink_run import Gate
 
 
 @pytest.fixture(params=["copy_on_write", "merge_on_read"])
-def mode(request: pytest.FixtureRequest) -> Mirror:
+def mode(request: pytest.FixtureRequest) -> MirrorMode:
     """How changes are merged."""
-    found: Mirror = request.param
+    found: MirrorMode = request.param
     return found
 
 

@@ -23,7 +23,7 @@ from engine.destination.delta.table_pair import TablePair
 from engine.destination.destination_protocol import Content, MirrorStep
 from engine.journal.destination_events import SinkApplied
 from engine.ledger.state import Owner
-from engine.spec.sink_settings import Mirror, Sink
+from engine.spec.sink_settings import MirrorMode, Sink
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at
@@ -48,7 +48,7 @@ class Lake:
     """`rows` is what the mirror must have, `log` what the change log must have."""
 
     folder: Path
-    mode: Mirror
+    mode: MirrorMode
     table: Table = INT
     key: str = "id"
     """The key column; the column `v` is the value, or the first one if there is none."""

@@ -26,7 +26,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import WHOLE, Plan
 from engine.plan.coverage import Chunk, Coverage, split_as_dict
 from engine.source.positions import Position
-from engine.spec.sink_settings import Mirror, Sink
+from engine.spec.sink_settings import MirrorMode, Sink
 from tests.support.delta import rows_at
 from tests.support.patience import PATIENCE_S
 
@@ -56,7 +56,7 @@ def lake_destination(folder: Path, known_tables: Path | None = None) -> DeltaDes
 class World:
     """A ledger and a destination in one folder, and the records of a story, published one by one."""
 
-    def __init__(self, folder: Path, mode: Mirror = "copy_on_write", kind: Kind = "delta") -> None:
+    def __init__(self, folder: Path, mode: MirrorMode = "copy_on_write", kind: Kind = "delta") -> None:
         self._folder, self._mode, self._seq, self.records = folder, mode, 0, list[EpochRecord]()
         self._kind: Kind = kind
 

@@ -12,7 +12,7 @@ from engine.destination.sink_opening import sink_changes
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
 from engine.run.tables.membership import drop_removed
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.support.parquet import log_rows
 from tests.unit.destination.sink_run import Run, files, first_alone, why_stopped
 from tests.unit.destination.support import (
@@ -31,7 +31,7 @@ from tests.unit.destination.support import (
 
 
 @pytest.mark.parametrize("ended", [(), (2,), (3,), (4,), (1, 2, 3, 4, 5)])
-def test_both_are_the_table_whenever_the_run_ends(tmp_path: Path, ended: Sequence[int], mode: Mirror) -> None:
+def test_both_are_the_table_whenever_the_run_ends(tmp_path: Path, ended: Sequence[int], mode: MirrorMode) -> None:
     """From the first epoch on, through a resnapshot; runs that do not wait for the further sink leave it the rest."""
     resnapshotted(world := World(tmp_path, mode))
     run = Run(tmp_path, world)
@@ -46,7 +46,7 @@ def test_both_are_the_table_whenever_the_run_ends(tmp_path: Path, ended: Sequenc
     assert run.further.error is None
 
 
-def test_one_that_fails_delays_itself_alone(tmp_path: Path, mode: Mirror) -> None:
+def test_one_that_fails_delays_itself_alone(tmp_path: Path, mode: MirrorMode) -> None:
     """The ledger keeps its epochs. It gets them as soon as it can be written."""
     story(world := World(tmp_path, mode))
     (tmp_path / "files").write_text("in the way")

@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable
 
 from engine.destination.delta.maintenance import steps
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.support.delta import path_of
 from tests.unit.destination.delta.maintenance.test_steps import clock_after
 from tests.unit.destination.lake import Lake
@@ -30,7 +30,7 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def lake(tmp_path: Path, mode: Mirror) -> Lake:
+def lake(tmp_path: Path, mode: MirrorMode) -> Lake:
     """Two changes in one hour."""
     lake = Lake(tmp_path, mode)
     lake.copy({1: 1})

@@ -25,7 +25,7 @@ from engine.ledger.store import Ledger
 from engine.plan.chunks import Plan
 from engine.run.lifecycle.final_checks import require_published
 from engine.run.tables.membership import drop_removed
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import rows_at as delta_rows_at
 from tests.unit.destination.lake import delta_table
@@ -51,7 +51,7 @@ from tests.unit.destination.support import (
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
 @pytest.mark.parametrize("plan", [PLAN, RANKED], ids=["still", "moving"])
-def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan, mode: Mirror) -> None:
+def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], plan: Plan, mode: MirrorMode) -> None:
     """At the end no row of the old copy is left; the change log has every change, in the wider type."""
     resnapshotted(world := World(tmp_path, mode), plan=plan)
     publish_story(world, tmp_path, killed)
@@ -60,7 +60,7 @@ def test_a_table_that_is_resnapshotted(tmp_path: Path, killed: Sequence[int], pl
     assert log(tmp_path) == [(*row, None) for row in rows]
 
 
-def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path, mode: Mirror) -> None:
+def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path, mode: MirrorMode) -> None:
     """As it was at the alteration, however long the copy takes."""
     resnapshotted(world := World(tmp_path, mode))
     del world.records[4:]
@@ -68,7 +68,7 @@ def test_the_mirror_stays_until_the_new_copy_is_whole(tmp_path: Path, mode: Mirr
     assert mirror(tmp_path) == [(2, 2), (3, 3), (4, 4)]
 
 
-def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path, mode: Mirror) -> None:
+def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path, mode: MirrorMode) -> None:
     """The rows of the first attempt are not published."""
     world = World(tmp_path, mode)
     resnapshotted(world)
@@ -82,7 +82,7 @@ def test_a_copy_that_is_begun_again_before_it_was_whole(tmp_path: Path, mode: Mi
 
 
 @pytest.mark.parametrize("killed", [(), (2,), (3,), (4,), range(5)])
-def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int], mode: Mirror) -> None:
+def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int], mode: MirrorMode) -> None:
     """Existing rows have NULL in it; a column that the source drops stays, with NULL from then on."""
     world = World(tmp_path, mode)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -99,7 +99,7 @@ def test_a_table_that_gets_a_column(tmp_path: Path, killed: Sequence[int], mode:
     assert log(tmp_path)[-3:] == [("+U", 1, 1, 10), ("-U", 4, None, 40), ("+U", 4, None, 41)]
 
 
-def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path, mode: Mirror) -> None:
+def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path, mode: MirrorMode) -> None:
     """A pipeline that only streams has no rows to read again."""
     world = World(tmp_path, mode)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -112,7 +112,7 @@ def test_a_table_that_is_emptied_and_not_copied(tmp_path: Path, mode: Mirror) ->
     assert mirror(tmp_path) == [(5, 5)]
 
 
-def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path, mode: Mirror) -> None:
+def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path, mode: MirrorMode) -> None:
     """A time without zone needs a Delta feature that a table without such a column lacks."""
     dated = replace(OLD, columns=(*OLD.columns, Column("at", "datetime")))
     world = World(tmp_path, mode)
@@ -127,7 +127,7 @@ def test_a_column_of_a_kind_that_the_table_had_none_of(tmp_path: Path, mode: Mir
 
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 6)), range(6)])
-def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Sequence[int], mode: Mirror) -> None:
+def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Sequence[int], mode: MirrorMode) -> None:
     """It keeps the state in which it left, with everything committed; then a new copy replaces it."""
     world = World(tmp_path, mode)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -146,7 +146,7 @@ def test_a_table_that_leaves_and_is_kept_joins_again(tmp_path: Path, killed: Seq
 @pytest.mark.parametrize("killed", [(), (2,), (4, 5)])
 @pytest.mark.parametrize("broken_off", [False, True])
 def test_a_table_that_leaves_and_is_dropped_joins_again(
-    tmp_path: Path, killed: Sequence[int], broken_off: bool, mode: Mirror
+    tmp_path: Path, killed: Sequence[int], broken_off: bool, mode: MirrorMode
 ) -> None:
     """No row of its first life remains; an interrupted deletion is completed, and journalled once."""
     world = World(tmp_path, mode)
@@ -200,7 +200,9 @@ def test_a_folder_that_is_there_already_is_not_begun(tmp_path: Path) -> None:
         mine.check_free()
 
 
-def published_story(folder: Path, mode: Mirror, merge_interval_s: float) -> tuple[World, Ledger, Journal, Publisher]:
+def published_story(
+    folder: Path, mode: MirrorMode, merge_interval_s: float
+) -> tuple[World, Ledger, Journal, Publisher]:
     """The story up to epoch 2, submitted to a running publisher."""
     story(world := World(folder, mode))
     ledger, journal = Ledger(folder / "ledger"), Journal(folder / "j.jsonl", "r")
@@ -216,7 +218,7 @@ def published_story(folder: Path, mode: Mirror, merge_interval_s: float) -> tupl
 
 
 def test_merges_that_are_not_worth_their_cost_are_put_off(
-    tmp_path: Path, mode: Mirror, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The age of the mirror says so, the ledger keeps the epoch, and the end of the run merges anyway."""
     monkeypatch.setattr(MergeSchedule, "is_due", lambda *_: False)
@@ -256,7 +258,7 @@ def test_epochs_of_tables_without_a_key_are_settled(tmp_path: Path) -> None:
     journal.close()
 
 
-def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mirror) -> None:
+def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: MirrorMode) -> None:
     """The publisher continues, names the failed table, and a resnapshot repairs change log and mirror."""
     world, ledger, journal, publisher = published_story(tmp_path, mode, 0.0)
     (lost,) = world.records[3].tables["d.t"].change_files
@@ -281,7 +283,7 @@ def test_an_error_of_a_destination_is_its_tables_alone(tmp_path: Path, mode: Mir
     assert log(tmp_path) == [("+I", 3, 3, None), ("-D", 1, 1, None)], "the file came back: nothing is missing"
 
 
-def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path, mode: Mirror) -> None:
+def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path: Path, mode: MirrorMode) -> None:
     """A VACUUM had listed the folder before the commit.
 
     The table fails, and a resnapshot repairs change log and mirror.
@@ -308,7 +310,7 @@ def test_what_is_removed_after_a_commit_is_found_while_the_run_goes_on(tmp_path:
     assert not publisher.unrepaired_tables()
 
 
-def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) -> None:
+def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: MirrorMode) -> None:
     """A run asks before it reports its end, as the last merge may fail. More epochs can be submitted afterwards."""
     world, ledger, journal, publisher = published_story(tmp_path, mode, 1000.0)
     publisher.drain()
@@ -335,7 +337,7 @@ def test_when_all_is_settled_what_failed_is_known(tmp_path: Path, mode: Mirror) 
     assert mirror(tmp_path) == [(2, 2), (3, 3)]
 
 
-def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode: Mirror) -> None:
+def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode: MirrorMode) -> None:
     """OPTIMIZE replaced them and VACUUM removed them: the table names others."""
     story(world := World(tmp_path, mode))
     delta = delta_table(tmp_path / "lake", Owner("L"), OLD)
@@ -351,7 +353,7 @@ def test_files_that_another_writer_took_over_are_not_missed(tmp_path: Path, mode
     assert not delta.pair.changes.drop_lost()
 
 
-def test_a_resnapshot_is_one_version(tmp_path: Path, mode: Mirror) -> None:
+def test_a_resnapshot_is_one_version(tmp_path: Path, mode: MirrorMode) -> None:
     """Also if rows move between chunks: before it the old copy, after it the new one with all changes since."""
     for n, plan in enumerate((PLAN, RANKED)):
         folder = tmp_path / str(n)
@@ -372,7 +374,7 @@ def rows_at(folder: Path, version: int) -> list[tuple[Any, ...]]:
 
 
 def test_the_ledger_forgets_only_what_it_has_recorded_as_applied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: MirrorMode
 ) -> None:
     """An applied epoch stays until the ledger has recorded it, because a lake may be restored."""
     monkeypatch.setattr("engine.ledger.store.FULL_STATE_EVERY", 2)

@@ -13,7 +13,7 @@ import pytest
 from engine.base.errors import DestinationError, SpecError
 from engine.cli.published import write_as
 from engine.explore.reading import VersionRows, reading_of
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
 from tests.unit.destination.lake import Lake
@@ -22,7 +22,7 @@ from tests.unit.destination.lake import Lake
 @pytest.fixture(params=["copy_on_write", "merge_on_read"])
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     """A table with changed and deleted rows."""
-    mode: Mirror = request.param
+    mode: MirrorMode = request.param
     made = Lake(tmp_path, mode)
     made.copy(dict.fromkeys(range(500), 0))
     made.change([(1, 7), (2, None), (900, 9)])

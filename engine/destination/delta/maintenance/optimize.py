@@ -25,7 +25,7 @@ from engine.spec.merge_numbers import COPIED, FEWEST_FILES, GARBAGE, LEAST_BYTES
 
 MOST_FILES, MOST_ROWS = 50, 500_000
 """The limits of one rewrite, with `MOST_BYTES`: it is sorted in memory and may not delay merges."""
-Range = tuple[int, int]
+RowRange = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Rewrite:
 
     files: tuple[str, ...]
     """The files to replace."""
-    part: Range | None = None
+    part: RowRange | None = None
     """The first and the last value of the first key column, between which rows of other files are moved too."""
     partly: tuple[str, ...] = ()
     """These files."""
@@ -51,7 +51,7 @@ def live_bytes(file: StoredFile) -> float:
 
 
 def next_rewrite(
-    files: Sequence[StoredFile], key: str, live_range: Callable[[str], Range], *, on_read: bool, file_rows: int
+    files: Sequence[StoredFile], key: str, live_range: Callable[[str], RowRange], *, on_read: bool, file_rows: int
 ) -> Rewrite | None:
     """The next step; None if there is nothing to do. key: the first key column. live_range: of a file's existing rows.
 
@@ -88,7 +88,9 @@ def _size_class(file: StoredFile) -> int:
     return max(math.ceil(math.log(max(live_bytes(file), 1.0) / LEAST_BYTES, FEWEST_FILES)), 0)
 
 
-def _range_of(worst: StoredFile, files: Sequence[StoredFile], key: str, live_range: Callable[[str], Range]) -> Rewrite:
+def _range_of(
+    worst: StoredFile, files: Sequence[StoredFile], key: str, live_range: Callable[[str], RowRange]
+) -> Rewrite:
     """The file with everything in its range; if possible, the range is extended to files that are mostly within it."""
     alone = Rewrite((worst.name,))
     if worst.deleted_rows >= worst.rows or any(key not in file.low or key not in file.high for file in files):
@@ -107,7 +109,7 @@ def _range_of(worst: StoredFile, files: Sequence[StoredFile], key: str, live_ran
     return alone
 
 
-def _extended(files: Sequence[StoredFile], key: str, low: int, high: int) -> Range:
+def _extended(files: Sequence[StoredFile], key: str, low: int, high: int) -> RowRange:
     """The range, extended until every file is within it, or at least half of its own range is outside."""
     while inside := [file for file in files if 0.5 < _overlap(file, key, low, high) < 1]:
         low = min(low, *(file.low[key] for file in inside), low)

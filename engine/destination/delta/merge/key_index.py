@@ -158,19 +158,19 @@ class KeyIndex:
                 if path.stem not in names or path.suffix != _SUFFIX:
                     path.unlink(missing_ok=True)
 
-    def _open(self, name: str) -> "_Entry | None":
+    def _open(self, name: str) -> "_IndexEntry | None":
         try:
             file = os.open(self._path(name), os.O_RDONLY)
         except OSError:
             return None
         try:
-            return _Entry.from_map(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
+            return _IndexEntry.from_map(mmap.mmap(file, 0, access=mmap.ACCESS_READ))
         except (OSError, ValueError):  # it is empty or torn
             return None
         finally:
             os.close(file)
 
-    def _build(self, name: str, read_keys: Callable[[], pa.Table]) -> "_Entry | None":
+    def _build(self, name: str, read_keys: Callable[[], pa.Table]) -> "_IndexEntry | None":
         codes = codes_of(read_keys())
         if codes is None:
             return None
@@ -179,7 +179,7 @@ class KeyIndex:
         first, rows = codes.first[order], order.astype(np.uint32)
         in_order = bool((rows[1:] > rows[:-1]).all())
         last, unique = first[-1] if len(first) else np.uint64(0), bool((first[1:] != first[:-1]).all())
-        entry = _Entry(first, last, checks, None if in_order else rows, unique, None)
+        entry = _IndexEntry(first, last, checks, None if in_order else rows, unique, None)
         self._folder.mkdir(parents=True, exist_ok=True)
         temporary = self._folder / f".{uuid.uuid4().hex}"
         with suppress(OSError):  # without room for it, the next merge builds it again
@@ -239,7 +239,7 @@ class _Pages:
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _IndexEntry:
     """The index of one file.
 
     Its file has a page for the header, the codes, the checks if there are any, and the rows if they are needed, padded
@@ -338,7 +338,7 @@ class _Entry:
         yield np.array(sums, np.uint32).tobytes()
 
     @staticmethod
-    def from_map(data: mmap.mmap) -> "_Entry":
+    def from_map(data: mmap.mmap) -> "_IndexEntry":
         """The content of a file. Raises ValueError when it is not whole, or of another version."""
         if len(data) < _HEADER.size:
             raise ValueError("no header")
@@ -354,4 +354,4 @@ class _Entry:
         codes = np.frombuffer(data, np.uint64, count, begin)
         checks = np.frombuffer(data, np.uint64, count, begin + width) if has_checks else None
         rows = np.frombuffer(data, np.uint32, count, begin + width * (1 + has_checks)) if has_rows else None
-        return _Entry(codes, np.uint64(last), checks, rows, unique, _Pages(data, sums))
+        return _IndexEntry(codes, np.uint64(last), checks, rows, unique, _Pages(data, sums))

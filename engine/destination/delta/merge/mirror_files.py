@@ -39,6 +39,7 @@ from engine.capture.batches import BATCH_BYTES, BATCH_ROWS, batches, widest_row
 from engine.capture.chunk.backfill import among
 from engine.capture.files import DataFile, FileWriter
 from engine.decode.arrow_schema import conformed
+from engine.decode.framing import Mask
 from engine.decode.schema import TM_SEQ, Table
 from engine.destination.delta.log.deletion_vectors import Descriptor, positions, read_vector, write_vectors
 from engine.destination.delta.log.delta_actions import StoredFile
@@ -60,7 +61,6 @@ _WIDE_BYTES, _WIDE_SORTED_BYTES = 2 << 10, 16 << 20
 """Wide rows are few in a file, so their order narrows nothing: fewer bytes of them are sorted at once."""
 _WRITERS = min(os.cpu_count() or 1, 4)
 _ROW_BYTES = 100
-Mask = npt.NDArray[np.bool_]
 
 
 @dataclass

@@ -27,9 +27,9 @@ MOST_KEYS = 1_000_000
 """Changes that are reduced at once."""
 _SAMPLED = 64
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-Within = Callable[[pa.Table], npt.NDArray[np.bool_]]
+RowMask = Callable[[pa.Table], npt.NDArray[np.bool_]]
 """Which keys, normalised for comparison, are chosen."""
-Split = Callable[[pa.Table], npt.NDArray[np.int64]]
+KeySplit = Callable[[pa.Table], npt.NDArray[np.int64]]
 """The number of the part that each key belongs to."""
 
 
@@ -100,7 +100,7 @@ def newest_parts(changes: ChangeFiles, table: Table) -> Iterator[Newest]:
 class KeyPart:
     """Some of the keys."""
 
-    within: Within
+    within: RowMask
     may_be_in: Callable[[pq.RowGroupMetaData], bool] = lambda _: True
     """Whether a row group may have one of them."""
 
@@ -152,7 +152,7 @@ def _rows(folder: Folder, name: str) -> int:
         return int(file.metadata.num_rows)
 
 
-def _in_part(split: Split, number: int) -> Within:
+def _in_part(split: KeySplit, number: int) -> RowMask:
     return lambda keys: split(keys) == number
 
 

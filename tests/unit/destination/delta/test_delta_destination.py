@@ -18,7 +18,7 @@ from engine.decode.schema import Column, Table
 from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.log.delta_log import files_of
 from engine.ledger.state import Owner
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import Lake, delta_table, merge
 
@@ -52,14 +52,14 @@ def mirror(delta: DeltaDestinationTable) -> list[tuple[Any, ...]]:
 
 
 @pytest.fixture
-def delta(tmp_path: Path, mode: Mirror) -> DeltaDestinationTable:
+def delta(tmp_path: Path, mode: MirrorMode) -> DeltaDestinationTable:
     """Both tables, empty."""
     tables = delta_table(tmp_path, Owner("ledger-1"), TABLE, on_read=mode == "merge_on_read")
     tables.pair.create(must_exist=False)
     return tables
 
 
-def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: Mirror) -> None:
+def test_a_key_of_minus_zero_is_the_key_of_zero(tmp_path: Path, mode: MirrorMode) -> None:
     """The source has one of them: the newest image decides, and keeps its sign."""
     table = Table("shop", "t", (Column("k", "double"), Column("v", "int")), ("k",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
@@ -121,7 +121,7 @@ def test_the_mirror_is_the_chunks_and_the_newest_change_of_each_key(delta: Delta
     assert delta.append("chunks", 7, []) is None
 
 
-def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: Mirror) -> None:
+def test_a_table_without_key_has_only_a_change_log(tmp_path: Path, mode: MirrorMode) -> None:
     """Its single chunk is in the change log, as inserts; each kind of commit is still applied once."""
     table = Table("shop", "log", (Column("v", "int"),), ())
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
@@ -231,7 +231,7 @@ def test_rows_that_stand_twice_are_one_after_a_change(delta: DeltaDestinationTab
     assert mirror(delta) == [(1, 1, 12), (2, 1, 20)]
 
 
-def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mode: Mirror) -> None:
+def test_files_that_another_tool_has_written_are_merged_into(tmp_path: Path, mode: MirrorMode) -> None:
     """The Delta library writes texts as Arrow's string_view, and decimals and dates in its own way."""
     columns = (
         Column("a", "int"),
@@ -265,7 +265,7 @@ def test_an_empty_mirror_takes_deletions(delta: DeltaDestinationTable) -> None:
     assert (mirror(delta), delta.pair.last_epoch("merge")) == ([], 1)
 
 
-def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
+def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: MirrorMode) -> None:
     """Also keys that no floating-point number represents."""
     table = Table("shop", "t", (Column("k", "bigint"), Column("v", "int")), ("k",))
     delta = delta_table(tmp_path, Owner("l"), table, on_read=mode == "merge_on_read")
@@ -281,7 +281,7 @@ def test_an_empty_mirror_takes_every_key(tmp_path: Path, mode: Mirror) -> None:
     assert sorted(rows_at(delta.pair.mirror.folder)["k"].to_pylist()) == [-(2**63), 2**53 + 1]
 
 
-def test_statistics_do_not_depend_on_the_number_of_columns(tmp_path: Path, mode: Mirror) -> None:
+def test_statistics_do_not_depend_on_the_number_of_columns(tmp_path: Path, mode: MirrorMode) -> None:
     """`_tm_seq` comes after the source's columns; without its statistics, the largest would pass for 0."""
     for name in ("id", "a,b"):
         columns = (*(Column(f"c{n}", "int") for n in range(40)), Column(name, "int", nullable=False))

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from engine.decode.schema import Column, Table
 from engine.destination.delta.generations import kept_generations
 from engine.ledger.state import Owner
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import delta_table
@@ -47,7 +47,7 @@ def log_of(folder: Path) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("killed", [(), *((n,) for n in range(1, 7)), range(7)])
-def test_a_type_that_the_change_log_cannot_take(tmp_path: Path, killed: Sequence[int], mode: Mirror) -> None:
+def test_a_type_that_the_change_log_cannot_take(tmp_path: Path, killed: Sequence[int], mode: MirrorMode) -> None:
     """The new log has the new changes in their type, the old one all before; the mirror is the new copy."""
     began_again(world := World(tmp_path, mode), OLD, [(7, 70), (8, 80)])
     publish_story(world, tmp_path, killed)
@@ -65,7 +65,7 @@ def test_a_type_that_the_change_log_cannot_take(tmp_path: Path, killed: Sequence
 
 
 @pytest.mark.parametrize("killed", [(), range(7)])
-def test_a_rename_in_case_only(tmp_path: Path, killed: Sequence[int], mode: Mirror) -> None:
+def test_a_rename_in_case_only(tmp_path: Path, killed: Sequence[int], mode: MirrorMode) -> None:
     """Delta cannot have both spellings: neither log nor mirror has the old one."""
     world = World(tmp_path, mode)
     world.epoch(planned={"table": OLD.as_dict(), "plan": PLAN.as_dict()})
@@ -81,7 +81,7 @@ def test_a_rename_in_case_only(tmp_path: Path, killed: Sequence[int], mode: Mirr
 
 
 @pytest.mark.parametrize("moved", ["t", "t__changes", "both"])
-def test_folders_that_were_moved_away_begin_with_the_new_columns(tmp_path: Path, moved: str, mode: Mirror) -> None:
+def test_folders_that_were_moved_away_begin_with_the_new_columns(tmp_path: Path, moved: str, mode: MirrorMode) -> None:
     """The resnapshot that follows repairs the table, also after a restart, which finds the old epochs in the ledger."""
     world = World(tmp_path, mode)
     world.epoch(planned={"table": TEXT.as_dict(), "plan": PLAN.as_dict()})

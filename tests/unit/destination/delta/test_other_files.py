@@ -23,7 +23,7 @@ from engine.destination.delta.destination_table import DeltaDestinationTable
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as Reader
 from engine.ledger.state import Owner
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.support.delta import path_of, rows_at
 from tests.unit.destination.lake import delta_table, merge
 
@@ -83,7 +83,7 @@ def _cast(rows: pa.Table, types: dict[str, pa.DataType]) -> pa.Table:
     return rows
 
 
-def mirror(folder: Path, mode: Mirror, write: Written) -> DeltaDestinationTable:
+def mirror(folder: Path, mode: MirrorMode, write: Written) -> DeltaDestinationTable:
     """A mirror whose only file another program has written."""
     delta = delta_table(folder, Owner("l"), TABLE, on_read=mode == "merge_on_read")
     delta.pair.create(must_exist=False)
@@ -100,7 +100,7 @@ def mirror(folder: Path, mode: Mirror, write: Written) -> DeltaDestinationTable:
 
 
 @pytest.mark.parametrize("write", [viewed, large, sparked, ducked])
-def test_their_rows_are_found_and_merged(tmp_path: Path, mode: Mirror, write: Written) -> None:
+def test_their_rows_are_found_and_merged(tmp_path: Path, mode: MirrorMode, write: Written) -> None:
     """By conditions on any column, in the table's types; a merge replaces them."""
     delta = mirror(tmp_path, mode, write)
     found = rows_of(DeltaTable(delta.pair.mirror.folder.url), delta.pair.mirror.folder)

@@ -3,11 +3,11 @@
 import re
 from base64 import b64decode
 
-from app.pipelines.view.sparkline import Curve, picture, sentence
+from app.pipelines.view.sparkline import LagCurve, picture, sentence
 from tests.unit.app.support import NOW, ago
 
 
-def path(points: Curve) -> str:
+def path(points: LagCurve) -> str:
     """The line of the picture."""
     kind, _, data = picture(points, ago(120), NOW, 30_000).partition(",")
     assert kind == "data:image/svg+xml;base64"

@@ -22,10 +22,10 @@ import pytest
 
 from engine.destination.delta.maintenance.steps import PairMaintenance
 from engine.destination.destination_protocol import STEPS
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from tests.unit.destination.lake import Lake
 
-CASES: list[tuple[str, Mirror]] = [
+CASES: list[tuple[str, MirrorMode]] = [
     ("optimize", "copy_on_write"),
     ("optimize", "merge_on_read"),
     ("vacuum", "copy_on_write"),
@@ -71,7 +71,7 @@ def killed_before(number: int) -> Iterator[list[int]]:
         yield count
 
 
-def _prepared(folder: Path, mode: Mirror) -> Lake:
+def _prepared(folder: Path, mode: MirrorMode) -> Lake:
     """A lake in which every step has something to do."""
     lake, chance = Lake(folder, mode), random.Random(7)
     lake.copy(dict.fromkeys(range(400), 0))
@@ -95,7 +95,7 @@ def _run(step: str, maintenance: PairMaintenance, lake: Lake) -> object:
 
 
 @pytest.mark.parametrize(("step", "mode"), CASES)
-def test_every_step_is_killed(tmp_path: Path, mode: Mirror, step: str) -> None:
+def test_every_step_is_killed(tmp_path: Path, mode: MirrorMode, step: str) -> None:
     """Before each of its writes."""
     assert {step for step, _ in CASES} == set(STEPS)
     first, number, ended = _prepared(tmp_path / "first", mode), 0, False

@@ -17,7 +17,7 @@ from engine.base.durable import UnknownOutcomeError
 from engine.destination.fence import Fence, Term
 from engine.ledger.state import following
 from engine.ledger.store import Ledger
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
 from tests.unit.destination.lake import Lake
@@ -58,7 +58,7 @@ STEPS: dict[str, Callable[[Lake], Any]] = {
 
 @pytest.mark.parametrize("step", STEPS)
 def test_no_file_of_a_commit_is_deleted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror, step: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: MirrorMode, step: str
 ) -> None:
     """The step is done once; the tables have all rows, also for another process."""
     grown(lake := Lake(tmp_path / "lake", mode))
@@ -75,7 +75,7 @@ def test_no_file_of_a_commit_is_deleted(
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_commit_that_cannot_be_looked_at_is_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror, step: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: MirrorMode, step: str
 ) -> None:
     """The version's file is there, and the file system then refuses to say anything of it."""
     grown(lake := Lake(tmp_path / "lake", mode))

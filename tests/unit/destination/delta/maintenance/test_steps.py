@@ -22,7 +22,7 @@ from engine.destination.destination_protocol import KINDS, MaintenanceStep
 from engine.destination.maintenance_schedule import Maintenance, MaintenanceRequest
 from engine.destination.table_progress import Target
 from engine.journal.events import ErrorReported
-from engine.spec.sink_settings import Mirror, Sink
+from engine.spec.sink_settings import MirrorMode, Sink
 from engine.store.folder import Folder
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
@@ -64,7 +64,7 @@ def rewritten(limit: int) -> Iterator[None]:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("mode", ["merge_on_read"])  # without deletion vectors, there is no garbage
 def test_optimize_ends_and_leaves_little_garbage(
-    tmp_path: Path, mode: Mirror, seed: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: MirrorMode, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that overlap, with deleted rows.
 
@@ -101,7 +101,7 @@ def test_overlapping_files_do_not_take_rows_from_each_other_for_ever(tmp_path: P
     lake.check()
 
 
-def test_a_change_log_is_compacted_by_closed_periods_in_its_order(tmp_path: Path, mode: Mirror) -> None:
+def test_a_change_log_is_compacted_by_closed_periods_in_its_order(tmp_path: Path, mode: MirrorMode) -> None:
     """The current hour stays; then hours, days and months become one file each, and no row changes its place."""
     chance, lake = random.Random(5), Lake(tmp_path, mode)
     lake.copy(dict.fromkeys(range(50), 0))
@@ -129,7 +129,7 @@ def log_of(lake: Lake) -> list[tuple[int, str, int]]:
     return [(row["_tm_seq"], row["_tm_kind"], row["id"]) for row in rows]
 
 
-def test_another_tool_that_a_step_overtakes_gives_way(tmp_path: Path, mode: Mirror) -> None:
+def test_another_tool_that_a_step_overtakes_gives_way(tmp_path: Path, mode: MirrorMode) -> None:
     """Its OPTIMIZE began before ours and ends after it: without a conflict, the rows of both would be in the table."""
     chance, lake = random.Random(8), Lake(tmp_path, mode)
     for begin in range(0, 2000, 200):
@@ -148,7 +148,7 @@ def test_another_tool_that_a_step_overtakes_gives_way(tmp_path: Path, mode: Mirr
     lake.check()
 
 
-def test_changes_expire_when_the_mirror_has_them(tmp_path: Path, mode: Mirror) -> None:
+def test_changes_expire_when_the_mirror_has_them(tmp_path: Path, mode: MirrorMode) -> None:
     """Old changes go, newer ones and unmerged ones stay; without a mirror, none goes."""
     lake = Lake(tmp_path, mode)
     lake.copy({1: 1})
@@ -169,7 +169,7 @@ def test_changes_expire_when_the_mirror_has_them(tmp_path: Path, mode: Mirror) -
 
 
 def test_a_vacuum_respects_its_retention_and_the_ledger(
-    tmp_path: Path, mode: Mirror, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins when a file is first found unnamed, and survives a restart; vectors go too; needed files stay."""
     lake = Lake(tmp_path, mode)
@@ -212,7 +212,7 @@ def clock_after(monkeypatch: pytest.MonkeyPatch, first: timedelta) -> Callable[[
     return put
 
 
-def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mode: Mirror) -> None:
+def test_maintenance_is_due_after_merges_and_answers_requests(tmp_path: Path, mode: MirrorMode) -> None:
     """A table is looked at after ten merges; a request runs everything.
 
     A failure is journaled and the others continue.
@@ -307,7 +307,7 @@ def test_tables_without_changes_are_looked_at_once_a_day_and_tables_take_turns(
 
 
 def test_another_tool_that_vacuums_without_retention_cannot_outrun_a_merge(
-    tmp_path: Path, mode: Mirror, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moves the changes to other files and removes the old ones, each time that the merge is about to read one."""
     lake = Lake(tmp_path, mode)

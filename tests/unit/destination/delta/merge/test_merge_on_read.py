@@ -20,7 +20,7 @@ from engine.destination.delta.maintenance import optimize
 from engine.destination.delta.merge import mirror_files, newest_images
 from engine.destination.delta.read.delta_rows import rows_of
 from engine.destination.delta.read.mirror import Mirror as MirrorRows
-from engine.spec.sink_settings import Mirror
+from engine.spec.sink_settings import MirrorMode
 from engine.store.local_folder import LocalFolder
 from tests.support.delta import path_of
 from tests.support.depth import depth
@@ -59,7 +59,7 @@ def test_a_damaged_vector_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(depth(2, 20)))
 def test_random_merges_and_maintenance_keep_every_version_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mirror, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: MirrorMode, seed: int
 ) -> None:
     """Integer and UUID keys. After each commit the newest version has the rows, and later ones do not change it."""
     chance = random.Random(seed)
@@ -188,7 +188,7 @@ def test_the_mode_changes_with_a_resnapshot_alone(tmp_path: Path) -> None:
     assert files
 
 
-def test_another_tool_deletes_and_compacts(tmp_path: Path, mode: Mirror) -> None:
+def test_another_tool_deletes_and_compacts(tmp_path: Path, mode: MirrorMode) -> None:
     """Deltalake's DELETE and OPTIMIZE between merges: deleted rows stay deleted."""
     lake, chance = Lake(tmp_path, mode), random.Random(3)
     lake.copy(dict.fromkeys(range(ROWS), 1))
@@ -205,7 +205,7 @@ def test_another_tool_deletes_and_compacts(tmp_path: Path, mode: Mirror) -> None
 
 
 def test_another_tool_replaces_files_during_a_merge(
-    tmp_path: Path, mode: Mirror, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, mode: MirrorMode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And removes the old ones at once: the merge begins again on top of that."""
     lake, listed = Lake(tmp_path, mode), DeltaLog.files
@@ -224,7 +224,7 @@ def test_another_tool_replaces_files_during_a_merge(
     lake.check()
 
 
-def test_another_tool_moves_changes_before_they_are_merged(tmp_path: Path, mode: Mirror) -> None:
+def test_another_tool_moves_changes_before_they_are_merged(tmp_path: Path, mode: MirrorMode) -> None:
     """It compacts the change log and removes the old files at once: the merge finds the changes in the new ones."""
     lake, chance = Lake(tmp_path, mode), random.Random(9)
     lake.copy(dict.fromkeys(range(ROWS), 1))
