@@ -175,7 +175,10 @@ class AuditedTable:
         self._nones: list[Mapping[str, str]] = []
         self._limits: Counter[str] = Counter()
         self._found: Counter[str] = Counter()
-        self._images = self._transactions = self._last = self._size = 0
+        self._images = 0
+        self._transactions = 0
+        self._last = 0
+        self._size = 0
         self._excluded = ""
 
     def feed(self, rows: EventRows) -> None:

@@ -81,7 +81,8 @@ class BackgroundAudit:
         self._state = state
         self._may_read = may_read
         self._next_s = -_RETRY_S
-        self._unfinished = self._outages = 0
+        self._unfinished = 0
+        self._outages = 0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._work, name="audit", daemon=True)
         if spec.verify.audit_s is not None and spec.sink.has_mirrors:
@@ -107,7 +108,8 @@ class BackgroundAudit:
         rest_s = _RETRY_S
         try:
             if self._audit():
-                self._unfinished = self._outages = 0
+                self._unfinished = 0
+                self._outages = 0
                 self._helpers.succeeded(_HELPER)
                 return
             rest_s = self._rest_s()

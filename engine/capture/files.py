@@ -68,7 +68,9 @@ class FileWriter:
         self._writer: pq.ParquetWriter | None = None
         self._is_finished = False
         self._pending_batches: list[pa.Table] = []
-        self._pending_rows = self._pending_bytes = self._rows = 0
+        self._pending_rows = 0
+        self._pending_bytes = 0
+        self._rows = 0
 
     def write(self, rows: pa.Table) -> None:
         """Append rows. They are written one row group at a time."""

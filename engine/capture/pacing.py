@@ -40,7 +40,8 @@ class Pacer:
     ) -> None:
         self._now_s = now_s
         self._sleep = sleep
-        self._due_s = self._began_s = -1.0
+        self._due_s = -1.0
+        self._began_s = -1.0
         self._paused_s = 0.0
         self._looked_s = -_NAP_S
         self.end: Path | None = None

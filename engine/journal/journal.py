@@ -111,7 +111,8 @@ class Journal:
 
         If that fails, try again in a minute.
         """
-        self._close_s = self._retry_s = clock.monotonic_s() + _RETRY_S
+        self._close_s = clock.monotonic_s() + _RETRY_S
+        self._retry_s = self._close_s
         if self._file.waiting:
             return
         try:

@@ -51,7 +51,9 @@ class Disk:
         self._freed = freed
         self._lock = threading.Lock()
         self._names: set[str] = set()
-        self._since_s = self._failed_s = self._next_s = 0.0
+        self._since_s = 0.0
+        self._failed_s = 0.0
+        self._next_s = 0.0
         self._trying = False
         self._attempts = 0
         self.reason = ""

@@ -143,9 +143,12 @@ def _forget_driver() -> None:
         if (process := getattr(context._gateway, "proc", None)) is not None:  # noqa: SLF001
             process.kill()
             process.wait()
-    context._gateway = context._jvm = context._active_spark_context = None  # noqa: SLF001
+    context._gateway = None  # noqa: SLF001
+    context._jvm = None  # noqa: SLF001
+    context._active_spark_context = None  # noqa: SLF001
     session: Any = SparkSession
-    session._instantiatedSession = session._activeSession = None  # noqa: SLF001
+    session._instantiatedSession = None  # noqa: SLF001
+    session._activeSession = None  # noqa: SLF001
     os.environ.pop("PYSPARK_GATEWAY_PORT", None)  # it refers to the dead driver
     os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
 

@@ -42,9 +42,11 @@ class Session:
         self.master = master
         self.ui = kind.ui
         self._code = tempfile.TemporaryDirectory(prefix="tidemark-code-")
-        self._claimed = self._overstated = 0
+        self._claimed = 0
+        self._overstated = 0
         self._most: int | None = None
-        self._lost = self._interrupted = False
+        self._lost = False
+        self._interrupted = False
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="slots", daemon=True)
         self.version: str = kind.spark.version

@@ -83,7 +83,8 @@ class BucketUpload:
         """Give it up."""
         if self._closed:
             return
-        self._closed = self._given_up = True
+        self._closed = True
+        self._given_up = True
         if self._sender is not None:
             with suppress(queue.Full):
                 self._parts.put_nowait(None)

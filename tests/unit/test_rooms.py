@@ -422,6 +422,13 @@ def test_no_file_is_too_long(folder: str) -> None:
     assert not long
 
 
+def targets(node: ast.Assign) -> list[ast.expr]:
+    """What a statement such as `a = b = 0` or `a, b = 0, 1` assigns; `a, b = found` takes one value apart."""
+    first = node.targets[0]
+    pairs = isinstance(first, ast.Tuple) and isinstance(node.value, ast.Tuple)
+    return first.elts if isinstance(first, ast.Tuple) and pairs else node.targets
+
+
 @pytest.mark.parametrize("folder", ["engine", "app"])
 def test_each_attribute_is_assigned_on_a_line_of_its_own(folder: str) -> None:
     """Lines of several are hard to read, and hide how much an object knows."""
@@ -429,8 +436,8 @@ def test_each_attribute_is_assigned_on_a_line_of_its_own(folder: str) -> None:
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in files(folder)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
-        if sum(isinstance(target, ast.Attribute) for target in node.targets[0].elts) > 1
+        if isinstance(node, ast.Assign)
+        if sum(isinstance(target, ast.Attribute) for target in targets(node)) > 1
     ]
     assert not several
 

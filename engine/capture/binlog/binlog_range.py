@@ -258,7 +258,8 @@ class BinlogRange:
                 self._open_start = self._start_of(to_publish, len(to_publish.headers))
                 self._read_through = Position(run.file, int(to_publish.offset[-1]))
             if to_publish is not part:
-                self.end = self.position = self._read_through
+                self.end = self._read_through
+                self.position = self.end
                 self._ended_early = True
                 return
 

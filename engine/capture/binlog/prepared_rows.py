@@ -65,7 +65,8 @@ class PreparedRows:
     def __init__(self) -> None:
         self._kept_transactions: dict[int, tuple[_RowBlock, int, int] | None] = {}
         self._in_memory: dict[int, _RowBlock] = {}
-        self._bytes = self._spilled_bytes = 0
+        self._bytes = 0
+        self._spilled_bytes = 0
         self._file: IO[bytes] | None = None
         self._loaded_block: tuple[_RowBlock, EventBatch] | None = None
 

@@ -29,7 +29,8 @@ class XaScan:
     """
 
     def __init__(self, start: Position, end: Position) -> None:
-        self.position = self._start = start
+        self.position = start
+        self._start = start
         self.end = end
         self.commits: dict[Xid, Position] = {}
         self.uncommitted_xids: set[Xid] = set()

@@ -36,7 +36,8 @@ class SparkSessions:
         self._activity = activity
         self._journal = journal
         self._session: Session | None = None
-        self._started_s = self._lost_s = 0.0
+        self._started_s = 0.0
+        self._lost_s = 0.0
         self._tries = 0
 
     def open_first(self) -> "Session":

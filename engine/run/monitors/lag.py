@@ -139,7 +139,8 @@ class LagMonitor:
         self._births: dict[str, int] = {}
         self._lags: deque[float] = deque(maxlen=_WINDOW)
         self._ends = MeasuredEnds()
-        self._due_s = self._soon_until_s = 0.0
+        self._due_s = 0.0
+        self._soon_until_s = 0.0
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="monitor", daemon=True)
         self._thread.start()

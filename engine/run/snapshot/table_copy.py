@@ -260,7 +260,8 @@ class TableCopy:
         self.read += 1
         self.rows += report.rows
         self.bytes += sum(file.bytes for file in report.files)
-        self.failures = self.parked_in_a_row = 0
+        self.failures = 0
+        self.parked_in_a_row = 0
 
     def committed(self, coverage: Coverage) -> None:
         """Record a committed epoch: all split-off chunks are in the ledger; finished ones are no longer pending."""

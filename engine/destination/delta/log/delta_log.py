@@ -122,7 +122,8 @@ class DeltaLog:
 
     def forget(self) -> None:
         """Drop the newest version from memory."""
-        self._delta = self._files = None
+        self._delta = None
+        self._files = None
 
     def load(self, apps: Iterable[str] = ()) -> DeltaTable:
         """The newest version.
@@ -240,7 +241,7 @@ class DeltaLog:
         """Apply a commit to the kept version; forget it if that takes more than files."""
         altered = actions.protocol is not None or (actions.metadata is not None and actions.data_change)
         if self._files is None or altered:
-            self._delta = self._files = None
+            self.forget()
             return
         for file in actions.remove:
             self._files.pop(file.name, None)
@@ -292,7 +293,7 @@ class DeltaLog:
     def _remove_superseded(self) -> None:
         """Remove the files that a lost commit should have removed, because it gave them other deletion vectors."""
         self.version = int(open_table(self.folder).version())
-        self._delta = self._files = None
+        self.forget()
         found = superseded_files(self.folder, self.version)
         if found:
             removed = [StoredFile(old.name, -1, old.bytes, vector=old.vector) for old in found]
