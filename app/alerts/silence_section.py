@@ -65,7 +65,8 @@ def _form(chosen: Mapping[str, Directory]) -> None:
     click = controls.clicks("silence")
     with st.popover("Silence", icon=":material/notifications_off:", key="silence"):
         st.markdown(
-            "Alerts stay visible. They are not sent until the silence ends; what still stands then is.", width=380
+            "Alerts stay visible. None is sent until the silence ends; alerts that still stand then are sent.",
+            width=380,
         )
         st.selectbox("Pipeline to silence", list(chosen), key=f"silence-pipeline-{click}")
         st.selectbox(
@@ -77,7 +78,7 @@ def _form(chosen: Mapping[str, Directory]) -> None:
         st.text_input("Tables", key=f"silence-table-{click}", placeholder="All; or a glob such as shop.pay_*")
         st.selectbox("For", _PERIODS, index=2, key=f"silence-period-{click}", format_func=_SAID.__getitem__)
         st.text_input(
-            "Reason for the silence", key=f"silence-reason-{click}", placeholder="Others see it beside the alerts"
+            "Reason for the silence", key=f"silence-reason-{click}", placeholder="Shown to others beside the alerts"
         )
         if problem := st.session_state.get(_PROBLEM):
             st.markdown(f":red[{words.escape(problem)}]")

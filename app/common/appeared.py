@@ -28,7 +28,7 @@ def notice(where: Directory, raised: Iterable[Firing]) -> None:
         if one.kind == KIND and one.waits and (names := home.ask(event_queries.appeared, where.root.name)):
             more = f" and {len(names) - _MOST:,} more" if len(names) > _MOST else ""
             what = f"{words.plural(len(names), 'table')} appeared on the source: {', '.join(names[:_MOST])}{more}"
-            meaning = "The spec selects them, and they are not captured."
+            meaning = "The spec selects them, but the pipeline does not capture them."
             st.info(f"**{words.escape(what)}**  \n{meaning}", icon=":material/playlist_add:")
             buttons(where, one, key="appeared")
 

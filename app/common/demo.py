@@ -122,7 +122,7 @@ def draw() -> None:
     if now.phase == demo_steps.FAILED and offered():
         messages.three_parts(
             f"The demo failed. {now.error}",
-            "Nothing of it is left.",
+            "Its server, its pipeline and its tables are deleted.",
             demo_steps.REMEDY,
         )
     elif now.phase != demo_steps.NONE:

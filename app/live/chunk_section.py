@@ -231,9 +231,7 @@ def _facts(name: str, table: str, chosen: int, key: str) -> None:
                 if found.retry_in_s is None
                 else f"Nothing: the next attempt is in {words.duration(found.retry_in_s)}."
             )
-            messages.three_parts(
-                found.error, "The chunk is not published, nor is any of its rows.", retry or "", amber=bool(retry)
-            )
+            messages.three_parts(found.error, "None of the chunk's rows is published.", retry or "", amber=bool(retry))
         for column, (title, facts) in zip(
             st.columns([3, 4, 5], gap="medium"), chunk_details.facts(found, lineage(splits)), strict=True
         ):

@@ -36,7 +36,7 @@ _COLUMNS = {
     "Change log": columns.figure(meaning.of("change log")),
     "Log files": columns.figure("Files of the change log"),
     "Old files": columns.figure(
-        "Files that the newest version does not name; a vacuum deletes them after the retention"
+        "Files that the newest version does not reference; a vacuum deletes them after the retention"
     ),
     "Written": columns.figure("Bytes written to the mirror per byte of changes, in the last 24 hours"),
     "Merged": columns.figure("The last merge into the mirror, in the last 24 hours"),
@@ -109,9 +109,9 @@ def _asked(name: str) -> None:
             alt="Bytes and seconds asked of the source",
         )
         st.caption(
-            "By the journal; the source was not asked. Seconds are those of all readers together, with decoding and "
-            "the pauses of a throttle. Bytes of chunks are those of their files, which are compressed. The binlog is "
-            "read whole, with the changes of other tables."
+            "Computed from the journal, without asking the source. Seconds add up over all readers, and include "
+            "decoding and throttle pauses. Bytes of chunks are those of their compressed files. The binlog is read "
+            "completely, including the changes of other tables."
         )
 
 

@@ -26,14 +26,14 @@ from engine.pipeline.state_words import TABLE_STATES
 from engine.spec import settings
 
 SPANS = {"5 min": 300, "30 min": 1800, "3 h": 10_800, "24 h": 86_400, "7 d": 604_800}
-_CHANGE = "A change is an entry of the change log. An update has two; redumped rows have their own."
+_CHANGE = "Changes are entries of the change log: an update counts as two, and redumped rows count as well."
 _TABLE_COLUMNS = {
     "Table": st.column_config.TextColumn(width="medium", pinned=True),
     "Copied": st.column_config.ProgressColumn(
         format="%.1f%%", min_value=0, max_value=100, help="Chunks read, of the expected number"
     ),
     "Rows": columns.figure(
-        "Rows read, also of chunks that are being read, and the source's estimate of the table's rows", 190
+        "Rows read, chunks in progress included, and the source's estimate of the table's rows", 190
     ),
     "Chunks": columns.figure(meaning.of("chunk")),
     "Rows/s": columns.figure("Rows copied per second over the last 30 s"),

@@ -18,9 +18,9 @@ def section(where: Directory) -> None:
     """The section."""
     began = home.runner(where).started
     st.markdown(
-        "**Changed under us** :gray[since the run began]",
+        "**Changes on the source** :gray[since the run began]",
         help="A run compares the source every minute, and after each outage, with its state when the run began: "
-        "settings that bear on reading, values and the binlog, the account's grants, the TLS certificate, "
+        "settings that affect reading, values or the binlog, the account's grants, the TLS certificate, "
         "and the version.",
     )
     found = compared(home.live_record(where))

@@ -32,7 +32,7 @@ from engine.spec import settings
 from engine.spec.sink_settings import Sink
 
 _WINDOWS = {"hour": timedelta(hours=1), "24 hours": timedelta(hours=24)}
-_ENTRIES = "Entries of the change log. An update has two, and redumped rows have their own."
+_ENTRIES = "Entries of the change log: an update counts as two, and redumped rows count as well."
 _EVENTS = 200
 
 

@@ -162,7 +162,7 @@ def _file(draft: Draft) -> None:
 def file_fault(path: Path) -> str:
     """Why a password may not be read from this file; empty if it can be. Its content is not looked at."""
     if not path.is_absolute():
-        return "Enter the whole path, from /: the pipeline looks for another one in its own folder."
+        return "Enter an absolute path. The pipeline would look for a relative one in its own folder."
     if not path.is_file() or not os.access(path, os.R_OK):
         return f"{path} is not a file that this console can read. Create it, or enter another path."
     return ""

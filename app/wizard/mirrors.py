@@ -39,7 +39,7 @@ def compare(tables: Sequence[Table], plans: Mapping[str, Plan | TidemarkError], 
     if not lines:
         return
     st.markdown(
-        "**Mirrors** :gray[what it costs to merge changes, with either way]",
+        "**Mirrors** :gray[the cost of merging changes, either way]",
         help=meaning.of("mirror", "merge on read", "deletion vector"),
     )
     st.dataframe(

@@ -65,8 +65,8 @@ def page(draft: Draft) -> None:
             key,
             "Planning",
             partial(source_queries.plan, spec, _planned(base)),
-            "Reads the ends of each key. Once, it measures the speed of 50,000 rows, and counts the changes in the "
-            "last minutes of the binlog.",
+            "Reads the smallest and the largest value of each key. The first time, it also measures the speed of "
+            "50,000 rows and counts the changes in the last minutes of the binlog.",
         )
         if found is not None:
             draft = _shown(draft, spec, found)

@@ -73,7 +73,7 @@ def test_the_wizard_takes_a_file_with_the_password(url: str, open_page: OpenPage
     page = open_page(f"{url}/new?draft=0000abcf&step=Connect")
     page.get_by_role("radio", name="File", exact=True).click()
     fill(page, "Path of the file", "secret")
-    expect(page.get_by_text("Enter the whole path")).to_be_visible()
+    expect(page.get_by_text("Enter an absolute path")).to_be_visible()
     secret = tmp_path / "secret"
     secret.write_text("tide-Mark-21")
     fill(page, "Path of the file", str(secret))

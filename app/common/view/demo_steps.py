@@ -37,7 +37,7 @@ def state(log: str, *, running: bool, ending: bool, failed: bool) -> Demo:
     steps = tuple(line for line in log.splitlines() if line.strip())
     if running:
         return Demo(ENDING if ending else READY if _LAST in steps else STARTING, steps)
-    return Demo(FAILED, steps, steps[-1] if steps else "It ended without a word.") if failed else Demo(NONE)
+    return Demo(FAILED, steps, steps[-1] if steps else "It ended without an error message.") if failed else Demo(NONE)
 
 
 def markdown(steps: Sequence[str]) -> str:

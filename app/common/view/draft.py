@@ -174,7 +174,7 @@ def outdated(draft: Draft) -> str:
     """Which steps were done with other settings, and what does them again; empty if none was."""
     found = [step for step in _UNDONE if step != "Tables" and step in draft.found and draft.finding(step) is None]
     again = ", ".join(f"{step} ({_UNDONE[step]})" for step in found)
-    return f"The settings have changed, so these are not done any more: {again}." if found else ""
+    return f"The settings have changed. Do these steps again: {again}." if found else ""
 
 
 def name_fault(name: str, taken: Sequence[str]) -> str:

@@ -357,10 +357,10 @@ def phase_words(runner: Runner) -> str:
 def keeping_up_layer(
     runner: Runner, lag: Lag | None, recent: Sequence[Lag], now: datetime, stopped: Sequence[str] = ()
 ) -> Layer:
-    """The lag behind the source, by the source's clock. An idle source is no lag. A stopped table does not keep up."""
+    """The lag behind the source, by the source's clock. An idle source has no lag. A stopped table does not keep up."""
     tip = (
         "The age, by the source's clock, of the oldest committed transaction that is not yet published, and the size "
-        "of the binlog from there on. An idle source is no lag."
+        "of the binlog from there on. An idle source has no lag."
     )
     if lag is None:
         headline, colour, details = (

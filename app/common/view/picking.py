@@ -183,7 +183,7 @@ def _key_badges(table: Table) -> list[Badge]:
         return [Badge("one chunk", "orange", "Its key cannot be read by ranges, so the whole table is one chunk.")]
     first = key.columns[0]
     if first.type in ("char", "varchar") and not (first.collation or "").endswith("_bin"):
-        meaning = f"The key {first.name} is text in {first.collation}, so the server walks it. Correct, but slower."
+        meaning = f"The key {first.name} is text in {first.collation}: the server finds its chunks, which is slower."
         return [Badge("text key", "gray", meaning)]
     return []
 

@@ -200,7 +200,7 @@ def sentence(affected: Sequence[CountedTable], seconds: float | None) -> str:
     """The affected tables and rows, and the expected time, as a sentence."""
     able = [one for one in affected if one.way not in NOT_READ]
     if not able:
-        return "None of this can be redumped."
+        return "Nothing in this selection can be redumped."
     known = sum(one.rows if one.rows is not None else one.of_rows for one in able)
     most = "at most " if any(one.rows is None for one in able) else ""
     rows = f"{words.plural(len(able), 'table')}, {most}{words.plural(known, 'row')} of the mirror"

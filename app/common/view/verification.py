@@ -30,8 +30,8 @@ from engine.pipeline.verifications import stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 
 _TIP = (
-    "Whether the mirrors have the rows of the source, by comparing them. The part that was compared longest ago "
-    "counts. The page Verify shows each table."
+    "Whether the mirrors equal the source, by comparing rows. The age is that of the part compared longest ago. "
+    "The page Verify shows each table."
 )
 _URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED, LACKS)
 """Reasons that an operator must know, shortened or not."""

@@ -103,7 +103,7 @@ def summary(life: Sequence[RowChange]) -> str:
     return f"{began}. {deleted.title}{when}.{merged}"
 
 
-_KEPT = "There before the oldest change that is kept"
+_KEPT = "Existed before the oldest change that is kept"
 _COPIED, _THERE, _GONE = "There before the copy", "Now in the mirror", "Not in the mirror now"
 _AGAIN = "Read again by a redump"
 _TITLES = {"+I": ("Inserted", "green"), "+U": ("Updated", "orange"), "-D": ("Deleted", "red")}

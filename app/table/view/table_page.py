@@ -97,7 +97,7 @@ def layers(facts: PageFacts, now: datetime) -> tuple[Layer, Layer, Layer]:
 
 def state_layer(facts: PageFacts, now: datetime) -> Layer:
     """The state. That of a table without a live runner is grey, because nobody carries it out."""
-    tip = "The state of the table in the journal, and since when it has been in it."
+    tip = "The table's state in the journal, and when it entered that state."
     if facts.state is None:
         detail = "its copy has not begun" if facts.progress and facts.progress.planned else "no run has planned it"
         return Layer("State", "Waiting", "gray", (detail,), tip)
@@ -135,8 +135,8 @@ def _halt(facts: PageFacts) -> VerdictLine | None:
 def freshness_layer(facts: PageFacts, now: datetime) -> Layer:
     """Whether the destination has what the source has, and if not, what holds it up."""
     tip = (
-        "Up to date means: the runner works, the lag is small, the change log has all changes that were committed, and "
-        "the mirror has them too or is about to be merged, and can be read as far as known."
+        "A table is up to date if the runner works, the lag is small, the change log has all committed changes, the "
+        "mirror has them too or gets them with the next merge, and nothing is known that makes it unreadable."
     )
     return Layer("Freshness", *_freshness(facts, now), tip)
 

@@ -82,7 +82,7 @@ def measured(rates: ChangeRates) -> str:
     """What the numbers are based on, or why there are none."""
     if rates.unknown:
         return f"Changes a second are unknown, so the size alone decides: {rates.unknown}"
-    return f"{counted_in(rates)} They assume random keys: bytes written, and how old the mirror gets."
+    return f"{counted_in(rates)} The figures assume random keys: bytes written, and the age that the mirror reaches."
 
 
 def readers() -> str:

@@ -86,7 +86,7 @@ def test_an_open_step_says_why() -> None:
     assert why_open(changed, "Connect") == "not done with these settings, which have changed since 2026-01-31 15:30 UTC"
     assert outdated(one) == ""
     assert outdated(changed.note("Spark", "ok", "good", AT)) == (
-        "The settings have changed, so these are not done any more: Connect (test the connection)."
+        "The settings have changed. Do these steps again: Connect (test the connection)."
     )
     assert why_open(Draft("0123abcd", first_spec()), "Tables") == "not done yet: choose tables"
 

@@ -61,7 +61,7 @@ def test_the_affected_rows_are_counted() -> None:
         "The binlog is read meanwhile."
     )
     assert "at most 1,000 rows" in redump_form.sentence([affected(rows=None)], None)
-    assert redump_form.sentence([affected("refused")], 1.0) == "None of this can be redumped."
+    assert redump_form.sentence([affected("refused")], 1.0) == "Nothing in this selection can be redumped."
     (line,) = redump_form.affected_rows([affected(rows=3, keys=5)])
     assert line["Rows read again"] == "3 of 5 keys"
     assert redump_form.ranges([affected()], "id") == ["1 ≤ id < 5"]

@@ -77,7 +77,7 @@ def test_a_life_says_how_it_began_and_ended() -> None:
     assert summary(copied) == "There before the copy, read in chunk 7. It is in the mirror now."
     assert "chunk 7" in markdown(copied[0])
     kept = steps([entry("mirror", "new")], COLUMNS, read=read, expires=True) or []
-    assert summary(kept) == "There before the oldest change that is kept. It is in the mirror now."
+    assert summary(kept) == "Existed before the oldest change that is kept. It is in the mirror now."
     one = Redumped("c1", NOW, "1 key of d.t", "ada", "wrong totals", "done", None, 1, 1, 0, 0, 1.5)
     rows = [entry("+I", "a", _tm_ts=NOW), entry("-D", "a", _tm_redump="c1"), entry("+I", "b", _tm_redump="c1")]
     life = steps(rows, COLUMNS, redumps={"c1": asked_by(one)}) or []
