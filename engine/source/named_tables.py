@@ -15,7 +15,7 @@ Finding = tuple[str, Literal["ok", "warn", "fail"], str, str, str, str]
 """Name, outcome, what was expected, what was found, why it matters, and the fix."""
 
 INCLUSION = "tables "
-"""The begin of the names of `unmatched_inclusions`."""
+"""The beginning of the names of `unmatched_inclusions`."""
 _CASE = " Case counts on this server."
 
 

@@ -72,7 +72,7 @@ _MEANINGS: tuple[tuple[str, type[TidemarkError], str, str, str], ...] = (
         SparkLostError,
         "Spark at {master} cannot be reached, or has ended the session ({sign}).",
         "Committed data is complete; the rest is read again.",
-        "Make sure that Spark is running there, then run again: it continues from the last commit.",
+        "Start Spark on that host, then run `tidemark run SPEC` again; it resumes from the last commit.",
     ),
     (
         (

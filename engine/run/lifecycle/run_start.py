@@ -42,7 +42,7 @@ from engine.spec.settings import Spec
 
 
 class RunStart:
-    """The begin of one run, and of its reading again after its source was away."""
+    """Starts a run, and resumes reading after an outage of the source."""
 
     def __init__(
         self,

@@ -54,7 +54,7 @@ def spec(source: str = "") -> Spec:
 def judged(statement: str | None, settings: Spec | None = None, **more: Any) -> SchemaVerdict:
     """The verdict on the table after a statement."""
     alter = effect_of(tokens(statement or "", DEFAULT)).alter
-    known = {"copied": True, "held": ("id", "v"), "fits": lambda *_: None, "at": AT, "alter": alter}
+    known = {"copied": True, "earlier_names": ("id", "v"), "fits": lambda *_: None, "at": AT, "alter": alter}
     altered = Altered(TABLE, PLAN, **{**known, **more})
     return verdict(object(), settings or spec(), altered, statement)
 
