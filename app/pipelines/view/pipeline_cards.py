@@ -73,6 +73,8 @@ class Card:
     tags: tuple[str, ...] = ()
     alerts: tuple[Firing, ...] = ()
     """The alerts that *Live* shows and `trouble` does not say, those that need attention first."""
+    stop_reason: str = ""
+    """Why the first stopped table stopped, if `trouble` names the stopped tables."""
 
     @property
     def shown(self) -> str:
@@ -96,7 +98,7 @@ class Card:
     @property
     def lines(self) -> list[tuple[str, str]]:
         """The problems, the most urgent first, each with its colour."""
-        own = [(self.trouble_colour, self.trouble)] if self.trouble else []
+        own = [(self.trouble_colour, text) for text in (self.trouble, self.stop_reason) if text]
         more = len(self.alerts) - _ALERTS
         rest = [("gray", f"{words.plural(more, 'more alert')}; see the page Alerts")] if more > 0 else []
         return [*own, *alert_lines(self.alerts[:_ALERTS]), *rest]
@@ -199,16 +201,30 @@ def card_of(
         stopped,
         tags,
         tuple(sorted(more, key=alert_order)),
+        _stop_reason(tables) if _names_stopped(trouble, stopped) else "",
     )
 
 
 def _says(trouble: str, one: Firing, runner: Runner, stopped: Sequence[str]) -> bool:
     """Whether the card's first problem has the news of an alert already."""
     if one.kind == "table_stopped":
-        return one.table in stopped and trouble.endswith(f": {', '.join(stopped)}")
+        return one.table in stopped and _names_stopped(trouble, stopped)
     if one.kind == "source_settings":
         return bool(one.message) and one.message in trouble
     return one.kind in said_of(runner)
+
+
+def _names_stopped(trouble: str, stopped: Sequence[str]) -> bool:
+    return bool(stopped) and trouble.endswith(f": {', '.join(stopped)}")
+
+
+def _stop_reason(tables: Sequence[TableProgress]) -> str:
+    """Why the first stopped table stopped, in one line, and how many more have."""
+    first, *rest = [table for table in tables if table.state == "stopped"]
+    if not first.reason:
+        return ""
+    more = f" And {words.plural(len(rest), 'more table')}." if rest else ""
+    return " ".join(f"{first.table}: {first.reason.rstrip('.')}.{more}".split())
 
 
 def _differing(rows: int) -> str:

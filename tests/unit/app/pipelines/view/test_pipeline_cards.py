@@ -235,6 +235,14 @@ def test_a_card_shows_every_alert_that_live_shows() -> None:
     assert [card.name for card in sorted((quiet, one), key=order)] == ["p", "a"], "running, but it needs attention"
     stopped = card_of("p", who, shown, lag(0.4), [stops], [], [], NOW, alerts=raised[2:])
     assert stopped.lines == [("red", "Stopped, while the others continue: d.t")]
+    why = [stops._replace(table=name, reason=f"{name} was\ndropped.") for name in ("d.s", "d.t", "d.u")]
+    stopped = card_of("p", who, shown, lag(0.4), why, [], [], NOW)
+    assert stopped.lines[1:] == [("red", "d.s: d.s was dropped. And 2 more tables.")]
+    alone = card_of("p", who, shown, lag(0.4), why[:1], [], [], NOW)
+    assert alone.lines[1:] == [("red", "d.s: d.s was dropped.")]
+    failed = runner("failed", alive=False, error=ErrorRecord(message="The password is wrong."))
+    away = card_of("p", failed, shown, lag(0.4), why, [], [], NOW)
+    assert len(away.lines) == 1, "another problem is more urgent"
     seen = card_of(
         "p", who, shown, lag(0.4), [], [], [], NOW, alerts=alerts(who, ("mirror_unreadable", "d.t"), seen=ADA)
     )
