@@ -7,8 +7,8 @@ It also compares settings, grants, certificate and version with those of the run
 
 Preflight names those that are there at the start. This thread looks every minute, and soon after a table was altered,
 added or resnapshotted, and after the source was away: a restart brings other settings. While the source lacks a
-setting, it looks every few seconds, so that a correction shows. A look is one statement per database, and on MariaDB
-one more per table with a foreign key: 25 to 50 ms for 400 of them.
+setting, or is not as it was when the run began, it looks every few seconds, so that a correction shows. A look is one
+statement per database, and on MariaDB one more per table with a foreign key: 25 to 50 ms for 400 of them.
 
 Foreign keys that were there when the run began raise no alert, unless an alert of an earlier run names their table. A
 filter always does: no run starts with one.
@@ -37,8 +37,8 @@ from engine.spec.globs import new_matches
 from engine.spec.settings import Source as Settings
 
 INTERVAL_S = 60.0
-_UNMET_S = 5.0
-"""The interval while the source lacks a setting."""
+_CHANGED_S = 5.0
+"""The interval while the source lacks a setting, or is not as it was when the run began."""
 _LOOK_S = 0.5
 _REST_S = 2.0
 """The shortest time between two looks, however many tables are altered."""
@@ -86,6 +86,14 @@ class ReportedChanges:
             self._reported[name] = names
         self._reported = {name: names for name, names in self._reported.items() if names}
         return news
+
+
+def interval_s(*, changed: bool) -> float:
+    """Seconds between two looks that nobody asked for.
+
+    changed: whether the source lacks a setting, or is not as it was when the run began.
+    """
+    return _CHANGED_S if changed else INTERVAL_S
 
 
 class Refusals:
@@ -162,7 +170,8 @@ class HiddenMonitor:
         while not self._closing.wait(_LOOK_S):
             began_s = clock.monotonic_s()
             asked = self._asked.is_set() and began_s - ended_s >= max(_REST_S, took_s / _SHARE)
-            if not asked and began_s - ended_s < max(_UNMET_S if self._unmet else INTERVAL_S, took_s / _SHARE):
+            changed = bool(self._unmet) or self._drift.differs
+            if not asked and began_s - ended_s < max(interval_s(changed=changed), took_s / _SHARE):
                 continue
             self._asked.clear()
             try:

@@ -29,6 +29,11 @@ class SourceDrift:
         if self._beginning is None:
             self._beginning = facts
 
+    @property
+    def differs(self) -> bool:
+        """Whether the last look found a difference."""
+        return bool(self._seen)
+
     def news(self, facts: Facts, required: Collection[str] = ()) -> list[HiddenChanges]:
         """The event of a look, if anything is new. required: settings that the alert leaves to `source_settings`."""
         self.begin(facts)

@@ -2,6 +2,7 @@
 
 from engine.journal.verification_events import HiddenChanges
 from engine.run.commands.heartbeat import Activity
+from engine.run.monitors.hidden_monitor import interval_s
 from engine.run.monitors.source_drift import SourceDrift
 from engine.source.source_facts import Fact
 
@@ -29,13 +30,16 @@ def test_a_change_is_reported_once_with_both_values_until_it_is_changed_back() -
     changed = {**BEGINNING, SYNC: "0", ("certificate", "certificate"): "CN=b"}
     del changed[GRANT]
     expected = ("TLS certificate was CN=a, is CN=b", "grants on *.* was SELECT, is none", "sync_binlog was 1, is 0")
+    assert not drift.differs
     assert names(drift.news(changed)) == [expected]
     assert names(drift.news(changed)) == []
+    assert interval_s(changed=drift.differs) <= 5.0, "that it was changed back shows soon"
     seen = {one["name"]: one["seen"] for one in activity.source["changes"]}
     assert set(seen) == {"certificate", "*.*", "sync_binlog"}
     assert names(drift.news({**BEGINNING, SYNC: "0"})) == [("sync_binlog was 1, is 0",)]
     assert activity.source["changes"][0]["seen"] == seen["sync_binlog"]
     assert names(drift.news(BEGINNING)) == [()]
+    assert interval_s(changed=drift.differs) == 60.0
 
 
 def test_a_required_setting_has_an_alert_of_its_own() -> None:
