@@ -1,6 +1,6 @@
 """Start, pause, resume and stop. Commands go through the pipeline's inbox; the answers are in the journal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -195,7 +195,7 @@ def resnapshot_all(where: Directory) -> None:
 
 
 def _resnapshot_all(where: Directory, click: int) -> None:
-    """Send the command, which waits for the runner, and launch the runner."""
+    """Resnapshot everything, if the name is right."""
     name = where.root.name
     if st.session_state.get("resnapshot-all-sure") != name:
         st.session_state[_UNSURE] = name
@@ -203,7 +203,40 @@ def _resnapshot_all(where: Directory, click: int) -> None:
     st.session_state.pop(_UNSURE, None)
     if not first_time(name, click):
         return
-    post(where, "redump", st.session_state.get("resnapshot-all-reason"), {"tables": []})
+    _resnapshot(where, "resnapshot-all-reason", [])
+
+
+def resnapshot_tables(where: Directory, tables: Sequence[str]) -> None:
+    """The button that resnapshots the tables whose fault ended the run, and starts the runner."""
+    if not access.operator():
+        return
+    click, key = clicks(where.root.name), "resnapshot-tables"
+    label = "Resnapshot the table" if len(tables) == 1 else f"Resnapshot {words.plural(len(tables), 'table')}"
+    with st.popover(label, icon=":material/restart_alt:", key=key, type="primary"):
+        st.markdown(
+            f"**{words.escape(', '.join(tables))}**  \nRead again from the present position of the source, while the "
+            "others stream on. The mirror stays as it is until the copy is complete; the change log keeps a gap.",
+            width=380,
+        )
+        st.text_input("Reason", placeholder="Shown in the events and the history", key=f"{key}-reason")
+        st.button(
+            "Resnapshot and start",
+            type="primary",
+            key=f"{key}-confirm-{click}",
+            on_click=_resnapshot_tables,
+            args=(where, click, list(tables)),
+        )
+
+
+def _resnapshot_tables(where: Directory, click: int, tables: list[str]) -> None:
+    """Resnapshot them once a click."""
+    if first_time(where.root.name, click):
+        _resnapshot(where, "resnapshot-tables-reason", tables)
+
+
+def _resnapshot(where: Directory, reason_key: str, tables: list[str]) -> None:
+    """Send the command, which waits for the runner, and launch the runner. tables: empty for all."""
+    post(where, "redump", st.session_state.get(reason_key), {"tables": tables})
     _launch(where)
 
 

@@ -24,6 +24,11 @@ def three_parts(
     show(text, icon=":material/warning:" if amber else ":material/error:")
 
 
+def note(message: str, detail: str, hint: str) -> None:
+    """Three parts about something that is as it should be."""
+    st.info(words.three_parts(message, detail, hint), icon=":material/info:")
+
+
 def error(problem: TidemarkError) -> None:
     """Show an error of the engine."""
     three_parts(problem.message, problem.detail, problem.hint)

@@ -14,6 +14,7 @@ from app.common.view.hints import for_console
 from app.common.view.restart_line import restart_line
 from engine.base import clock
 from engine.base.errors import ErrorRecord
+from engine.journal.outage_causes import over_when
 from engine.pipeline.directory import Directory
 from engine.pipeline.saved_lists import read_standbys
 from engine.watch.watch_status import as_status
@@ -28,7 +29,7 @@ def away(where: Directory, runner: Runner) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         show(
             f"**{words.escape(away_line(runner.away, clock.utc_now()))}**  \n{words.escape(runner.away.error)}  \n"
-            "Committed state is safe. When the source answers, the run continues and reads what was committed "
+            f"Committed state is safe. {over_when(runner.away.cause)}, the run continues and reads what was committed "
             f"meanwhile, as long as the source keeps its binlog (*Source safe*). {words.escape(check)}",
             icon=icon,
         )
@@ -139,7 +140,9 @@ def _failed(where: Directory, runner: Runner) -> None:
     error = runner.error or ErrorRecord(message="The run ended with an unknown error.")
     detail = error.detail or "Committed state is safe. Nothing is being read now."
     messages.three_parts(error.message, detail, error.hint or "Check the log below, fix the cause, and restart.")
-    if runner.needs_resnapshot:
+    if runner.to_resnapshot:
+        controls.resnapshot_tables(where, runner.to_resnapshot)
+    elif runner.needs_resnapshot:
         controls.resnapshot_all(where)
 
 

@@ -1,5 +1,7 @@
 """One table: its state and why, how fresh it is, its copy, changes, errors, schema and files."""
 
+from contextlib import suppress
+
 import streamlit as st
 
 from app.common import (
@@ -19,8 +21,27 @@ from app.table import table_sections
 from app.table.view import table_page
 from app.table.view.table_page import PageFacts
 from engine.base import clock
+from engine.base.errors import TidemarkError
+from engine.explore.table_facts import removed_files
 from engine.history import table_queries
 from engine.pipeline.directory import Directory
+
+
+def removed(where: Directory, facts: PageFacts) -> None:
+    """The page of a table that was removed: what stays of it. No button acts on it."""
+    files = None
+    with suppress(TidemarkError):
+        files = removed_files(where, facts.table)
+    if parts := table_page.removed(facts, files):
+        messages.note(*parts)
+    events = {"pipeline": where.root.name, "section": "Events", "events-table": facts.table}
+    with st.container(horizontal=True, gap="medium"):
+        st.page_link(places.LIVE, label="Open the pipeline", query_params={"pipeline": where.root.name})
+        st.page_link(places.LIVE, label="Events of this table", icon=":material/list:", query_params=events)
+    table_sections.top(where, facts.table, (facts.runner.shown, facts.word, False), {})
+    table_sections.flow_and_changes(where, facts.table)
+    table_sections.errors(where, facts.table)
+    table_sections.schema(where.root.name, facts.table)
 
 
 def links(where: Directory, facts: PageFacts) -> None:
@@ -61,6 +82,9 @@ def one_table(where: Directory, table: str) -> None:
     """The page of a table that the pipeline has."""
     name, runner = where.root.name, home.runner(where)
     facts = table_sections.facts_of(where, table, runner)
+    if facts.removed:
+        removed(where, facts)
+        return
     links(where, facts)
     waits = table_page.waits_to_merge(facts, clock.utc_now())
     acts = table_acts.of_tables(where, table)

@@ -82,9 +82,14 @@ def top(
     runner, now = home.runner(where), clock.utc_now()
     facts = facts_of(where, table, runner)
     shown = (runner.shown, facts.word, table_page.waits_to_merge(facts, now))
-    if shown != drawn or table_acts.of_tables(where, table) != acts:
+    needed = {} if facts.removed else table_acts.of_tables(where, table)
+    if shown != drawn or needed != acts:
         st.rerun()
     current = facts.runner.works and not home.lacking_settings(where)
+    if facts.removed:
+        health_strip.draw(table_page.layers(facts, now))
+        messages.freshness(now)
+        return
     health_strip.draw((*table_page.layers(facts, now), data_light.table_layer(where, table, now, current=current)))
     if parts := table_page.stopped(facts):
         messages.three_parts(*parts, above_buttons=access.operator())

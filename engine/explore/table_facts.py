@@ -12,6 +12,9 @@ from engine.destination.registry import destination_of
 from engine.ledger.state import State
 from engine.ledger.store import Ledger
 from engine.pipeline.directory import Directory
+from engine.pipeline.mismatch import mismatch_of
+from engine.pipeline.runner_file import read_runner
+from engine.pipeline.state_words import RemovedFiles
 from engine.pipeline.table_verdict import TableFacts, incomparable
 from engine.pipeline.verifications import read_mirror_logs, read_summaries
 from engine.spec.settings import Spec
@@ -41,6 +44,7 @@ def facts_of(
     copies: whether the pipeline copies tables (`source.startup`). mirrors: whether its destination keeps them.
     """
     summaries, foreign = read_summaries(directory), read_mirror_logs(directory).foreign
+    mismatch = mismatch_of(read_runner(directory))
     return {
         name: TableFacts(
             summaries.get(name),
@@ -49,6 +53,7 @@ def facts_of(
             foreign.get(name),
             stopped=table.stopped is not None,
             lacks_since=lacks[name].since if name in lacks else None,
+            mismatched_since=mismatch.since if mismatch and name in mismatch.tables else None,
         )
         for name, table in (state.tables.items() if state else ())
     }
@@ -59,3 +64,10 @@ def committed_facts(directory: Directory, spec: Spec, now: datetime) -> dict[str
     ledger = Ledger(directory.ledger)
     lacks, copies, mirrors = lacking_now(ledger, spec.sink, now), spec.source.copies, spec.sink.has_mirrors
     return facts_of(directory, ledger.state, lacks, copies=copies, mirrors=mirrors)
+
+
+def removed_files(directory: Directory, table: str) -> RemovedFiles | None:
+    """What becomes of a removed table's files; None if the ledger does not know the removal. Raises LedgerError."""
+    state = Ledger(directory.ledger).state
+    known = state.removed.get(table) if state else None
+    return known.removed_files if known else None

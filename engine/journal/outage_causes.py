@@ -15,6 +15,11 @@ _SENTENCES: Mapping[Cause, str] = {
     "login": "The source refuses the login",
     "privileges": "The account lacks privileges on the source",
 }
+_ENDS: Mapping[Cause, str] = {
+    "unreachable": "When the source answers",
+    "login": "When the source accepts the login",
+    "privileges": "When the account has the privileges",
+}
 _REPLACED: Mapping[Cause, str] = {
     "unreachable": "The source does not answer any more.",
     "login": "The source refuses the login now.",
@@ -31,6 +36,11 @@ def cause_of(cause: object, *, refused: bool) -> Cause:
 def outage(cause: Cause) -> str:
     """What keeps the run from its source: `The source is unreachable`."""
     return _SENTENCES[cause]
+
+
+def over_when(cause: Cause) -> str:
+    """What ends the outage, as a clause: `When the source answers`."""
+    return _ENDS[cause]
 
 
 def replaced_by(cause: Cause) -> str:

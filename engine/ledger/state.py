@@ -24,6 +24,7 @@ from engine.ledger.records import (
     Switch,
     TableChange,
 )
+from engine.pipeline.state_words import RemovedFiles
 from engine.plan.chunks import plan_from_dict
 from engine.plan.coverage import EMPTY, Coverage, split_from_dict, unsplit_table
 from engine.source.positions import Position
@@ -113,6 +114,13 @@ class TableState:
         if self.removed:
             return "removed"
         return "stopped" if self.stopped else "streaming" if self.copied else "copying"
+
+    @property
+    def removed_files(self) -> RemovedFiles | None:
+        """What becomes of its published data, if it was removed; None for other tables."""
+        if not self.removed:
+            return None
+        return "kept" if not self.removed.drop else "dropped" if self.dropped else "dropping"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ The words have one owner, so that both say the same.
 """
 
 from collections.abc import Mapping
+from typing import Literal
 
 from engine.journal.outage_causes import Cause
 
@@ -25,6 +26,8 @@ STATES: Mapping[str, str] = {
 """By the state of a pipeline, as it is shown."""
 AWAY_STATES: Mapping[Cause, str] = {"unreachable": "away", "login": "refused", "privileges": "privileges"}
 """The keys of `STATES` while a live runner does not get what it needs from its source."""
+RemovedFiles = Literal["kept", "dropping", "dropped"]
+"""What becomes of the mirror and the change log of a removed table."""
 _OWN = ("stopped", "removed")
 """States of a table that hold whatever its pipeline does."""
 _NO_RUNNER = "no runner"

@@ -23,6 +23,8 @@ STOPPED = "it is stopped"
 """Why a stopped table is stale: its mirror stays as it was, whatever was verified before."""
 LACKS = "its mirror lacks changes"
 """Why a table is stale whose mirror does not get the changes that were committed after its verification."""
+MISMATCHED = "its destination is not what the ledger has published"
+"""Why a table is stale whose files were gone, or replaced, when a run started."""
 LABELS: dict[VerificationState, str] = {
     "verified": "Verified",
     "stale": "Not verified",
@@ -49,6 +51,8 @@ class TableFacts:
     stopped: bool = False
     lacks_since: str | None = None
     """Since when its mirror has lacked committed changes, if that is too long: UTC text."""
+    mismatched_since: str | None = None
+    """When the newest run ended because the table's destination is not what the ledger has published: UTC text."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +130,8 @@ def _obsolete(facts: TableFacts, period_s: float, now_s: float) -> Verdict | Non
     """Why its comparisons do not verify it now; the most urgent reason."""
     if facts.stopped:
         return Verdict("stale", STOPPED)
+    if facts.mismatched_since and not (facts.summary and facts.summary.at > facts.mismatched_since):
+        return Verdict("stale", MISMATCHED, facts.mismatched_since)
     if facts.foreign is not None and not has_proved(facts.summary, facts.foreign.version):
         return Verdict("stale", WRITTEN)
     if why := _why_stale(facts.summary, _generation(facts), period_s, now_s):

@@ -250,7 +250,7 @@ def _tables(
             dates_nulled=table.nulled,
             error=table.stopped.message if table.stopped and not table.removed else None,
             hint=table.stopped.hint if table.stopped and not table.removed else None,
-            destination=_destination(table),
+            destination=table.removed_files,
             parked=_parked(parked[name], table),
             reading=reading.get(name),
             mirror=table.plan.get("mirror"),
@@ -280,13 +280,6 @@ def _due(table: TableState) -> str | None:
     if table.due is None or table.removed:
         return None
     return table.due.why.message if table.due.why else "an operator asked for it"
-
-
-def _destination(table: TableState) -> str | None:
-    """The state of a removed table's destination: kept, dropping or dropped; None for other tables."""
-    if not table.removed:
-        return None
-    return "kept" if not table.removed.drop else "dropped" if table.dropped else "dropping"
 
 
 def _parked(parked: Sequence[ParkedRead], table: TableState) -> tuple[ParkedChunk, ...]:

@@ -17,6 +17,7 @@ TABLES = [
     SimulatedTable("shop.orders", 300_000, 12),
     SimulatedTable("shop.customers", 40_000, 4),
     SimulatedTable("shop.*odd*", 40_000, 4),
+    SimulatedTable("shop.old", 1_000, 1),
 ]
 
 
@@ -28,6 +29,7 @@ def scene(home: Path) -> Simulation:
     shop.write("source.event", kind="evolved", table="shop.orders", position="b.1:4", statement="ALTER TABLE orders")
     shop.write("error", error="DestinationError", message="Publishing shop.*odd* failed: disk", retry_in_s=None)
     shop.write("table.state", table="shop.*odd*", state="stopped", reason=gone["message"], hint=gone["hint"])
+    shop.write("table.state", table="shop.old", state="removed", reason=None, hint=None)
     shop.advance(30)
     then = real_now() - timedelta(hours=2)
     lost = Simulation(home / "crm", [SimulatedTable("crm.contacts", 60_000, 4)], start=then).advance(40)
@@ -99,6 +101,20 @@ def test_a_stopped_table_has_the_buttons_that_end_it(url: str, open_page: OpenPa
     page.get_by_role("button", name=label, exact=True).click()
     page.get_by_role("button", name=f"{label} table").click()
     expect(page.get_by_text(re.compile(rf"{verb}.* done", re.IGNORECASE))).to_be_visible()
+    healthy(page)
+
+
+def test_a_removed_table_says_what_stays_and_offers_nothing(url: str, open_page: OpenPage) -> None:
+    """Nothing can be redumped, verified or explored; its events and its history stay."""
+    page = open_page(url, "table", pipeline="shop", table="shop.old")
+    expect(page.get_by_text("shop.old was removed from the pipeline")).to_be_visible()
+    expect(page.get_by_text("No longer captured")).to_be_visible()
+    expect(page.get_by_text("Schema and copies")).to_be_visible()
+    expect(page.get_by_role("link", name="Events of this table")).to_be_visible()
+    for name in ("Verify this table", "Explore this table", "Chunk map"):
+        expect(page.get_by_role("link", name=name)).to_have_count(0)
+    expect(page.get_by_role("button", name="Redump this table")).to_have_count(0)
+    expect(page.get_by_text("Verified", exact=True)).to_have_count(0)
     healthy(page)
 
 

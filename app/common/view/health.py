@@ -21,6 +21,7 @@ from engine.history.runs import Run
 from engine.history.series import Lag
 from engine.journal.outage_causes import Cause
 from engine.pipeline.known_lag import is_current, known_lag
+from engine.pipeline.mismatch import tables_to_resnapshot
 from engine.pipeline.runner_record import RunnerRecord, SourceOutage, StartupStep
 from engine.pipeline.state_words import AWAY_STATES, shown_state
 
@@ -139,11 +140,17 @@ class Runner:
 
     @property
     def needs_resnapshot(self) -> bool:
-        """Whether the error that ended the run advises to resnapshot all tables.
+        """Whether the error that ended the run advises to resnapshot all tables, or some.
 
         Without that, a restart may fail again.
         """
-        return self.state == "failed" and self.error is not None and names_full_resnapshot(self.error.hint)
+        everything = self.state == "failed" and self.error is not None and names_full_resnapshot(self.error.hint)
+        return everything or bool(self.to_resnapshot)
+
+    @property
+    def to_resnapshot(self) -> tuple[str, ...]:
+        """The tables that the error that ended the run advises to resnapshot; none if that is all tables."""
+        return tables_to_resnapshot(self.error.hint) if self.state == "failed" and self.error is not None else ()
 
     @property
     def works(self) -> bool:

@@ -18,6 +18,7 @@ from engine.journal.sentences import audited
 from engine.pipeline.table_verdict import (
     LABELS,
     LACKS,
+    MISMATCHED,
     STOPPED,
     WRITTEN,
     TableFacts,
@@ -26,14 +27,14 @@ from engine.pipeline.table_verdict import (
     verdict_of,
 )
 from engine.pipeline.verification_records import Details, Difference, LastAudit, PartState, Summary, Unreadable
-from engine.pipeline.verifications import stale_at_s
+from engine.pipeline.verifications import RESNAPSHOTTED, stale_at_s
 from engine.spec.verify_settings import OFF, Verify
 
 _TIP = (
     "Whether the mirrors equal the source, by comparing rows. The age is that of the part compared longest ago. "
     "The page Verify shows each table."
 )
-_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED, LACKS)
+_URGENT = (WRITTEN, STOPPED.removeprefix("it is "), STOPPED, LACKS, MISMATCHED)
 """Reasons that an operator must know, shortened or not."""
 _NAMED = 3
 """At most so many tables are named in a sentence."""
@@ -95,7 +96,7 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
     """The sentences about a verification that was asked for, with their colours.
 
     ended: its time. now: the tables as they are now. What a newer result of a table replaces, whoever made it, is not
-    said any more.
+    said any more; nor why a mirror could not be compared that a resnapshot has replaced since.
     """
     found = []
     since = {one.table: one.summary.last for one in now if one.summary}
@@ -107,7 +108,8 @@ def outcome(tables: Sequence[ComparedTable], ended: str, now: Sequence[VerifiedT
         where = f" in {_names([one for one in compared if one.differences_total])}" if len(compared) > 1 else ""
         what = f"{rows_differ(total)}{where}" if total else "no row differs"
         found.append(("red" if total else "green", f"Compared {rows} rows of {of} at {ended}: {what}."))
-    open_ones = [one for one in tables if since.get(one.table, "") <= one.at]
+    moot = {one.table for one in now if one.why == RESNAPSHOTTED}
+    open_ones = [one for one in tables if one.table not in moot and since.get(one.table, "") <= one.at]
     found += [
         ("red", f"Cannot be verified at {ended}: {one.table}: {one.why}. {for_console(one.hint)}")
         for one in open_ones

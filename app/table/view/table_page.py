@@ -24,6 +24,7 @@ from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
 from engine.journal.outage_causes import outage
+from engine.pipeline.state_words import RemovedFiles
 from engine.pipeline.verification_records import Unreadable
 
 PUBLISH_LATE_S = 30.0
@@ -80,6 +81,11 @@ class PageFacts:
         """The state as in the journal."""
         return self.state.state if self.state else None
 
+    @property
+    def removed(self) -> bool:
+        """Whether the table was removed from the pipeline."""
+        return self.word == "removed"
+
     def chunks(self, state: str) -> int:
         """The number of chunks in a state."""
         return sum(one.chunks for one in self.counts if one.state == state)
@@ -90,8 +96,10 @@ def numbers_until(facts: PageFacts, now: datetime) -> datetime:
     return stale_since(facts.runner, facts.lag, now) or now
 
 
-def layers(facts: PageFacts, now: datetime) -> tuple[Layer, Layer, Layer]:
-    """The state of the table, how fresh its destination is, and its copy."""
+def layers(facts: PageFacts, now: datetime) -> tuple[Layer, ...]:
+    """The state of the table, how fresh its destination is, and its copy, if it is captured."""
+    if facts.removed:
+        return state_layer(facts, now), freshness_layer(facts, now)
     return state_layer(facts, now), freshness_layer(facts, now), copy_layer(facts, now)
 
 
@@ -301,6 +309,25 @@ def stopped(facts: PageFacts) -> tuple[str, str, str] | None:
     return f"{facts.table} stopped: {first}", meaning.strip(), hint
 
 
+def removed(facts: PageFacts, files: RemovedFiles | None) -> tuple[str, str, str] | None:
+    """That the table was removed, what stays of it, and how it comes back; None if it was not removed.
+
+    files: what becomes of its files, if that is known.
+    """
+    if facts.state is None or not facts.removed:
+        return None
+    what = "mirror and change log" if facts.mirrored else "change log"
+    stays = {
+        "kept": f"Its files ({what}) stay in the destination as they were then; nothing updates them.",
+        "dropping": f"Its files ({what}) are being deleted, as the command asked for.",
+        "dropped": f"Its files ({what}) were deleted, as the command asked for.",
+        None: f"Its files ({what}) stay in the destination, unless the command asked for their deletion.",
+    }[files]
+    since = words.date_time(facts.state.since)
+    meaning = f"It is not captured any more and raises no alerts. {stays}"
+    return f"{facts.table} was removed from the pipeline, {since}.", meaning, "To capture it again, add it on Live."
+
+
 def first_parked(facts: PageFacts) -> int | None:
     """The lowest number of a parked chunk."""
     return next((one.first for one in facts.counts if one.state == "parked"), None)
@@ -317,6 +344,8 @@ def flow_rows(facts: PageFacts, now: datetime) -> list[tuple[str, str]]:
     ]
     if flow.unpublished_since is not None:
         rows.append(("Waits to be published", f"since {_at(flow.unpublished_since, now)}"))
+    if facts.removed:
+        return [row for row in rows if row[0] != "Waits to be published"]
     if _unmerged_s(facts, now) > 0:
         rows.append(("Waits to be merged", f"since {_at(flow.unmerged_since, now)}"))
     rows.append(("Lag of the pipeline", lag_words(facts.runner, facts.lag, now)))

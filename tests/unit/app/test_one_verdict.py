@@ -1,5 +1,6 @@
 """`status`, the light of Live and Table, and the page Verify say the same of a table, in each of its states."""
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
@@ -12,6 +13,8 @@ from rich.console import Console
 from app.common import data_light, home
 from app.common.view import verification
 from engine.base import clock
+from engine.base.errors import MismatchError
+from engine.destination.agreement import Comparison
 from engine.destination.missing_epochs import MissingEpochs
 from engine.explore.table_facts import committed_facts, facts_of
 from engine.history import table_queries
@@ -60,6 +63,11 @@ def made(folder: Path, case: str) -> Directory:
         Ledger(where.ledger).commit(replace(record, ts=SINCE))
     summary = SAVED.get(case, now_verified())
     save(where, {"d.t": summary} if summary else {}, [])
+    if case == "mismatched":
+        with pytest.raises(MismatchError) as raised:
+            Comparison(tables={"d.t": "a file is gone"}).require([], resnapshots_all=False)
+        ended = {"format": 1, "run": "r", "state": "ended", "heartbeat": "2126-01-31T15:00:09.000000Z"}
+        where.runner.write_text(json.dumps({**ended, "error": raised.value.to_record().to_json()}))
     if case == "written":
         save_mirror_logs(where, MirrorLogs(versions={"d.t": 9}, foreign={"d.t": ForeignChanges(commits=1, version=9)}))
     return where
@@ -84,6 +92,11 @@ def in_status(where: Directory) -> str:
         ("lacks", "Not verified", "its mirror lacks changes since 2026-01-31 15:00:09 UTC"),
         ("resnapshotted", "Not verified", "resnapshotted since"),
         ("stopped", "Not verified", "stopped"),
+        (
+            "mismatched",
+            "Not verified",
+            "its destination is not what the ledger has published since 2126-01-31 15:00:09 UTC",
+        ),
         ("written", "Not verified", "another program changed its mirror"),
         ("differs", "2 rows differ", ""),
         ("gone", "Mirror cannot be read", "a file is gone"),

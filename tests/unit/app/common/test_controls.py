@@ -51,6 +51,37 @@ def test_a_full_resnapshot_needs_the_pipelines_name_and_starts_the_runner(
     assert (sent["verb"], sent["arguments"], sent["reason"]) == ("redump", {"tables": []}, "the binlog was purged")
 
 
+def tables_page(root: str) -> None:
+    """The button for one table as a page."""
+    from pathlib import Path
+
+    from app.common import controls
+    from engine.pipeline.directory import Directory
+
+    controls.resnapshot_tables(Directory(Path(root)), ["shop.a"])
+
+
+def test_a_table_whose_fault_ended_the_run_is_resnapshotted_by_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The command must be in the inbox before the runner starts; a second run of the page sends nothing."""
+    root = tmp_path / "shop"
+    root.mkdir()
+    (root / "pipeline.toml").write_text(SPEC.format(name="shop"))
+    inbox = Directory(root).inbox
+    started: list[list[Path]] = []
+    monkeypatch.setenv(EVERYBODY, "1")
+    monkeypatch.setattr(controls, "launch", lambda _where: started.append(list(inbox.glob("*.json"))))
+    run = AppTest.from_function(tables_page, args=(str(root),)).run(timeout=30)
+    run.text_input(key="resnapshot-tables-reason").input("files are gone")
+    run.button[0].click().run()
+    run.run()
+    assert not run.exception
+    ((command,),) = started
+    sent = json.loads(command.read_text())
+    assert (sent["verb"], sent["arguments"], sent["reason"]) == ("redump", {"tables": ["shop.a"]}, "files are gone")
+
+
 def lost(root: str) -> None:
     """The buttons of a pipeline as a page."""
     from pathlib import Path

@@ -21,7 +21,8 @@ from app.common.view.health import (
 )
 from app.common.view.status_style import HEX, PIPELINE
 from engine.base.clock import utc_text
-from engine.base.errors import ErrorRecord
+from engine.base.errors import ErrorRecord, MismatchError
+from engine.destination.agreement import Comparison
 from engine.history.runs import Run
 from engine.pipeline.runner_record import RunnerRecord
 from engine.source.connect import RESNAPSHOT_ALL
@@ -45,6 +46,18 @@ def test_a_lost_position_needs_a_resnapshot() -> None:
     assert not runner("running", error=error).needs_resnapshot
     assert not runner("failed", alive=False, error=replace(error, hint="Check the network.")).needs_resnapshot
     assert not runner("failed", alive=False).needs_resnapshot
+
+
+def test_tables_that_are_not_those_of_the_ledger_need_a_resnapshot_of_their_own() -> None:
+    """As many as the error names; the others need none."""
+    with pytest.raises(MismatchError) as raised:
+        Comparison(tables={"shop.a": "files are gone", "shop.b": "files are gone"}).require([], resnapshots_all=False)
+    found = runner("failed", alive=False, error=raised.value.to_record())
+    assert found.to_resnapshot == ("shop.a", "shop.b")
+    assert found.needs_resnapshot
+    everything = runner("failed", alive=False, error=ErrorRecord("X", "It was purged.", hint=RESNAPSHOT_ALL))
+    assert everything.to_resnapshot == ()
+    assert runner("running", error=raised.value.to_record()).to_resnapshot == ()
 
 
 def record(state: str, age: float, *, alive: bool, **more: object) -> RunnerRecord:

@@ -232,6 +232,8 @@ def test_a_failed_verification_is_not_shown_after_a_good_one() -> None:
     assert outcome([failed], "10:00", tables(**{"a.b": diverged})) == [], "it was compared, whatever was found"
     same: Summary = replace(SUMMARY, verdict="unverifiable", last=failed.at)
     assert outcome([failed], "10:00", tables(**{"a.b": same})) == red, "it is the result itself"
+    replaced = forgotten(same, 1)
+    assert outcome([failed], "10:00", tables(**{"a.b": replaced})) == [], "that mirror is gone"
 
 
 def test_no_difference_is_no_verdict_before_a_comparison() -> None:

@@ -10,6 +10,7 @@ from app.table.view.table_page import PageFacts, copy_layer, flow_rows, freshnes
 from engine.history.series import Lag
 from engine.history.table_details import Changes, Flow, NewestTableState, StateCount
 from engine.history.table_queries import TableProgress
+from engine.pipeline.state_words import RemovedFiles
 from engine.pipeline.verification_records import Unreadable
 from tests.unit.app.support import NOW, ago, growing, lag, runner, table
 
@@ -203,7 +204,23 @@ def test_a_stopped_table_has_its_reason_in_three_parts_whoever_runs() -> None:
 
 def test_a_removed_table_is_not_late() -> None:
     """Nobody waits for it."""
-    assert fresh(facts(state=NewestTableState("removed", ago(90), None, None)))[:2] == ("No longer captured", "gray")
+    gone = facts(state=NewestTableState("removed", ago(90), None, None))
+    assert fresh(gone)[:2] == ("No longer captured", "gray")
+    assert [layer.title for layer in table_page.layers(gone, NOW)] == ["State", "Freshness"]
+    assert not {"Lag of the pipeline", "Waits to be published"} & {name for name, _ in table_page.flow_rows(gone, NOW)}
+
+
+@pytest.mark.parametrize(
+    ("files", "stays"),
+    [("kept", "stay in the destination"), ("dropping", "are being"), ("dropped", "were"), (None, "unless")],
+)
+def test_a_removed_table_says_since_when_and_what_stays(files: RemovedFiles | None, stays: str) -> None:
+    """Whether its files are there is known from the ledger alone."""
+    assert table_page.removed(facts(), files) is None
+    found = table_page.removed(facts(state=NewestTableState("removed", ago(90), None, None)), files)
+    assert found is not None
+    assert found[0].startswith("d.t was removed from the pipeline, ")
+    assert stays in found[1]
 
 
 def test_a_table_that_is_copied_says_how_far() -> None:
