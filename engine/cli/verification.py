@@ -27,7 +27,7 @@ from engine.cli.command import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from engine.verify.verdicts import TableResult
 
@@ -93,7 +93,8 @@ def verify(
         scope = scope_of(directory, verifier.committed.state(), arguments, sample)
         results = found = verifier.verify(scope, chosen, lambda result: None if as_json else _show(result))
         if repair and worst(results) == "diverged":
-            catch_up = partial(run_pipeline, spec, spec_file, "caught-up")
+            run = partial(run_pipeline, spec, spec_file, "caught-up")
+            catch_up = partial(_apart, directory.log, run) if out.is_terminal else run
             say = (lambda _: None) if as_json else partial(out.print, markup=False)
             results = Repair(spec, directory, verifier, catch_up).repair(results, reason, say)
             for result in () if as_json else results:
@@ -106,6 +107,14 @@ def verify(
     if as_json:
         print_json({"tables": [result.as_dict() for result in results]})
     raise typer.Exit(_exit_code(found, results, strict=strict))
+
+
+def _apart(log: Path, run: "Callable[[], object]") -> None:
+    """Run; what Spark and Java print goes to the log. An error is raised, and printed once the terminal is back."""
+    from engine.status.own_terminal import own_terminal
+
+    with own_terminal(log):
+        run()
 
 
 def _exit_code(results_before: "Sequence[TableResult]", results: "Sequence[TableResult]", *, strict: bool) -> int:

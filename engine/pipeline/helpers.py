@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.base import clock
 from engine.base.errors import HelperError, TidemarkError
+from engine.base.wording import sentences
 from engine.journal import Journal
 from engine.journal.events import ErrorReported, HelperRecovered
 from engine.pipeline.disk import Disk
@@ -49,6 +50,8 @@ class HelperFailure:
     """When it began to fail: UTC text."""
     errors: int = 1
     """Errors since then."""
+    hint: str = ""
+    """What to do; empty if only trying again helps."""
 
 
 class Helpers:
@@ -74,7 +77,9 @@ class Helpers:
                 failure.errors += 1
                 return
             self._failing_since_s[helper] = self._last_s[helper]
-            self._failing[helper] = HelperFailure(helper, type(error).__name__, named.message, clock.utc_text())
+            hint = error.hint if isinstance(error, TidemarkError) else ""
+            since = clock.utc_text()
+            self._failing[helper] = HelperFailure(helper, type(error).__name__, named.message, since, hint=hint)
         self._journal.write(ErrorReported.of(named, attempt=1, helper=helper))
 
     def succeeded(self, helper: str) -> None:
@@ -108,10 +113,12 @@ def _named(helper: str, error: BaseException) -> HelperError:
     if isinstance(error, HelperError):  # it says by itself what to do
         return error
     what = error.message if isinstance(error, TidemarkError) else f"{type(error).__name__}: {error}"
+    do = error.hint if isinstance(error, TidemarkError) else ""
+    persists = "If this persists, fix the cause named above, or report it with `tidemark bundle SPEC`."
     return HelperError(
         f"The helper {helper!r} met an error: {what}",
         detail=f"The pipeline continues. {_meaning(helper)}",
-        hint="Tidemark retries. If this persists, fix the cause named above, or report it with `tidemark bundle SPEC`.",
+        hint=sentences(do, "Tidemark retries.", "" if do else persists),
     )
 
 

@@ -50,6 +50,8 @@ class FailingHelper:
     """When it began to fail: UTC text."""
     errors: int = 1
     """Errors since then."""
+    hint: str = ""
+    """What to do; empty if only trying again helps."""
 
 
 @dataclass(frozen=True)

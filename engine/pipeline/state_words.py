@@ -30,8 +30,8 @@ RemovedFiles = Literal["kept", "dropping", "dropped"]
 """What becomes of the mirror and the change log of a removed table."""
 _OWN = ("stopped", "removed")
 """States of a table that hold whatever its pipeline does."""
-_NO_RUNNER = "no runner"
-TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NO_RUNNER, *STATES.values())
+_NOT_RUNNING = "not running"
+TABLE_STATES = ("waiting", "copying", "streaming", *_OWN, _NOT_RUNNING, *STATES.values())
 """Every state of a table, as it is shown."""
 
 
@@ -52,5 +52,5 @@ def table_state(state: str, shown: str) -> str:
     """
     if state in _OWN or shown in ("running", "table_stopped"):
         return state
-    # "stopped" is a table that needs an operator.
-    return _NO_RUNNER if shown == "ended" else STATES.get(shown, state)
+    # A table that is "stopped" needs an operator, and one that "failed" would have failed itself.
+    return _NOT_RUNNING if shown in ("ended", "failed") else STATES.get(shown, state)

@@ -165,7 +165,7 @@ def _print_waits(out: Console, now: Status) -> None:
         out.print(text, style="red" if sink.state in ("retrying", "stopped") else "", markup=False)
     for helper in now.helpers:
         text = f"since {utc_time(helper.since)} ({plural(helper.errors, 'error')}): {helper.message}"
-        out.print(text, style="red", markup=False)
+        out.print(sentences(text, helper.hint), style="red", markup=False)
 
 
 def _print_chunks(out: Console, tables: Sequence[TableStatus]) -> None:

@@ -106,7 +106,7 @@ def test_a_stopped_table_has_the_buttons_that_end_it(url: str, open_page: OpenPa
 
 def test_a_removed_table_says_what_stays_and_offers_nothing(url: str, open_page: OpenPage) -> None:
     """Nothing can be redumped, verified or explored; its events and its history stay."""
-    page = open_page(url, "table", pipeline="shop", table="shop.old")
+    page = open_page(f"{url}/table?pipeline=shop&table=shop.old")
     expect(page.get_by_text("shop.old was removed from the pipeline")).to_be_visible()
     expect(page.get_by_text("No longer captured")).to_be_visible()
     expect(page.get_by_text("Schema and copies")).to_be_visible()

@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
+from deltalake import DeltaTable
+
 from tests.live.conftest import PipelineFactory
 from tests.servers import PASSWORD, Server
 from tests.support.depth import on
@@ -24,6 +26,7 @@ def test_a_terminal_shows_the_run_and_the_log_has_what_spark_printed(
 ) -> None:
     """Bars, lines above them, and at the end an error in one form."""
     server.execute(f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY)")
+    server.execute(f"INSERT INTO `{database}`.a VALUES (1), (2)")
     pipeline = new_pipeline(server, database)
     shown, code = _in_terminal("run", str(pipeline.spec), "--until", "caught-up")
     assert code == 0, shown
@@ -32,6 +35,12 @@ def test_a_terminal_shows_the_run_and_the_log_has_what_spark_printed(
     assert "run ended: done" in shown
     assert not _FOREIGN.search(shown)
     assert "WARN" in (pipeline.home / "runner.log").read_text()
+
+    DeltaTable(str(pipeline.mirror("a"))).delete("id = 1")
+    shown, code = _in_terminal("verify", str(pipeline.spec), "--repair")
+    assert code == 0, shown
+    assert "running until caught-up" in shown
+    assert not _FOREIGN.search(shown)
 
     server.execute(f"DROP TABLE `{database}`.a")
     pipeline.spec.write_text(pipeline.spec.read_text().replace("TIDEMARK_TEST_PASSWORD", "TIDEMARK_WRONG"))

@@ -485,7 +485,7 @@ def troubles(record: RunnerRecord) -> list[tuple[str, str, str]]:
             (
                 helper.message,
                 meaning,
-                "Nothing: it retries on its own, and the events show when it has recovered.",
+                helper.hint or "Nothing: it retries on its own, and the events show when it has recovered.",
             )
         )
     return found

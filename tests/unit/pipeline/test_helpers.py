@@ -284,3 +284,15 @@ def test_the_alert_of_a_full_disk_ends_with_it(journal: Journal) -> None:
     later = ActiveAlerts(Settings(), alerts.standing.values())
     cleared = later.hear(entry("run.state", "2026-01-01T00:00:00.000000Z", state="running"))
     assert [(event.NAME, alert.kind) for event, alert in cleared] == [("alert.cleared", "disk_full")]
+
+
+def test_a_helper_that_lacks_a_privilege_says_which(tmp_path: Path) -> None:
+    """In `runner.json` and in its error: trying again does not help."""
+    with closing(Journal(tmp_path / "journal" / "r.jsonl", "r")) as journal:
+        helpers = Helpers(journal)
+        helpers.failed("hidden changes", TidemarkError("SELECT is refused.", hint="GRANT SELECT ON shop.*"))
+        helpers.failed("monitor", ValueError("x"))
+        (event, other) = _events(journal, "error")
+    assert event["hint"] == "GRANT SELECT ON shop.*. Tidemark retries."
+    assert other["hint"].startswith("Tidemark retries. If this persists")
+    assert [one["hint"] for one in helpers.as_list()] == ["GRANT SELECT ON shop.*", ""]

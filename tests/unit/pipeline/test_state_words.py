@@ -11,7 +11,8 @@ def test_no_table_streams_while_its_pipeline_does_not() -> None:
     assert table_state("streaming", "lost") == "runner lost"
     assert table_state("copying", "away") == "source unreachable"
     assert table_state("streaming", "full") == "disk full"
-    assert table_state("streaming", "ended") == "no runner"
+    assert table_state("streaming", "ended") == "not running"
+    assert table_state("streaming", "failed") == "not running", "the run failed, not the table"
     assert table_state("stopped", "lost") == "stopped"
 
 

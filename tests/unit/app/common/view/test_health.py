@@ -273,6 +273,9 @@ def test_a_full_disk_and_a_failing_helper_are_shown() -> None:
     assert "Nothing is lost" in disk[1]
     assert helper[0] == "It broke."
     assert "3 errors since" in helper[1]
+    assert helper[2].startswith("Nothing: it retries")
+    (refused,) = troubles(record("running", 1, alive=True, helpers=[{**failing, "hint": "GRANT SELECT ON x"}]))
+    assert refused[2] == "GRANT SELECT ON x", "it cannot recover on its own"
     assert troubles(record("running", 1, alive=True)) == []
 
 
